@@ -1,0 +1,37 @@
+# Everything a newcomer needs: `make demo` and `make test` work on a fresh clone.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export OPENBLAS_NUM_THREADS = 1
+
+.PHONY: setup demo test lint protos protos-check bench clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt $(wildcard fss/_*.c fss/*.h protocols/*/_*.c)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/tally demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint protos-check
+	$(BIN)/pytest -n 2 --dist worksteal
+
+protos: setup
+	$(BIN)/python protos/generate.py
+
+protos-check: setup
+	$(BIN)/python protos/generate.py --check
+
+bench: setup
+	$(BIN)/tally bench all
+
+clean:
+	rm -rf $(VENV) build *.egg-info fss/*.so protocols/*/*.so

@@ -1,0 +1,1 @@
+"""`tally bench`: each module measures one thing beside its peers or the hardware's limit."""
