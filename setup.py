@@ -22,8 +22,6 @@ def extension(source: Path) -> Extension:
 
 setup(
     ext_modules=[
-        extension(source)
-        for package in PACKAGES
-        for source in sorted(Path(package).rglob("_*.c"))
+        extension(source) for package in PACKAGES for source in sorted(Path(package).rglob("_*.c"))
     ]
 )

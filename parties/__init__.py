@@ -1,0 +1,1 @@
+"""The party process: data sources, its machines, and their gRPC shell."""

@@ -1,0 +1,1 @@
+"""The server and coordinator processes: shells, ledgers, identities."""

@@ -1,0 +1,1 @@
+"""Samplers, mechanisms with their privacy maps, and the rules of the ledger."""

@@ -1,0 +1,24 @@
+"""Statistics by name: each encodes at the party, decodes at the coordinator, and has a reference."""
+
+from protocols.names import look_up
+from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
+
+STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in (Sum, Mean, Histogram)}
+
+
+def statistic_named(name: str) -> type[Statistic]:
+    return look_up("statistic", name, STATISTICS)
+
+
+__all__ = [
+    "STATISTICS",
+    "Curve",
+    "Estimate",
+    "Histogram",
+    "Mean",
+    "Statistic",
+    "Sum",
+    "statistic_named",
+]

@@ -1,4 +1,4 @@
-"""One line of a benchmark: a rate, and how it stands to a peer or a limit measured in the same run."""
+"""One line of a benchmark: a rate, and its ratios to peers or limits measured in the same run."""
 
 import time
 from collections.abc import Callable

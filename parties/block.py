@@ -1,0 +1,30 @@
+"""The parties of one host: their records, and what they answer to a query."""
+
+from protocols.aggregation import aggregator_named
+from protocols.errors import LocalError, PeerError
+from protocols.machine import Machine
+from protocols.messages import Message, Role
+from protocols.participant import Participant
+from protocols.query import decode_query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+
+
+class PartyBlock(Participant):
+    """One party, or many whose vectors are computed together as array rows."""
+
+    def __init__(self, holdings: Holdings, randomness: Randomness) -> None:
+        super().__init__(Role.PARTY, lambda _: None)
+        self.holdings = holdings
+        self._randomness = randomness
+
+    def open(self, message: Message) -> Machine:
+        query = decode_query(message.run, message.body[0].tobytes(), message.sender)
+        try:
+            aggregator = aggregator_named(query.aggregator)
+            aggregator.check(query)
+            vectors = query.statistic.encode(self.holdings)
+        except LocalError as error:
+            raise PeerError(message.sender, f"cannot answer: {error}") from error
+        randomness = self._randomness.derive(f"run {query.run.hex()}")
+        return aggregator.party(query, self.holdings.ids, vectors, randomness)

@@ -1,0 +1,103 @@
+"""The party process: `tally party`. A client only: it may sit behind NAT."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+
+from parties.block import PartyBlock
+from protocols.errors import PeerError
+from protocols.identity import Credentials, Identity
+from protocols.messages import Message, Role, decode
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protos import tally_pb2 as pb
+from protos.channel import open_channel
+from protos.tally_pb2_grpc import DeskStub, PostStub
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+SEND_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class PartyConfig:
+    credentials: Credentials
+    coordinator: str
+    holdings: Holdings
+    randomness: Randomness
+
+
+class PartyHost:
+    """Runs one party or a block: fetches queries from the coordinator, submits to the servers."""
+
+    def __init__(self, config: PartyConfig) -> None:
+        self._config = config
+        self._block = PartyBlock(config.holdings, config.randomness)
+        self._servers: list[PostStub] = []
+        self._channels: list[grpc.aio.Channel] = []
+
+    async def run(self) -> None:
+        """Serves queries for as long as the process lives, joining again when cut off."""
+        while True:
+            try:
+                await self._join_and_serve()
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                    raise PeerError("coordinator", str(error.details())) from None
+                log.warning("coordinator: %s; joining again", error.details())
+            finally:
+                for channel in self._channels:
+                    await channel.close()
+                self._channels.clear()
+                self._servers.clear()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _join_and_serve(self) -> None:
+        channel = self._open(self._config.coordinator, Identity(Role.COORDINATOR))
+        holdings = self._config.holdings
+        request = pb.JoinRequest(
+            parties=holdings.ids.astype("<u4").tobytes(),
+            records=holdings.counts.astype("<u4").tobytes(),
+        )
+        # The stream is open before the parties are counted as here, so that no query is missed.
+        stream = PostStub(channel).Receive(pb.Subscription(), wait_for_ready=True)
+        await stream.initial_metadata()
+        welcome = await DeskStub(channel).Join(request, wait_for_ready=True)
+        for index, target in enumerate(welcome.servers):
+            self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
+        async for parcel in stream:
+            message = decode(parcel.message, "coordinator")
+            if message.sender_role is not Role.COORDINATOR:
+                raise PeerError("coordinator", f"claims to be {message.sender}")
+            await self._answer(message)
+
+    async def _answer(self, message: Message) -> None:
+        outcome = self._block.handle(message)
+        for refusal in outcome.refused:
+            log.error("refused %s: %s", refusal.sender, refusal.reason)
+        results = await asyncio.gather(
+            *(self._send(outgoing) for outgoing in outcome.messages), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, grpc.aio.AioRpcError):
+                log.error("submission failed: %s", result.details())
+            elif isinstance(result, BaseException):
+                raise result
+
+    async def _send(self, message: Message) -> None:
+        server = self._servers[int(message.receivers[0])]
+        for chunk in message.chunks():
+            receipt = await server.Send(
+                pb.Parcel(message=chunk.encode()), timeout=SEND_SECONDS, wait_for_ready=True
+            )
+            for refusal in receipt.refused:
+                log.error("%s refused %s: %s", message.receiver, refusal.sender, refusal.reason)
+
+    def _open(self, target: str, expected: Identity) -> grpc.aio.Channel:
+        channel = open_channel(target, expected, self._config.credentials)
+        self._channels.append(channel)
+        return channel

@@ -1,0 +1,50 @@
+"""Additive secret sharing over Z_2^64 among m >= 2 servers.
+
+Servers 1 to m-1 receive a 16-byte seed each, which they expand to their share; server 0 receives
+the vector minus all of those. Any m-1 servers see seeds and, with server 0 among them, a vector
+masked by the missing server's AES-CTR stream: uniform, if AES-128 is a pseudorandom permutation.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from fss.prg import expand_seeds, expand_seeds_sum
+from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
+from protocols.randomness import Randomness
+from protocols.ring import Vector
+
+SEED_BYTES = 16
+
+
+class Additive(OneRound):
+    name: ClassVar[str] = "additive"
+    min_servers: ClassVar[int] = 2
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        return ThreatModel(
+            colluding=servers - 1,
+            behaviour="semi-honest servers and parties",
+            dropouts="any number of parties may drop out before the release, no server may",
+            reveals="the analyst sees the noisy sum and who contributed; servers see who contributed",
+        )
+
+    def shard(
+        self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
+    ) -> list[Bodies]:
+        seeds = [
+            randomness.rows(f"additive seed {server}", ids, SEED_BYTES)
+            for server in range(1, servers)
+        ]
+        masked = vectors.astype("<u8")
+        for seed in seeds:
+            masked -= expand_seeds(seed, vectors.shape[1])
+        return [masked.view(np.uint8), *seeds]
+
+    def width(self, length: int, server: int) -> int:
+        return 8 * length if server == 0 else SEED_BYTES
+
+    def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
+        if server == 0:
+            return bodies.view("<u8").sum(axis=0, dtype=np.uint64)
+        return expand_seeds_sum(bodies, length)

@@ -1,0 +1,125 @@
+"""The contract of an aggregator: how a sum is computed without a trusted curator.
+
+An aggregator gives a machine for every role. One whose parties speak once needs only `shard`,
+`merge` and `unshard` (`OneRound`); its machines are those of `protocols.aggregation.roles`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.machine import Machine
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.ring import Vector
+
+Ids = NDArray[np.uint32]
+Bodies = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """What an aggregator promises, in words that go with every answer."""
+
+    colluding: int
+    behaviour: str
+    dropouts: str
+    reveals: str
+
+    def __str__(self) -> str:
+        servers = "no server may" if self.colluding == 0 else f"up to {self.colluding} servers may"
+        return f"{self.behaviour}; {servers} collude; {self.dropouts}; {self.reveals}"
+
+
+class Aggregator(ABC):
+    """Found by name through the entry-point group `tallyroom.aggregators`. Stateless."""
+
+    name: ClassVar[str]
+    offers: ClassVar[frozenset[str]] = frozenset({"sum"})
+
+    @abstractmethod
+    def check(self, query: Query) -> None:
+        """Raises `LocalError` where this aggregator cannot do what is asked."""
+
+    @abstractmethod
+    def threat_model(self, servers: int) -> ThreatModel:
+        """What holds with that many servers."""
+
+    @abstractmethod
+    def party(self, query: Query, ids: Ids, vectors: Vector, randomness: Randomness) -> Machine:
+        """The machine of a block of parties; `vectors` has one row a party."""
+
+    @abstractmethod
+    def server(self, query: Query, index: int, randomness: Randomness) -> Machine:
+        """The machine of one server. Its randomness is where its noise comes from."""
+
+    @abstractmethod
+    def collector(self, query: Query) -> Machine:
+        """The coordinator's machine. It is done with a `Total`."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """What the collector learns: the noisy sum, and whose vectors are in it."""
+
+    vector: Vector
+    contributors: Ids
+
+
+class OneRound(Aggregator):
+    """Parties send one message to each server; a server's share is a function of those it holds."""
+
+    min_servers: ClassVar[int] = 1
+    max_servers: ClassVar[int | None] = None
+
+    @abstractmethod
+    def shard(
+        self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
+    ) -> list[Bodies]:
+        """What each party sends to each server: one (parties, width) matrix a server.
+
+        Randomness is drawn by party id (`Randomness.rows`): a party's shares are the same in
+        whatever block it is computed.
+        """
+
+    @abstractmethod
+    def width(self, length: int, server: int) -> int:
+        """Bytes that one party sends to a server for a vector of `length`."""
+
+    @abstractmethod
+    def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
+        """The server's share of the sum over the parties that sent `bodies`, one row each."""
+
+    def unshard(self, shares: list[Vector]) -> Vector:
+        """The sum, from the shares of all servers."""
+        return np.add.reduce(np.stack(shares), axis=0)
+
+    def check(self, query: Query) -> None:
+        if query.servers < self.min_servers:
+            raise LocalError(
+                f"{self.name} needs at least {self.min_servers} servers, not {query.servers}"
+            )
+        if self.max_servers is not None and query.servers > self.max_servers:
+            raise LocalError(
+                f"{self.name} has {self.max_servers} server{'s' * (self.max_servers > 1)}, "
+                f"not {query.servers}"
+            )
+
+    def party(self, query: Query, ids: Ids, vectors: Vector, randomness: Randomness) -> Machine:
+        from protocols.aggregation.roles import OneRoundParty
+
+        return OneRoundParty(self, query, ids, vectors, randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness) -> Machine:
+        from protocols.aggregation.roles import OneRoundServer
+
+        return OneRoundServer(self, query, index, randomness)
+
+    def collector(self, query: Query) -> Machine:
+        from protocols.aggregation.roles import Collector
+
+        return Collector(query, self.unshard)

@@ -1,0 +1,321 @@
+"""The machines of a one-round aggregator, one class a role: each shows what that role may see."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.contract import Bodies, Ids, OneRound, Total
+from protocols.machine import Continue, Done, Failed, Rejected, Spend, Step
+from protocols.messages import Message, Phase, Role, address, body_of, name_block
+from protocols.privacy.mechanisms import Placement, numeric_delta
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.ring import Vector
+
+
+class OneRoundParty:
+    """Sees its own vector. Sends one share to each server, and is done."""
+
+    def __init__(
+        self,
+        aggregator: OneRound,
+        query: Query,
+        ids: Ids,
+        vectors: Vector,
+        randomness: Randomness,
+    ) -> None:
+        self._aggregator = aggregator
+        self._query = query
+        self._ids = ids
+        self._vectors = vectors
+        self._randomness = randomness
+
+    def start(self) -> Step:
+        query, vectors = self._query, self._vectors
+        if query.noise is Placement.PARTIES and (mechanism := query.mechanism) is not None:
+            length = vectors.shape[1]
+            noise = mechanism.draw_shares(self._ids, query.parties, length, self._randomness)
+            vectors = vectors + noise.view(np.uint64)
+        bodies = self._aggregator.shard(self._ids, vectors, query.servers, self._randomness)
+        return Done(
+            messages=tuple(
+                Message(
+                    query.run,
+                    Phase.SUBMIT,
+                    Role.PARTY,
+                    Role.SERVER,
+                    self._ids,
+                    address(server),
+                    body,
+                )
+                for server, body in enumerate(bodies)
+            )
+        )
+
+    def receive(self, message: Message) -> Step:
+        return Rejected(message.sender, f"a party expects no {message.phase.label}")
+
+    def expire(self) -> Step:
+        return Done()
+
+
+class ServerState(Enum):
+    COLLECTING = auto()  # submissions come in
+    CLOSED = auto()  # the roster went out; only the release is awaited
+    RELEASED = auto()
+
+
+SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
+    (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
+    (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
+    (ServerState.CLOSED, Phase.RELEASE): Role.COORDINATOR,
+}
+"""What a server takes in which state, and from whom; everything else is rejected."""
+
+
+class OneRoundServer:
+    """Sees one share of every party, and who contributed. Releases its noisy share once.
+
+    A second release over other parties would cost the privacy of the difference, so there is none.
+    """
+
+    def __init__(
+        self, aggregator: OneRound, query: Query, index: int, randomness: Randomness
+    ) -> None:
+        self._aggregator = aggregator
+        self._query = query
+        self._index = index
+        self._randomness = randomness
+        self._state = ServerState.COLLECTING
+        self._present = np.zeros(query.parties, dtype=bool)
+        self._awaited = np.ones(query.parties, dtype=bool)
+        self._received: list[tuple[Ids, Bodies]] = []
+
+    @property
+    def state(self) -> ServerState:
+        return self._state
+
+    def start(self) -> Step:
+        return Continue()
+
+    def receive(self, message: Message) -> Step:
+        expected = SERVER_TRANSITIONS.get((self._state, message.phase))
+        if expected is None:
+            state = self._state.name.lower()
+            return Rejected(message.sender, f"{message.phase.label} while {state} is out of turn")
+        if message.sender_role is not expected:
+            return Rejected(
+                message.sender, f"{message.phase.label} must come from {expected.label}"
+            )
+        match message.phase:
+            case Phase.SUBMIT:
+                return self._submit(message)
+            case Phase.EXCUSE:
+                return self._excuse(message)
+            case _:
+                return self._release(message)
+
+    def expire(self) -> Step:
+        return self._close() if self._state is ServerState.COLLECTING else Continue()
+
+    def _submit(self, message: Message) -> Step:
+        width = self._aggregator.width(self._query.statistic.length, self._index)
+        if message.width != width:
+            return Rejected(message.sender, f"a share of {message.width} bytes, expected {width}")
+        ids = message.senders
+        if int(ids.max()) >= self._query.parties:
+            return Rejected(message.sender, f"there are only {self._query.parties} parties")
+        if len(np.unique(ids)) != len(ids) or self._present[ids].any():
+            return Rejected(message.sender, "submitted twice")
+        self._received.append((ids, message.rows()))
+        self._present[ids] = True
+        return self._close_when_complete()
+
+    def _excuse(self, message: Message) -> Step:
+        excused = parse_members(message, self._query.parties)
+        if isinstance(excused, Rejected):
+            return excused
+        self._awaited &= ~excused
+        return self._close_when_complete()
+
+    def _close_when_complete(self) -> Step:
+        return Continue() if (self._awaited & ~self._present).any() else self._close()
+
+    def _close(self) -> Step:
+        self._state = ServerState.CLOSED
+        return Continue((self._to_coordinator(Phase.ROSTER, np.packbits(self._present).tobytes()),))
+
+    def _release(self, message: Message) -> Step:
+        members = parse_members(message, self._query.parties)
+        if isinstance(members, Rejected):
+            return members
+        if (members & ~self._present).any():
+            return Rejected(message.sender, "a release over parties that did not submit")
+        if np.count_nonzero(members) < self._query.minimum:
+            return Rejected(
+                message.sender, f"a release over fewer than {self._query.minimum} parties"
+            )
+        share = self._sum_over(members)
+        if self._adds_noise and (mechanism := self._query.mechanism) is not None:
+            share = share + mechanism.draw(len(share), self._randomness).view(np.uint64)
+        self._state = ServerState.RELEASED
+        self._received.clear()
+        return Done(
+            messages=(self._to_coordinator(Phase.SHARE, share.astype("<u8").tobytes()),),
+            spends=(spend_of(self._query),),
+        )
+
+    @property
+    def _adds_noise(self) -> bool:
+        match self._query.noise:
+            case Placement.EACH_SERVER:
+                return True
+            case Placement.CURATOR:
+                return self._index == 0
+            case Placement.PARTIES:
+                return False
+
+    def _sum_over(self, members: NDArray[np.bool]) -> Vector:
+        length = self._query.statistic.length
+        share = np.zeros(length, dtype=np.uint64)
+        for ids, bodies in self._received:
+            chosen = members[ids]
+            rows = bodies if chosen.all() else bodies[chosen]
+            if len(rows):
+                share += self._aggregator.merge(rows, length, self._index)
+        return share
+
+    def _to_coordinator(self, phase: Phase, body: bytes) -> Message:
+        return Message(
+            self._query.run,
+            phase,
+            Role.SERVER,
+            Role.COORDINATOR,
+            address(self._index),
+            address(0),
+            body_of(body),
+        )
+
+
+class CollectorState(Enum):
+    ROSTERS = auto()
+    SHARES = auto()
+    OVER = auto()
+
+
+COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
+    (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
+    (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
+}
+
+
+class Collector:
+    """Sees noisy shares and who contributed. Asks for the release over those all servers hold."""
+
+    def __init__(self, query: Query, unshard: Callable[[list[Vector]], Vector]) -> None:
+        self._query = query
+        self._unshard = unshard
+        self._state = CollectorState.ROSTERS
+        self._members = np.ones(query.parties, dtype=bool)
+        self._answers: dict[int, Vector] = {}
+        self._heard: set[int] = set()
+
+    def start(self) -> Step:
+        """Servers are told before parties, so that no submission finds its run unknown."""
+        everyone = np.arange(self._query.parties, dtype=np.uint32)
+        question = self._query.encode()
+        return Continue(
+            (
+                *self._to_servers(Phase.QUERY, question),
+                self._message(Phase.QUERY, Role.PARTY, everyone, question),
+            )
+        )
+
+    def receive(self, message: Message) -> Step:
+        expected = COLLECTOR_TRANSITIONS.get((self._state, message.phase))
+        server = int(message.senders[0])
+        if message.sender_role is not expected or message.links != 1:
+            return Rejected(message.sender, f"{message.phase.label} is out of turn")
+        if server >= self._query.servers or server in self._heard:
+            return Rejected(message.sender, f"a second or unasked {message.phase.label}")
+        return self._roster(message) if message.phase is Phase.ROSTER else self._share(message)
+
+    def lose(self, parties: Ids) -> Step:
+        """Parties are known to be gone: the servers need not wait for them."""
+        if self._state is not CollectorState.ROSTERS:
+            return Continue()
+        gone = np.zeros(self._query.parties, dtype=bool)
+        gone[parties] = True
+        return Continue(self._to_servers(Phase.EXCUSE, np.packbits(gone).tobytes()))
+
+    def expire(self) -> Step:
+        silent = [i for i in range(self._query.servers) if i not in self._heard]
+        names = ", ".join(Role.SERVER.named(i) for i in silent)
+        self._state = CollectorState.OVER
+        return Failed(f"{names} did not answer within the deadline")
+
+    def _roster(self, message: Message) -> Step:
+        members = parse_members(message, self._query.parties)
+        if isinstance(members, Rejected):
+            return members
+        self._members &= members
+        self._heard.add(int(message.senders[0]))
+        if len(self._heard) < self._query.servers:
+            return Continue()
+        count = np.count_nonzero(self._members)
+        if count < self._query.minimum:
+            missing = np.flatnonzero(~self._members).astype(np.uint32)
+            self._state = CollectorState.OVER
+            return Failed(
+                f"only {count} of {self._query.parties} parties submitted to every server and "
+                f"{self._query.minimum} are needed; missing: {_some(missing)}"
+            )
+        self._heard.clear()
+        self._state = CollectorState.SHARES
+        return Continue(self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes()))
+
+    def _share(self, message: Message) -> Step:
+        expected = 8 * self._query.statistic.length
+        if message.width != expected:
+            return Rejected(message.sender, f"a share of {message.width} bytes, not {expected}")
+        server = int(message.senders[0])
+        self._heard.add(server)
+        self._answers[server] = message.body[0].view("<u8")
+        if len(self._heard) < self._query.servers:
+            return Continue()
+        self._state = CollectorState.OVER
+        total = self._unshard([self._answers[i] for i in range(self._query.servers)])
+        contributors = np.flatnonzero(self._members).astype(np.uint32)
+        return Done(Total(total, contributors), spends=(spend_of(self._query),))
+
+    def _to_servers(self, phase: Phase, body: bytes) -> tuple[Message, ...]:
+        return tuple(
+            self._message(phase, Role.SERVER, address(server), body)
+            for server in range(self._query.servers)
+        )
+
+    def _message(self, phase: Phase, to: Role, receivers: Ids, body: bytes) -> Message:
+        return Message(
+            self._query.run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body)
+        )
+
+
+def spend_of(query: Query) -> Spend:
+    delta = numeric_delta(query.noise, query.parties, query.statistic.length)
+    return Spend(query.data, query.run.hex(), query.epsilon, delta)
+
+
+def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected:
+    """A set of parties as a bitmap; padding bits must be zero."""
+    bits = np.unpackbits(message.body[0])
+    if message.links != 1 or message.width != -(-parties // 8) or bits[parties:].any():
+        return Rejected(message.sender, f"not a bitmap of {parties} parties")
+    return bits[:parties].astype(bool)
+
+
+def _some(ids: Ids, limit: int = 5) -> str:
+    if len(ids) <= limit:
+        return ", ".join(name_block(Role.PARTY, ids[i : i + 1]) for i in range(len(ids)))
+    return f"{_some(ids[:limit])} and {len(ids) - limit} more"

@@ -1,0 +1,201 @@
+"""Messages between participants, and their one strict byte codec.
+
+A message goes from a block of senders to a block of receivers, one row a link. A batch of K rows
+means exactly the K messages of one row (`Message.split`), and each link is charged what its batch
+of one costs on the wire (`charge`), so a simulation that computes parties in blocks bills them as a
+deployment would.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import PeerError
+
+RUN_BYTES = 8
+VERSION = 1
+MAX_WIRE_BYTES = 4 << 20
+"""No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
+
+_HEADER = struct.Struct("<BBBBHH8sIII")
+_SHARED = 1
+
+
+class Role(IntEnum):
+    PARTY = 1
+    SERVER = 2
+    COORDINATOR = 3
+    ANALYST = 4
+
+    def named(self, index: int) -> str:
+        return self.label if self in (Role.COORDINATOR, Role.ANALYST) else f"{self.label}-{index}"
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Phase(IntEnum):
+    """What a message is for. The bill is kept by phase."""
+
+    QUERY = 1  # coordinator -> server, party: what is asked
+    SUBMIT = 2  # party -> server: shares or keys
+    ROSTER = 3  # server -> coordinator: whose submissions it holds
+    EXCUSE = 4  # coordinator -> server: parties not to wait for any more
+    RELEASE = 5  # coordinator -> server: open the sum over these parties
+    SHARE = 6  # server -> coordinator: its noisy share of the answer
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """`body` has one row a link, or a single row shared by all links.
+
+    Links pair senders with receivers: K with 1, 1 with K, or K with K.
+    """
+
+    run: bytes
+    phase: Phase
+    sender_role: Role
+    receiver_role: Role
+    senders: NDArray[np.uint32]
+    receivers: NDArray[np.uint32]
+    body: NDArray[np.uint8]
+    round: int = 0
+
+    def __repr__(self) -> str:
+        """Bodies are shares and keys: they never show in a log line."""
+        return f"<{self.phase.label} {self.sender}->{self.receiver} {self.links}x{self.width} B>"
+
+    @property
+    def links(self) -> int:
+        return max(len(self.senders), len(self.receivers))
+
+    @property
+    def width(self) -> int:
+        return int(self.body.shape[1])
+
+    @property
+    def sender(self) -> str:
+        return name_block(self.sender_role, self.senders)
+
+    @property
+    def receiver(self) -> str:
+        return name_block(self.receiver_role, self.receivers)
+
+    @property
+    def charge(self) -> int:
+        """Bytes that each link is billed: the encoded size of its batch of one."""
+        return _HEADER.size + 8 + self.width
+
+    @property
+    def wire_bytes(self) -> int:
+        return _HEADER.size + 4 * (len(self.senders) + len(self.receivers)) + self.body.size
+
+    def rows(self) -> NDArray[np.uint8]:
+        """The body with one row for every link."""
+        return np.broadcast_to(self.body, (self.links, self.width))
+
+    def select(self, links: slice | NDArray[np.intp]) -> "Message":
+        """The same message restricted to some of its links."""
+        return replace(
+            self,
+            senders=self.senders[links] if len(self.senders) == self.links else self.senders,
+            receivers=self.receivers[links]
+            if len(self.receivers) == self.links
+            else self.receivers,
+            body=self.body[links] if len(self.body) == self.links else self.body,
+        )
+
+    def split(self) -> Iterator["Message"]:
+        """The batches of one that this batch is."""
+        return (self.select(slice(i, i + 1)) for i in range(self.links))
+
+    def chunks(self, limit: int = MAX_WIRE_BYTES) -> Iterator["Message"]:
+        """The same links in messages of at most `limit` encoded bytes each."""
+        rows = max(1, (limit - _HEADER.size - 4) // (8 + self.width))
+        return (self.select(slice(i, i + rows)) for i in range(0, self.links, rows))
+
+    def encode(self) -> bytes:
+        shared = _SHARED if len(self.body) == 1 and self.links > 1 else 0
+        header = _HEADER.pack(
+            VERSION,
+            self.phase,
+            self.sender_role,
+            self.receiver_role,
+            self.round,
+            shared,
+            self.run,
+            len(self.senders),
+            len(self.receivers),
+            self.width,
+        )
+        parts = (
+            header,
+            self.senders.astype("<u4").tobytes(),
+            self.receivers.astype("<u4").tobytes(),
+            self.body.tobytes(),
+        )
+        return b"".join(parts)
+
+
+def name_block(role: Role, ids: NDArray[np.uint32]) -> str:
+    if len(ids) == 1:
+        return role.named(int(ids[0]))
+    return f"{len(ids)} {role.label} members"
+
+
+def address(*ids: int) -> NDArray[np.uint32]:
+    return np.array(ids, dtype=np.uint32)
+
+
+def body_of(data: bytes) -> NDArray[np.uint8]:
+    """One row that every link shares."""
+    return np.frombuffer(data, dtype=np.uint8).reshape(1, -1)
+
+
+def decode(data: bytes, peer: str) -> Message:
+    """Parses what `peer` sent. Raises `PeerError` on anything but exactly one valid message."""
+
+    def refuse(reason: str) -> PeerError:
+        return PeerError(peer, f"malformed message: {reason}")
+
+    if len(data) < _HEADER.size:
+        raise refuse(f"{len(data)} bytes is shorter than a header")
+    version, phase, sender_role, receiver_role, round_, flags, run, senders, receivers, width = (
+        _HEADER.unpack_from(data)
+    )
+    if version != VERSION:
+        raise refuse(f"version {version}, expected {VERSION}")
+    try:
+        phase, sender_role, receiver_role = Phase(phase), Role(sender_role), Role(receiver_role)
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    links = max(senders, receivers)
+    if links == 0 or min(senders, receivers) not in (1, links):
+        raise refuse(f"{senders} senders cannot pair with {receivers} receivers")
+    if flags not in (0, _SHARED) or (flags and links == 1):
+        raise refuse(f"unknown flags {flags}")
+    rows = 1 if flags else links
+    expected = _HEADER.size + 4 * (senders + receivers) + rows * width
+    if len(data) != expected:
+        raise refuse(f"{len(data)} bytes where its header promises {expected}")
+    ids = np.frombuffer(data, dtype="<u4", count=senders + receivers, offset=_HEADER.size)
+    body = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size + ids.nbytes)
+    return Message(
+        run,
+        phase,
+        sender_role,
+        receiver_role,
+        ids[:senders],
+        ids[senders:],
+        body.reshape(rows, width),
+        round_,
+    )

@@ -1,0 +1,18 @@
+"""Looking things up by the name a user typed."""
+
+import difflib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from protocols.errors import LocalError
+
+T = TypeVar("T")
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """The thing of that name. Raises `LocalError` with the nearest names otherwise."""
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    raise LocalError(f"no {kind} {name!r}; {hint}")

@@ -1,0 +1,138 @@
+"""A participant: the machines of all runs that one process takes part in, metered.
+
+Shells own sockets, clocks and stores. They hand messages to a participant and carry away the
+outcome; `inprocess` does the same with a queue. What is decided here holds in every runtime.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from protocols.errors import PeerError, TallyError
+from protocols.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from protocols.messages import Message, Phase, Role
+from protocols.meter import Direction, Meter
+
+RecordSpends = Callable[[Sequence[Spend]], None]
+"""Makes spends durable before anything is released; raises `LedgerRefusal` past the cap."""
+
+
+@dataclass
+class Outcome:
+    """What a participant answers: messages to carry, senders refused, and how the run ended."""
+
+    run: bytes
+    messages: list[Message] = field(default_factory=list)
+    refused: list[Rejected] = field(default_factory=list)
+    finished: Done | Failed | None = None
+
+
+class Participant(ABC):
+    """`deadlines` says, for each run that was opened, after how many seconds to `expire` it."""
+
+    def __init__(self, role: Role, record_spends: RecordSpends) -> None:
+        self.role = role
+        self._record_spends = record_spends
+        self._machines: dict[bytes, Machine] = {}
+        self._rounds: dict[bytes, int] = {}
+        self.meters: dict[bytes, Meter] = {}
+        self.deadlines: dict[bytes, float] = {}
+
+    def is_addressed(self, message: Message) -> bool:
+        return message.receiver_role is self.role
+
+    @abstractmethod
+    def open(self, message: Message) -> Machine:
+        """The machine for a query that came in. Raises `PeerError` where it must not be run."""
+
+    def begin(self, run: bytes, machine: Machine) -> Outcome:
+        """Starts a machine of our own accord."""
+        if run in self._rounds:
+            raise PeerError(run.hex(), "a run of this name was already begun")
+        self._machines[run] = machine
+        self._rounds[run] = 0
+        self.meters[run] = Meter()
+        return self._carry_out(run, machine.start())
+
+    def handle(self, message: Message) -> Outcome:
+        """Takes one message. A batch that is rejected is taken again one by one, so that only
+        the senders at fault are refused."""
+        outcome = Outcome(message.run)
+        if not self.is_addressed(message):
+            outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
+            return outcome
+        run = message.run
+        if message.phase is Phase.QUERY and run not in self._rounds:
+            try:
+                if message.sender_role is not Role.COORDINATOR:
+                    raise PeerError(message.sender, "only the coordinator asks")
+                machine = self.open(message)
+            except PeerError as error:
+                outcome.refused.append(Rejected(error.sender, error.reason))
+                return outcome
+            self.meters[run] = Meter()
+            self._machines[run] = machine
+            self._hear(message)
+            return self._carry_out(run, machine.start())
+        known = self._machines.get(run)
+        if known is None:
+            word = "over" if run in self._rounds else "unknown"
+            outcome.refused.append(Rejected(message.sender, f"run {run.hex()} is {word}"))
+            return outcome
+        self._hear(message)
+        step = known.receive(message)
+        if isinstance(step, Rejected) and message.links > 1:
+            for single in message.split():
+                if run in self._machines:
+                    self._merge(outcome, self._carry_out(run, known.receive(single)))
+                else:
+                    outcome.refused.append(Rejected(single.sender, f"run {run.hex()} is over"))
+            return outcome
+        return self._carry_out(run, step)
+
+    def expire(self, run: bytes) -> Outcome:
+        """The deadline of a run has passed."""
+        return self.advance(run, lambda machine: machine.expire())
+
+    def advance(self, run: bytes, move: Callable[[Machine], Step]) -> Outcome:
+        """Lets a run's machine make a move of its own; nothing happens if the run is over."""
+        machine = self._machines.get(run)
+        return self._carry_out(run, move(machine)) if machine else Outcome(run)
+
+    def abandon(self, run: bytes) -> None:
+        """Forgets a run's machine; its messages are refused from now on."""
+        self._machines.pop(run, None)
+
+    def _hear(self, message: Message) -> None:
+        self.meters[message.run].record(Direction.RECEIVED, message)
+        self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
+
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+        match step:
+            case Rejected():
+                return Outcome(run, refused=[step])
+            case Failed():
+                self.abandon(run)
+                return Outcome(run, finished=step)
+            case Continue() | Done():
+                try:
+                    self._record_spends(step.spends)
+                except TallyError as error:
+                    self.abandon(run)
+                    return Outcome(
+                        run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error))
+                    )
+                round_ = self._rounds[run] + 1
+                outgoing = [replace(message, round=round_) for message in step.messages]
+                for message in outgoing:
+                    self.meters[run].record(Direction.SENT, message)
+                if isinstance(step, Continue):
+                    return Outcome(run, outgoing)
+                self.abandon(run)
+                return Outcome(run, outgoing, finished=step)
+
+    @staticmethod
+    def _merge(outcome: Outcome, more: Outcome) -> None:
+        outcome.messages += more.messages
+        outcome.refused += more.refused
+        outcome.finished = outcome.finished or more.finished

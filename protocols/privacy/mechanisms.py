@@ -1,0 +1,119 @@
+"""Mechanisms: noise together with its privacy map, and where the noise is drawn."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.privacy.laplace import Integers, discrete_laplace, representable
+from protocols.privacy.polya import DELTA_PER_DRAW, polya_difference
+from protocols.randomness import Randomness
+
+Ids = NDArray[np.uint32]
+
+
+class Placement(StrEnum):
+    """Who draws the noise, hence whom one has to trust."""
+
+    CURATOR = "curator"  # server 0 draws it once
+    EACH_SERVER = "each-server"  # every server draws it in full
+    PARTIES = "parties"  # every party draws a share of it
+
+    def statement(self, servers: int) -> str:
+        match self:
+            case Placement.CURATOR:
+                return "one noise, drawn by server-0, which must not collude with the analyst"
+            case Placement.EACH_SERVER:
+                return (
+                    f"each of {servers} servers adds the full noise, so its variance is {servers} "
+                    "times that of one; private even if all servers but one collude with the analyst"
+                )
+            case Placement.PARTIES:
+                return f"parties share the noise; private while {HONEST:.0%} of them are honest"
+
+
+HONEST = 0.5
+"""The fraction of parties whose noise alone suffices under `Placement.PARTIES`."""
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace:
+    """Adds discrete Laplace noise of `scale` to each integer of a vector.
+
+    Adjacency: one record is replaced; the number of records is public.
+    """
+
+    scale: Fraction
+
+    @classmethod
+    def spending(cls, epsilon: Fraction, sensitivity: int) -> "DiscreteLaplace":
+        """The least noise whose privacy map stays within `epsilon`."""
+        try:
+            return cls(representable(Fraction(sensitivity) / epsilon))
+        except ValueError as error:
+            raise LocalError(f"epsilon {float(epsilon):g} is too small: {error}") from None
+
+    def privacy_map(self, sensitivity: int) -> Fraction:
+        """ε such that vectors within L1 distance `sensitivity` are ε-indistinguishable. δ is 0."""
+        return sensitivity / self.scale
+
+    @property
+    def variance(self) -> float:
+        """2p/(1-p)^2 with p = exp(-1/scale)."""
+        return 1 / (2 * math.sinh(0.5 / float(self.scale)) ** 2)
+
+    def draw(self, count: int, randomness: Randomness) -> Integers:
+        return discrete_laplace(count, self.scale, randomness)
+
+    def draw_shares(self, ids: Ids, parties: int, count: int, randomness: Randomness) -> Integers:
+        """What each party of a block adds, shape (len(ids), count), under `Placement.PARTIES`.
+
+        The shares of `HONEST` of the parties sum to at least the noise of `draw`; with all of them
+        it has 1/HONEST times the variance.
+        """
+        words = randomness.rows("noise share", ids, 16 * count).view("<u8")
+        uniforms = words.reshape(len(ids), count, 2)
+        return polya_difference(uniforms, self.scale, 1 / math.ceil(HONEST * parties))
+
+
+def numeric_delta(placement: Placement, parties: int, count: int) -> float:
+    """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
+    return 2 * parties * count * DELTA_PER_DRAW if placement is Placement.PARTIES else 0.0
+
+
+def noise_variance(
+    mechanism: DiscreteLaplace, placement: Placement, parties: int, servers: int
+) -> float:
+    """Variance of the noise in each released integer."""
+    match placement:
+        case Placement.CURATOR:
+            return mechanism.variance
+        case Placement.EACH_SERVER:
+            return servers * mechanism.variance
+        case Placement.PARTIES:
+            return mechanism.variance * parties / math.ceil(HONEST * parties)
+
+
+EPSILON_RANGE = (1e-9, 1e9)
+
+
+def parse_epsilon(text: str) -> Fraction | None:
+    """Exactly the number that was written; None for `inf`, which means no noise."""
+    if text == "inf":
+        return None
+    try:
+        if len(text) <= 64 and EPSILON_RANGE[0] <= _approximate(text) <= EPSILON_RANGE[1]:
+            return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise LocalError(f"epsilon must be a positive number or inf, not {text[:64]}")
+
+
+def _approximate(text: str) -> float:
+    """Bounded work on hostile input: an exponent of a million must not become a Fraction."""
+    numerator, _, denominator = text.partition("/")
+    return float(numerator) / float(denominator or 1)

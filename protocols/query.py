@@ -1,0 +1,112 @@
+"""What is asked: the public description that every role of a run builds its machine from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from protocols.errors import LocalError, PeerError
+from protocols.privacy.mechanisms import DiscreteLaplace, Placement, parse_epsilon
+from protocols.statistics import Statistic, statistic_named
+
+MAX_PARTIES = 1 << 24
+MAX_SERVERS = 64
+MAX_LENGTH = 1 << 24
+
+
+@dataclass(frozen=True)
+class Query:
+    """`records` is the number of records that all parties hold together; it is public.
+
+    `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
+    largest party's number when it is all that one party holds. `minimum` is the least number of
+    parties for which an answer may be released.
+    """
+
+    run: bytes
+    statistic: Statistic
+    aggregator: str
+    parties: int
+    servers: int
+    records: int
+    epsilon: Fraction | None
+    noise: Placement
+    data: str
+    minimum: int
+    group: int = 1
+    deadline: float = 30.0
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.parties <= MAX_PARTIES:
+            raise LocalError(f"{self.parties} parties: there must be 1 to {MAX_PARTIES}")
+        if not 1 <= self.servers <= MAX_SERVERS:
+            raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
+        if not 1 <= self.minimum <= self.parties:
+            raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
+        if not 1 <= self.group <= self.records or self.records < self.parties:
+            raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
+        if not 0 < self.deadline <= 86400:
+            raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
+        if self.statistic.length > MAX_LENGTH:
+            raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+
+    @property
+    def mechanism(self) -> DiscreteLaplace | None:
+        """The noise that makes the answer `epsilon`-private; None when there is to be none."""
+        sensitivity = self.statistic.sensitivity * self.group
+        if self.epsilon is None or sensitivity == 0:
+            return None
+        return DiscreteLaplace.spending(self.epsilon, sensitivity)
+
+    def encode(self) -> bytes:
+        """Canonical JSON: one query has one encoding, whatever the runtime."""
+        return json.dumps(
+            {
+                "statistic": self.statistic.name,
+                "parameters": self.statistic.parameters(),
+                "aggregator": self.aggregator,
+                "parties": self.parties,
+                "servers": self.servers,
+                "records": self.records,
+                "epsilon": "inf" if self.epsilon is None else str(self.epsilon),
+                "noise": str(self.noise),
+                "data": self.data,
+                "minimum": self.minimum,
+                "group": self.group,
+                "deadline": self.deadline,
+                "options": dict(self.options),
+            },
+            sort_keys=True,
+            separators=(",", ":"),
+        ).encode()
+
+
+def decode_query(run: bytes, data: bytes, peer: str) -> Query:
+    """Parses what `peer` sent. Raises `PeerError` on anything but a valid query."""
+    try:
+        fields = json.loads(data)
+        statistic = statistic_named(fields.pop("statistic"))
+        return Query(
+            run=run,
+            statistic=statistic.from_parameters(fields.pop("parameters")),
+            epsilon=parse_epsilon(fields.pop("epsilon")),
+            noise=Placement(fields.pop("noise")),
+            **{key: _typed(key, value) for key, value in fields.items()},
+        )
+    except (LocalError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise PeerError(peer, f"malformed query: {error}") from None
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "aggregator": str,
+    "data": str,
+    "options": dict,
+    "deadline": (int, float),
+}
+
+
+def _typed(key: str, value: object) -> object:
+    if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
+        raise TypeError(f"{key} cannot be {value!r}")
+    return value

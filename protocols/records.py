@@ -1,0 +1,75 @@
+"""Records in columns, and who holds which of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """The records of a block of parties. Rows are grouped by party, in the order of `ids`.
+
+    `starts[i]` is the first row of party `ids[i]`; every party holds at least one record.
+    """
+
+    ids: NDArray[np.uint32]
+    starts: NDArray[np.intp]
+    columns: dict[str, Column]
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(np.unique(self.ids)):
+            raise LocalError("a party appears twice in one block")
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How many records each party holds."""
+        return np.diff(self.starts, append=self.rows)
+
+    def column(self, name: str) -> Column:
+        try:
+            return self.columns[name]
+        except KeyError:
+            known = ", ".join(self.columns)
+            raise LocalError(f"no column {name!r}; the data has {known}") from None
+
+    def blocks(self, count: int) -> Iterator["Holdings"]:
+        """The same parties in `count` blocks of nearly equal size."""
+        edges = np.linspace(0, len(self.ids), count + 1).astype(int)
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            begin = self.starts[first]
+            end = self.starts[last] if last < len(self.ids) else self.rows
+            yield Holdings(
+                self.ids[first:last],
+                self.starts[first:last] - begin,
+                {name: column[begin:end] for name, column in self.columns.items()},
+            )
+
+
+def deal(columns: dict[str, Column], parties: int) -> Holdings:
+    """Deals records to parties evenly, in the order of the data."""
+    rows = len(next(iter(columns.values())))
+    if parties < 1:
+        raise LocalError("a federation needs at least one party")
+    if parties > rows:
+        raise LocalError(f"{parties} parties cannot share {rows} records: at most one party each")
+    starts = np.arange(parties) * rows // parties
+    return Holdings(np.arange(parties, dtype=np.uint32), starts, columns)
+
+
+def deal_by(columns: dict[str, Column], owner: NDArray[np.int64]) -> Holdings:
+    """Gives each record to the party that its `owner` column names; parties are numbered anew."""
+    _, ids = np.unique(owner, return_inverse=True)
+    order = np.argsort(ids, kind="stable")
+    starts = np.searchsorted(ids[order], np.arange(ids.max() + 1))
+    shuffled = {name: column[order] for name, column in columns.items()}
+    return Holdings(np.arange(len(starts), dtype=np.uint32), starts, shuffled)

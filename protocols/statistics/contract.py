@@ -1,0 +1,122 @@
+"""The contract of a statistic: encode at the party, decode at the coordinator, plain reference."""
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.ring import Vector
+
+Parameter = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    x: list[float]
+    y: list[float]
+
+
+Estimate = float | Curve
+
+
+@dataclass(frozen=True)
+class Statistic(ABC):
+    """A statistic over one numeric column, clipped to public bounds.
+
+    Everything here is public: parties, servers and coordinator each build the same statistic from
+    its parameters. Subclasses are frozen dataclasses whose fields are those parameters.
+    """
+
+    value: str = "value"
+    lower: float | None = None
+    upper: float | None = None
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for bound in (self.lower, self.upper):
+            if bound is not None and not math.isfinite(bound):
+                raise LocalError(f"bounds must be finite numbers, not {bound}")
+        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
+            raise LocalError(f"--lower {self.lower:g} must be below --upper {self.upper:g}")
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """How many ring elements a party submits."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> int:
+        """The most that replacing one record moves the sum of all vectors, in L1, exactly."""
+
+    @abstractmethod
+    def encode(self, holdings: Holdings) -> Vector:
+        """One vector for every party, shape (parties, length)."""
+
+    @abstractmethod
+    def decode(self, total: Vector, records: int) -> Estimate:
+        """The estimate from the (noisy) sum of the vectors that `records` records gave."""
+
+    @abstractmethod
+    def reference(self, holdings: Holdings) -> Estimate:
+        """The statistic as a trusted curator without noise would compute it."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if self.lower is None or self.upper is None:
+            raise LocalError(
+                f"{self.name} needs public bounds: give --lower and --upper "
+                "(bounds taken from the data would not be private)"
+            )
+        return self.lower, self.upper
+
+    def clip(self, values: Column) -> Column:
+        if not np.isfinite(values).all():
+            raise LocalError(f"column {self.value!r} has values that are not finite numbers")
+        return np.clip(values, *self.bounds)
+
+    def clipped(self, holdings: Holdings) -> int:
+        """How many values lie outside the public bounds."""
+        lower, upper = self.bounds
+        values = holdings.column(self.value)
+        return int(np.count_nonzero((values < lower) | (values > upper)))
+
+    def parameters(self) -> dict[str, Parameter]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
+        """Builds the statistic from wire input. Raises `LocalError` on anything unexpected."""
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        if unknown := parameters.keys() - fields.keys():
+            raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
+        for key, value in parameters.items():
+            if not _fits(value, str(fields[key].type)):
+                raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
+        return cls(**parameters)  # type: ignore[arg-type]  # checked against the fields above
+
+
+def _fits(value: object, annotation: str) -> bool:
+    kinds: dict[str, tuple[type, ...]] = {
+        "str": (str,),
+        "int": (int,),
+        "float": (int, float),
+        "bool": (bool,),
+        "None": (type(None),),
+    }
+    allowed = tuple(kind for part in annotation.split(" | ") for kind in kinds[part])
+    return isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
+
+
+def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:
+    """Adds up the rows of each party's records in the ring."""
+    summed: Vector = np.add.reduceat(rows, holdings.starts, axis=0)
+    return summed

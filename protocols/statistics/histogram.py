@@ -1,0 +1,55 @@
+"""Counts in equal bins over a public range."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.records import Holdings
+from protocols.ring import Vector, signed
+from protocols.statistics.contract import Curve, Estimate, Statistic
+
+MAX_BINS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Histogram(Statistic):
+    """Bins are half-open but for the last, as numpy's are; values outside fall in the end bins."""
+
+    bins: int = 10
+
+    name: ClassVar[str] = "histogram"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.bins <= MAX_BINS:
+            raise LocalError(f"--bins must be between 1 and {MAX_BINS}, not {self.bins}")
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        return np.linspace(*self.bounds, self.bins + 1)
+
+    @property
+    def length(self) -> int:
+        return self.bins
+
+    @property
+    def sensitivity(self) -> int:
+        """A replaced record leaves one bin and enters another."""
+        return 2 if self.bins > 1 else 0
+
+    def encode(self, holdings: Holdings) -> Vector:
+        values = self.clip(holdings.column(self.value))
+        bins = np.minimum(np.searchsorted(self.edges, values, side="right") - 1, self.bins - 1)
+        party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
+        counts = np.bincount(party * self.bins + bins, minlength=len(holdings.ids) * self.bins)
+        return counts.astype(np.uint64).reshape(len(holdings.ids), self.bins)
+
+    def decode(self, total: Vector, records: int) -> Estimate:
+        return Curve(self.edges[:-1].tolist(), signed(total).astype(float).tolist())
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        counts, _ = np.histogram(self.clip(holdings.column(self.value)), bins=self.edges)
+        return Curve(self.edges[:-1].tolist(), counts.astype(float).tolist())

@@ -1,0 +1,78 @@
+"""How channels and servers are opened: mutual TLS, bounded messages, callers known by certificate."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2_grpc
+
+from protocols.errors import PeerError
+from protocols.identity import Credentials, Identity, identity_of
+from protocols.messages import MAX_WIRE_BYTES
+
+_LIMITS: list[tuple[str, str | int]] = [
+    ("grpc.max_receive_message_length", MAX_WIRE_BYTES + (64 << 10)),
+    ("grpc.max_send_message_length", MAX_WIRE_BYTES + (64 << 10)),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+]
+
+
+def open_channel(target: str, expected: Identity, credentials: Credentials) -> grpc.aio.Channel:
+    """A channel to `target`, which must prove that it is `expected`."""
+    return grpc.aio.secure_channel(target, _client_tls(credentials), _client_options(expected))
+
+
+def open_blocking_channel(
+    target: str, expected: Identity, credentials: Credentials
+) -> grpc.Channel:
+    """The same for callers without an event loop: scripts and notebooks."""
+    return grpc.secure_channel(target, _client_tls(credentials), _client_options(expected))
+
+
+def _client_tls(credentials: Credentials) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        credentials.authority, credentials.key, credentials.certificate
+    )
+
+
+def _client_options(expected: Identity) -> list[tuple[str, str | int]]:
+    return [("grpc.ssl_target_name_override", expected.name), *_LIMITS]
+
+
+def new_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, int]:
+    """A server that only certified callers reach, with the health service, and its port.
+
+    Raises `OSError` if it cannot listen there.
+    """
+    server = grpc.aio.server(options=[*_LIMITS, ("grpc.so_reuseport", 0)])
+    tls = grpc.ssl_server_credentials(
+        [(credentials.key, credentials.certificate)],
+        root_certificates=credentials.authority,
+        require_client_auth=True,
+    )
+    try:
+        port = server.add_secure_port(listen, tls)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {listen}: {error}") from None
+    health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
+    return server, port
+
+
+async def caller(context: grpc.aio.ServicerContext) -> Identity:
+    """Who is calling, as its certificate says. Ends the call where it says nothing."""
+    certificates = context.auth_context().get("x509_pem_cert", [])
+    try:
+        return identity_of(certificates[0] if certificates else b"")
+    except PeerError as error:
+        return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+
+
+@asynccontextmanager
+async def serving(server: grpc.aio.Server, grace: float = 2.0) -> AsyncIterator[None]:
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(grace)

@@ -1,0 +1,139 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Parcel(_message.Message):
+    __slots__ = ("message",)
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    message: bytes
+    def __init__(self, message: _Optional[bytes] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("sender", "reason")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    sender: str
+    reason: str
+    def __init__(self, sender: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("refused",)
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    refused: _containers.RepeatedCompositeFieldContainer[Refusal]
+    def __init__(self, refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RunRef(_message.Message):
+    __slots__ = ("run",)
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    run: bytes
+    def __init__(self, run: _Optional[bytes] = ...) -> None: ...
+
+class RunStatus(_message.Message):
+    __slots__ = ("submissions", "bytes")
+    SUBMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    submissions: int
+    bytes: int
+    def __init__(self, submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class AccountEntry(_message.Message):
+    __slots__ = ("direction", "phase", "round", "sender_role", "receiver_role", "station", "bytes_by_party", "messages_by_party", "wire_bytes")
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    SENDER_ROLE_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_ROLE_FIELD_NUMBER: _ClassVar[int]
+    STATION_FIELD_NUMBER: _ClassVar[int]
+    BYTES_BY_PARTY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_BY_PARTY_FIELD_NUMBER: _ClassVar[int]
+    WIRE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    direction: int
+    phase: int
+    round: int
+    sender_role: int
+    receiver_role: int
+    station: int
+    bytes_by_party: bytes
+    messages_by_party: bytes
+    wire_bytes: int
+    def __init__(self, direction: _Optional[int] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., sender_role: _Optional[int] = ..., receiver_role: _Optional[int] = ..., station: _Optional[int] = ..., bytes_by_party: _Optional[bytes] = ..., messages_by_party: _Optional[bytes] = ..., wire_bytes: _Optional[int] = ...) -> None: ...
+
+class AccountList(_message.Message):
+    __slots__ = ("accounts",)
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    accounts: _containers.RepeatedCompositeFieldContainer[AccountEntry]
+    def __init__(self, accounts: _Optional[_Iterable[_Union[AccountEntry, _Mapping]]] = ...) -> None: ...
+
+class JoinRequest(_message.Message):
+    __slots__ = ("parties", "records")
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    parties: bytes
+    records: bytes
+    def __init__(self, parties: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("servers", "parties")
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    servers: _containers.RepeatedScalarFieldContainer[str]
+    parties: int
+    def __init__(self, servers: _Optional[_Iterable[str]] = ..., parties: _Optional[int] = ...) -> None: ...
+
+class Question(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("enrolled", "parties", "phase", "submissions", "bytes")
+    ENROLLED_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SUBMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    enrolled: int
+    parties: int
+    phase: str
+    submissions: int
+    bytes: int
+    def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("records", "total", "contributors", "stations")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    STATIONS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    total: bytes
+    contributors: bytes
+    stations: _containers.RepeatedCompositeFieldContainer[AccountList]
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("reason", "our_input")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    OUR_INPUT_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    our_input: bool
+    def __init__(self, reason: _Optional[str] = ..., our_input: _Optional[bool] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("progress", "answer", "failure")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    progress: Progress
+    answer: Answer
+    failure: Failure
+    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,43 @@
+"""A server: accumulates shares, keeps its own ledger, adds its own noise."""
+
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.roles import spend_of
+from protocols.errors import LocalError, PeerError, TallyError
+from protocols.machine import Machine
+from protocols.messages import Message, Role
+from protocols.participant import Participant
+from protocols.query import decode_query
+from protocols.randomness import Randomness
+from servers.ledger import Ledger
+
+
+class AggregationServer(Participant):
+    """Refuses a query its ledger would not pay for before any party works for it."""
+
+    def __init__(
+        self,
+        index: int,
+        ledger: Ledger,
+        randomness: Randomness,
+    ) -> None:
+        super().__init__(Role.SERVER, ledger.record)
+        self.index = index
+        self._ledger = ledger
+        self._randomness = randomness
+
+    def is_addressed(self, message: Message) -> bool:
+        return super().is_addressed(message) and message.receivers.tolist() == [self.index]
+
+    def open(self, message: Message) -> Machine:
+        query = decode_query(message.run, message.body[0].tobytes(), message.sender)
+        try:
+            aggregator = aggregator_named(query.aggregator)
+            aggregator.check(query)
+            if self.index >= query.servers:
+                raise LocalError(f"server-{self.index} is not among {query.servers} servers")
+            self._ledger.check(spend_of(query))
+        except (LocalError, TallyError) as error:
+            raise PeerError(message.sender, str(error)) from error
+        self.deadlines[query.run] = query.deadline
+        randomness = self._randomness.derive(f"run {query.run.hex()}")
+        return aggregator.server(query, self.index, randomness)

@@ -1,0 +1,77 @@
+"""The durable ledger: what ε has been spent, in SQLite, written before anything is released."""
+
+import sqlite3
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from protocols.errors import LocalError
+from protocols.machine import Spend
+from protocols.privacy.ledger import check_spend
+
+SCHEMA_VERSION = 1
+
+
+class Ledger:
+    """One keeper's ledger. `cap` is the most ε it will ever release; None is no cap."""
+
+    def __init__(self, path: Path | None, cap: Fraction | None) -> None:
+        """Opens or creates the ledger at `path`; None keeps it in memory."""
+        self.cap = cap
+        self._db = sqlite3.connect(
+            path if path else ":memory:", isolation_level=None, check_same_thread=False
+        )
+        self._db.execute("PRAGMA synchronous = FULL")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA_VERSION:
+            raise LocalError(
+                f"{path} was written by a newer Tallyroom (schema {version}, this knows "
+                f"{SCHEMA_VERSION})"
+            )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS spends ("
+            "receipt TEXT PRIMARY KEY, data TEXT NOT NULL, epsilon TEXT NOT NULL, "
+            "delta REAL NOT NULL, written TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+        )
+        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def spent(self) -> Fraction:
+        """The ε of all private spends together."""
+        rows = self._db.execute("SELECT epsilon FROM spends WHERE epsilon != 'inf'")
+        return sum((Fraction(epsilon) for (epsilon,) in rows), Fraction(0))
+
+    def rows(self) -> list[tuple[str, str, str, float, str]]:
+        """receipt, data, epsilon, delta, time of every spend, oldest first."""
+        query = "SELECT receipt, data, epsilon, delta, written FROM spends ORDER BY rowid"
+        return self._db.execute(query).fetchall()
+
+    def check(self, spend: Spend) -> None:
+        """Raises `LedgerRefusal` if `spend` would be refused now. Writes nothing."""
+        if not self._paid(spend):
+            check_spend(spend, self.spent(), self.cap)
+
+    def record(self, spends: Sequence[Spend]) -> None:
+        """Writes all of `spends` or none. They are on disk when this returns."""
+        if not spends:
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for spend in spends:
+                self.check(spend)
+                if not self._paid(spend):
+                    epsilon = "inf" if spend.epsilon is None else str(spend.epsilon)
+                    self._db.execute(
+                        "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
+                        (spend.receipt, spend.data, epsilon, spend.delta),
+                    )
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _paid(self, spend: Spend) -> bool:
+        query = "SELECT 1 FROM spends WHERE receipt = ?"
+        return self._db.execute(query, (spend.receipt,)).fetchone() is not None

@@ -1,0 +1,140 @@
+"""The Post service: carries messages to a participant and its answers back to their receivers.
+
+Thin: who calls is checked against the message, the participant decides, errors become statuses here
+and nowhere else.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from protocols.errors import PeerError
+from protocols.identity import Identity
+from protocols.messages import Message, Phase, Role, decode
+from protocols.meter import Direction
+from protocols.participant import Outcome, Participant
+from protos import tally_pb2 as pb
+from protos.channel import caller
+from protos.tally_pb2_grpc import PostServicer
+from servers.accounts import accounts_to_wire
+
+log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext
+Carry = Callable[[Outcome], Awaitable[None]]
+
+
+class Mailboxes:
+    """Messages that wait for their receivers to fetch them, in order."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Identity, asyncio.Queue[Message]] = {}
+
+    def of(self, identity: Identity) -> asyncio.Queue[Message]:
+        return self._queues.setdefault(identity, asyncio.Queue())
+
+    def deliver(self, message: Message) -> None:
+        """Splits a message among the mailboxes of those that it is addressed to."""
+        for identity, queue in self._queues.items():
+            if identity.role is message.receiver_role:
+                mine = (message.receivers >= identity.first) & (message.receivers <= identity.last)
+                if mine.all():
+                    queue.put_nowait(message)
+                elif mine.any():
+                    queue.put_nowait(message.select(np.flatnonzero(mine)))
+
+
+class Post(PostServicer):
+    """`carry` takes what the participant answered; it runs under the participant's lock."""
+
+    def __init__(self, participant: Participant, mailboxes: Mailboxes, carry: Carry) -> None:
+        self.participant = participant
+        self.mailboxes = mailboxes
+        self.lock = asyncio.Lock()
+        self._carry = carry
+        self._timers: set[asyncio.Task[None]] = set()
+        self.subscribers: set[Identity] = set()
+        self.lost: Callable[[Identity], None] = lambda _: None
+
+    async def deliver(self, message: Message) -> Outcome:
+        """One message at a time, off the event loop: merging shares may take a while."""
+        async with self.lock:
+            outcome = await asyncio.to_thread(self.participant.handle, message)
+            await self._carry(outcome)
+        if message.phase is Phase.QUERY and message.run in self.participant.deadlines:
+            self._expire_later(message.run, self.participant.deadlines.pop(message.run))
+        return outcome
+
+    async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
+        identity = await caller(context)
+        try:
+            message = decode(request.message, identity.name)
+            if not identity.speaks_for(message):
+                raise PeerError(identity.name, f"claims to be {message.sender}")
+        except PeerError as error:
+            log.warning("refused: %s", error)
+            code = grpc.StatusCode.INVALID_ARGUMENT
+            if "claims" in error.reason:
+                code = grpc.StatusCode.PERMISSION_DENIED
+            return await context.abort(code, str(error))
+        outcome = await self.deliver(message)
+        for refusal in outcome.refused:
+            log.warning("refused %s: %s", refusal.sender, refusal.reason)
+        return pb.Receipt(
+            refused=[pb.Refusal(sender=r.sender, reason=r.reason) for r in outcome.refused]
+        )
+
+    async def Receive(  # noqa: N802
+        self, request: pb.Subscription, context: Context
+    ) -> AsyncIterator[pb.Parcel]:
+        identity = await caller(context)
+        if identity.role is Role.ANALYST or identity in self.subscribers:
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{identity.name} already listens")
+        queue = self.mailboxes.of(identity)
+        self.subscribers.add(identity)
+        await context.send_initial_metadata(())
+        try:
+            while True:
+                message = await queue.get()
+                for chunk in message.chunks():
+                    yield pb.Parcel(message=chunk.encode())
+        finally:
+            self.subscribers.discard(identity)
+            self.lost(identity)
+
+    async def Status(self, request: pb.RunRef, context: Context) -> pb.RunStatus:  # noqa: N802
+        await self._stations_only(context)
+        meter = self.participant.meters.get(request.run)
+        received = [
+            account
+            for (direction, link), account in (meter.accounts.items() if meter else ())
+            if direction is Direction.RECEIVED and link.phase is Phase.SUBMIT
+        ]
+        return pb.RunStatus(
+            submissions=sum(int(account.messages.sum()) for account in received),
+            bytes=sum(int(account.bytes.sum()) for account in received),
+        )
+
+    async def Accounts(self, request: pb.RunRef, context: Context) -> pb.AccountList:  # noqa: N802
+        await self._stations_only(context)
+        meter = self.participant.meters.get(request.run)
+        return accounts_to_wire(meter) if meter else pb.AccountList()
+
+    async def _stations_only(self, context: Context) -> None:
+        identity = await caller(context)
+        if identity.role is not Role.COORDINATOR:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may ask")
+
+    def _expire_later(self, run: bytes, seconds: float) -> None:
+        async def expire() -> None:
+            await asyncio.sleep(seconds)
+            async with self.lock:
+                await self._carry(self.participant.expire(run))
+
+        task = asyncio.create_task(expire())
+        self._timers.add(task)
+        task.add_done_callback(self._timers.discard)

@@ -1,0 +1,75 @@
+"""The server process: `tally server`."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from multiprocessing import parent_process
+from pathlib import Path
+
+from protocols.identity import Credentials
+from protocols.messages import Role
+from protocols.identity import Identity
+from protocols.participant import Outcome
+from protocols.randomness import KEY_BYTES, Randomness
+from protos.channel import new_server, serving
+from protos.tally_pb2_grpc import add_PostServicer_to_server
+from servers.aggregation_server import AggregationServer
+from servers.ledger import Ledger
+from servers.post import Mailboxes, Post
+
+Ready = Callable[[int], None]
+"""Told the port once the process listens."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """`seed` None means randomness from the operating system."""
+
+    index: int
+    credentials: Credentials
+    listen: str = "127.0.0.1:0"
+    ledger: Path | None = None
+    cap: Fraction | None = None
+    seed: int | None = None
+
+
+def role_randomness(seed: int | None, role: str) -> Randomness:
+    """A role's stream: from the operating system, or from the seed of a reproducible run."""
+    if seed is None:
+        return Randomness(os.urandom(KEY_BYTES))
+    return Randomness.from_seed(seed, role)
+
+
+async def run_server(config: ServerConfig, ready: Ready) -> None:
+    """Serves until the process is told to stop."""
+    ledger = Ledger(config.ledger, config.cap)
+    randomness = role_randomness(config.seed, f"server-{config.index}")
+    participant = AggregationServer(config.index, ledger, randomness)
+    mailboxes = Mailboxes()
+    mailboxes.of(Identity(Role.COORDINATOR))
+
+    async def carry(outcome: Outcome) -> None:
+        for message in outcome.messages:
+            mailboxes.deliver(message)
+
+    server, port = new_server(config.credentials, config.listen)
+    add_PostServicer_to_server(Post(participant, mailboxes, carry), server)
+    async with serving(server):
+        ready(port)
+        await stop_signal()
+    ledger.close()
+
+
+async def stop_signal() -> None:
+    """Returns when the process gets SIGTERM or SIGINT, or when the one that started it dies."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    parent = parent_process()
+    if parent is not None:
+        loop.add_reader(parent.sentinel, stopped.set)
+    await stopped.wait()

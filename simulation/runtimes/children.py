@@ -1,0 +1,52 @@
+"""What the processes of a local federation run. The fork server imports this module first.
+
+Nothing heavy belongs here: every import is in the memory of every party process.
+"""
+
+import asyncio
+import gc
+from collections.abc import Coroutine
+from multiprocessing.connection import Connection
+
+from parties.process import PartyConfig, PartyHost
+from protocols import aggregation, statistics
+from servers.desk import CoordinatorConfig, run_coordinator
+from servers.process import ServerConfig, run_server, stop_signal
+
+
+def preload() -> None:
+    """Loads what every child needs, and keeps the collector from touching those pages again.
+
+    Called in the fork server before it forks: untouched pages stay shared between all children.
+    """
+    aggregation.aggregators()
+    _ = statistics.STATISTICS
+    gc.collect()
+    gc.freeze()
+
+
+def serve(config: ServerConfig, report: Connection) -> None:
+    _report_errors(run_server(config, report.send), report)
+
+
+def coordinate(config: CoordinatorConfig, report: Connection) -> None:
+    _report_errors(run_coordinator(config, report.send), report)
+
+
+def host(config: PartyConfig) -> None:
+    async def until_stopped() -> None:
+        work = asyncio.create_task(PartyHost(config).run())
+        stop = asyncio.create_task(stop_signal())
+        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, stop):
+            task.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+
+    asyncio.run(until_stopped())
+
+
+def _report_errors(work: Coroutine[None, None, None], report: Connection) -> None:
+    try:
+        asyncio.run(work)
+    except OSError as error:
+        report.send(str(error))

@@ -1,0 +1,81 @@
+"""Where processes live. Every runtime runs the same machines and gives the same answer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.meter import Bill
+from protocols.records import Holdings
+from protocols.ring import Vector
+from servers.coordinator import Question
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A federation to bring up. Ledgers live in `ledgers`, or in memory where it is None."""
+
+    holdings: Holdings
+    servers: int
+    hosts: int
+    seed: int | None = None
+    cap: Fraction | None = None
+    ledgers: Path | None = None
+
+    def ledger(self, keeper: str) -> Path | None:
+        return self.ledgers / f"{keeper}.ledger.sqlite" if self.ledgers else None
+
+
+@dataclass(frozen=True)
+class Progress:
+    phase: str
+    enrolled: int
+    parties: int
+    submissions: int = 0
+    bytes: int = 0
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a finished run gave: the noisy sum, who is in it, what it cost."""
+
+    total: Vector
+    contributors: NDArray[np.uint32]
+    records: int
+    bill: Bill
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Runtime(ABC):
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @abstractmethod
+    def start(self) -> None:
+        """Brings the federation up. Raises `LocalError` where that cannot be done here."""
+
+    @abstractmethod
+    def ask(self, question: Question, report: Report) -> Opened:
+        """Runs one question. Raises `RunFailed` if it cannot finish."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Takes the federation down; nothing it started is left."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,118 @@
+"""`inprocess`: all machines in one process, messages in a queue."""
+
+import time
+from collections import deque
+from typing import ClassVar
+
+import numpy as np
+
+from parties.block import PartyBlock
+from protocols.errors import RunFailed
+from protocols.machine import Done, Failed
+from protocols.messages import Message, Phase, Role
+from protocols.meter import Bill
+from protocols.participant import Outcome, Participant
+from servers.aggregation_server import AggregationServer
+from servers.coordinator import Coordinator, Question
+from servers.ledger import Ledger
+from servers.process import role_randomness
+from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+
+
+class InProcess(Runtime):
+    name: ClassVar[str] = "inprocess"
+    summary: ClassVar[str] = "all roles in one process; the fastest, for research"
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._ledgers: list[Ledger] = []
+
+    def start(self) -> None:
+        plan = self.plan
+        parties = role_randomness(plan.seed, "parties")
+        self._blocks = [PartyBlock(block, parties) for block in plan.holdings.blocks(plan.hosts)]
+        self._servers = [
+            AggregationServer(
+                i, self._ledger(f"server-{i}"), role_randomness(plan.seed, f"server-{i}")
+            )
+            for i in range(plan.servers)
+        ]
+        self._coordinator = Coordinator(
+            plan.servers,
+            len(plan.holdings.ids),
+            self._ledger("coordinator"),
+            role_randomness(plan.seed, "coordinator"),
+        )
+        self._coordinator.enrol(plan.holdings.ids, plan.holdings.counts.astype("uint32"))
+
+    def ask(self, question: Question, report: Report) -> Opened:
+        started = time.perf_counter()
+        query = self._coordinator.query(question)
+        clock = {"submit": started}
+        finished: Done | Failed | None = None
+        queue: deque[Message] = deque()
+        parties = len(self.plan.holdings.ids)
+        report(Progress("submit", parties, parties))
+
+        def take(outcome: Outcome, by: Participant, asked_by: Role | None = None) -> None:
+            nonlocal finished
+            queue.extend(outcome.messages)
+            if by is self._coordinator and outcome.finished:
+                finished = outcome.finished
+            for refusal in outcome.refused:
+                if asked_by is Role.COORDINATOR:
+                    finished = Failed(f"{self._name(by)} refused: {refusal.reason}")
+
+        take(self._coordinator.ask(query), self._coordinator)
+        while finished is None:
+            if not queue:  # everybody waits: that is what a passed deadline means here
+                for server in self._servers:
+                    take(server.expire(query.run), server)
+                if not queue:
+                    take(self._coordinator.expire(query.run), self._coordinator)
+                continue
+            message = queue.popleft()
+            if message.phase is Phase.RELEASE and "release" not in clock:
+                clock["release"] = time.perf_counter()
+                report(Progress("release", parties, parties, parties))
+            for receiver, part in self._receivers(message):
+                take(receiver.handle(part), receiver, message.sender_role)
+        ended = time.perf_counter()
+        if isinstance(finished, Failed):
+            raise RunFailed(finished.reason)
+        total, records = self._coordinator.records_of(finished)
+        stations = [p.meters.pop(query.run) for p in (*self._servers, self._coordinator)]
+        released = clock.get("release", ended)
+        return Opened(
+            total.vector,
+            total.contributors,
+            records,
+            Bill(stations, parties),
+            {"submit": released - started, "release": ended - released},
+        )
+
+    def stop(self) -> None:
+        for ledger in self._ledgers:
+            ledger.close()
+
+    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+        match message.receiver_role:
+            case Role.SERVER:
+                return [(self._servers[int(message.receivers[0])], message)]
+            case Role.COORDINATOR:
+                return [(self._coordinator, message)]
+            case _:
+                return [
+                    (block, message.select(np.flatnonzero(mine)))
+                    for block in self._blocks
+                    if (mine := np.isin(message.receivers, block.holdings.ids)).any()
+                ]
+
+    def _name(self, participant: Participant) -> str:
+        if isinstance(participant, AggregationServer):
+            return Role.SERVER.named(participant.index)
+        return participant.role.label
+
+    def _ledger(self, keeper: str) -> Ledger:
+        self._ledgers.append(Ledger(self.plan.ledger(keeper), self.plan.cap))
+        return self._ledgers[-1]

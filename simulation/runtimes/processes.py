@@ -1,0 +1,203 @@
+"""`processes`: every role is a process of its own, over gRPC with mutual TLS on the loopback."""
+
+import datetime as dt
+import multiprocessing as mp
+import os
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import ClassVar, TypeVar
+
+import grpc
+import numpy as np
+
+from parties.process import PartyConfig
+from protocols.errors import LocalError, RunFailed
+from protocols.identity import Authority, Credentials, Identity
+from protocols.messages import Role
+from protocols.meter import Bill
+from protos import tally_pb2 as pb
+from protos.channel import open_blocking_channel
+from protos.tally_pb2_grpc import DeskStub
+from servers.accounts import accounts_from_wire
+from servers.coordinator import Question
+from servers.desk import CoordinatorConfig
+from servers.process import ServerConfig, role_randomness
+from simulation.runtimes import children
+from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+
+Config = TypeVar("Config", ServerConfig, CoordinatorConfig)
+
+LIFETIME = dt.timedelta(days=1)
+START_SECONDS = 60.0
+STOP_SECONDS = 5.0
+
+
+class Processes(Runtime):
+    name: ClassVar[str] = "processes"
+    summary: ClassVar[str] = "one process a role, gRPC with mutual TLS on this machine"
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
+        self.children: dict[str, ForkServerProcess] = {}
+        self._desk: DeskStub | None = None
+        self._channel: grpc.Channel | None = None
+
+    def start(self) -> None:
+        plan = self.plan
+        context = _fork_server()
+        servers = [
+            ServerConfig(
+                i,
+                self._credentials(Identity(Role.SERVER, i, i)),
+                ledger=plan.ledger(f"server-{i}"),
+                cap=plan.cap,
+                seed=plan.seed,
+            )
+            for i in range(plan.servers)
+        ]
+        try:
+            reports = [
+                self._launch(context, f"server-{s.index}", children.serve, s) for s in servers
+            ]
+            targets = tuple(f"127.0.0.1:{_port(report)}" for report in reports)
+            coordinator = CoordinatorConfig(
+                self._credentials(Identity(Role.COORDINATOR)),
+                len(plan.holdings.ids),
+                targets,
+                ledger=plan.ledger("coordinator"),
+                cap=plan.cap,
+                seed=plan.seed,
+            )
+            report = self._launch(context, "coordinator", children.coordinate, coordinator)
+            target = f"127.0.0.1:{_port(report)}"
+            self._start_hosts(context, target)
+        except BaseException:
+            self.stop()
+            raise
+        analyst = self._credentials(Identity(Role.ANALYST))
+        self._channel = open_blocking_channel(target, Identity(Role.COORDINATOR), analyst)
+        self._desk = DeskStub(self._channel)
+
+    def ask(self, question: Question, report: Report) -> Opened:
+        if self._desk is None:
+            raise LocalError("the federation is not started")
+        clock = {"enrol": time.perf_counter()}
+        try:
+            for event in self._desk.Ask(pb.Question(json=question.encode()), wait_for_ready=True):
+                now = time.perf_counter()
+                match event.WhichOneof("kind"):
+                    case "progress":
+                        shown = event.progress
+                        clock.setdefault(shown.phase, now)
+                        report(
+                            Progress(
+                                shown.phase,
+                                shown.enrolled,
+                                shown.parties,
+                                shown.submissions,
+                                shown.bytes,
+                            )
+                        )
+                    case "failure":
+                        kind = LocalError if event.failure.our_input else RunFailed
+                        raise kind(event.failure.reason)
+                    case "answer":
+                        return self._opened(event.answer, _durations(clock, now))
+        except grpc.RpcError as error:
+            raise RunFailed(f"the coordinator is gone: {error.details()}") from None
+        raise RunFailed("the coordinator ended the run without an answer")
+
+    def stop(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        # Parties first, so that servers do not see their streams break.
+        for process in reversed(self.children.values()):
+            process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for process in self.children.values():
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self.children.clear()
+
+    def _start_hosts(self, context: ForkServerContext, coordinator: str) -> None:
+        randomness = role_randomness(self.plan.seed, "parties")
+        for number, block in enumerate(self.plan.holdings.blocks(self.plan.hosts)):
+            identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
+            config = PartyConfig(self._credentials(identity), coordinator, block, randomness)
+            process = context.Process(target=children.host, args=(config,), daemon=True)
+            with _no_main_module():
+                process.start()
+            self.children[f"host-{number}"] = process
+
+    def _launch(
+        self,
+        context: ForkServerContext,
+        name: str,
+        target: Callable[[Config, Connection], None],
+        config: Config,
+    ) -> Connection:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=target, args=(config, theirs), daemon=True)
+        with _no_main_module():
+            process.start()
+        theirs.close()
+        self.children[name] = process
+        return ours
+
+    def _credentials(self, identity: Identity) -> Credentials:
+        return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
+
+    def _opened(self, answer: pb.Answer, seconds: dict[str, float]) -> Opened:
+        stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
+        return Opened(
+            np.frombuffer(answer.total, dtype="<u8"),
+            np.frombuffer(answer.contributors, dtype="<u4"),
+            answer.records,
+            Bill(stations, len(self.plan.holdings.ids)),
+            seconds,
+        )
+
+
+def _fork_server() -> ForkServerContext:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(["simulation.runtimes.preload"])
+    return context
+
+
+@contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Keeps the children from importing the caller's script, which would cost each of them its
+    imports, and run it where it has no main guard."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _port(report: Connection) -> int:
+    if not report.poll(START_SECONDS):
+        raise RunFailed(f"a process did not start within {START_SECONDS:g} seconds")
+    try:
+        answer = report.recv()
+    except EOFError:
+        raise RunFailed("a process ended before it listened") from None
+    if not isinstance(answer, int):
+        raise LocalError(str(answer))
+    return answer
+
+
+def _durations(clock: dict[str, float], end: float) -> dict[str, float]:
+    names = list(clock)
+    times = [*clock.values(), end]
+    return {name: times[i + 1] - times[i] for i, name in enumerate(names)}
