@@ -1,0 +1,42 @@
+from fss.ring import Bytes, Points
+
+def best() -> int: ...
+def hash_rounds(instruction_set: int, rounds: int, /) -> int: ...
+def expand_seeds(instruction_set: int, seeds: Bytes, words: int, out: Points, /) -> None: ...
+def expand_seeds_sum(instruction_set: int, seeds: Bytes, words: int, out: Points, /) -> None: ...
+def tree_gen(
+    instruction_set: int,
+    shape: tuple[int, int, int, int, int],
+    keys: bytes,
+    alphas: Points,
+    randomness: Bytes,
+    rows0: Bytes,
+    rows1: Bytes,
+    /,
+) -> None: ...
+def tree_sum(
+    instruction_set: int,
+    shape: tuple[int, int, int, int, int],
+    keys: bytes,
+    server: int,
+    data: Bytes,
+    level_major: bool,
+    begin: int,
+    end: int,
+    points: Points,
+    out: Points,
+    /,
+) -> None: ...
+def tree_matrix(
+    instruction_set: int,
+    shape: tuple[int, int, int, int, int],
+    keys: bytes,
+    server: int,
+    data: Bytes,
+    level_major: bool,
+    begin: int,
+    end: int,
+    points: Points,
+    out: Points,
+    /,
+) -> None: ...

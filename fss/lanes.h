@@ -1,0 +1,97 @@
+/* Kernels over vectors of blocks. Included once for each instruction set, with
+ *   VEC      the vector type, of LANES 128-bit blocks
+ *   FN       storage class and target attribute
+ *   NAME(x)  x with the instruction set's suffix
+ * and the primitive operations V_*. A lane is a key (or a counter block), never a tree level. */
+
+#define GROUP 8 /* vectors in flight: the latency of a round times the AES units */
+
+FN VEC NAME(sigma)(VEC x)
+{
+    const VEC high = V_PAIR(0, -1);
+    return V_XOR(V_SWAP(x), V_AND(x, high));
+}
+
+/* H of `n` vectors in place; n is a constant at every call, so the loops unroll. */
+FN void NAME(hash)(VEC *x, int n, const VEC *k)
+{
+    VEC y[GROUP];
+    for (int j = 0; j < n; j++) {
+        x[j] = NAME(sigma)(x[j]);
+        y[j] = V_XOR(x[j], k[0]);
+    }
+#pragma GCC unroll 9
+    for (int r = 1; r < ROUND_KEYS - 1; r++)
+        for (int j = 0; j < n; j++)
+            y[j] = V_ENC(y[j], k[r]);
+    for (int j = 0; j < n; j++)
+        x[j] = V_ENCLAST(y[j], V_XOR(x[j], k[ROUND_KEYS - 1]));
+}
+
+FN void NAME(broadcast)(VEC *to, const schedule *from)
+{
+    for (int r = 0; r < ROUND_KEYS; r++)
+        to[r] = V_BROADCAST(from->k[r]);
+}
+
+/* The limit that benchmarks compare with: H on registers, nothing loaded but round keys. */
+ENTRY uint64_t NAME(hash_rounds)(const schedule *key, uint64_t rounds)
+{
+    VEC k[ROUND_KEYS], x[GROUP];
+    NAME(broadcast)(k, key);
+    for (int j = 0; j < GROUP; j++)
+        x[j] = V_PAIR(j, j);
+    for (uint64_t i = 0; i < rounds; i++)
+        NAME(hash)(x, GROUP, k);
+    uint64_t kept[2 * LANES];
+    for (int j = 1; j < GROUP; j++)
+        x[0] = V_XOR(x[0], x[j]);
+    V_STORE(kept, x[0]);
+    volatile uint64_t sink = kept[0];
+    (void)sink;
+    return rounds * GROUP * LANES;
+}
+
+/* Keystream block i is AES(i as a 128-bit big-endian number); NIST SP 800-38A, section 6.5. */
+FN void NAME(counter_blocks)(VEC *x, VEC *counter, const VEC *k)
+{
+    for (int j = 0; j < GROUP; j++) {
+        x[j] = V_XOR(V_BIG_ENDIAN(*counter), k[0]);
+        *counter = V_ADD(*counter, V_PAIR(0, LANES));
+    }
+    for (int r = 1; r < ROUND_KEYS - 1; r++)
+        for (int j = 0; j < GROUP; j++)
+            x[j] = V_ENC(x[j], k[r]);
+    for (int j = 0; j < GROUP; j++)
+        x[j] = V_ENCLAST(x[j], k[ROUND_KEYS - 1]);
+}
+
+/* Either one row of `words` for each seed, or (sum) all rows added into one. */
+ENTRY void NAME(expand_seeds)(const uint8_t *seeds, size_t count, size_t words, uint64_t *out,
+                              int sum)
+{
+    enum { STEP = 2 * LANES * GROUP };
+    for (size_t s = 0; s < count; s++) {
+        schedule key;
+        VEC k[ROUND_KEYS], x[GROUP], counter = V_COUNT;
+        uint64_t *row = sum ? out : out + s * words;
+        expand_key(&key, seeds + s * SEED_BYTES);
+        NAME(broadcast)(k, &key);
+        size_t w = 0;
+        for (; w + STEP <= words; w += STEP) {
+            NAME(counter_blocks)(x, &counter, k);
+            for (int j = 0; j < GROUP; j++) {
+                uint64_t *to = row + w + 2 * LANES * j;
+                V_STORE(to, sum ? V_ADD(V_LOAD(to), x[j]) : x[j]);
+            }
+        }
+        if (w < words) {
+            uint64_t tail[STEP];
+            NAME(counter_blocks)(x, &counter, k);
+            for (int j = 0; j < GROUP; j++)
+                V_STORE(tail + 2 * LANES * j, x[j]);
+            for (size_t i = 0; w + i < words; i++)
+                row[w + i] = sum ? row[w + i] + tail[i] : tail[i];
+        }
+    }
+}

@@ -1,0 +1,35 @@
+/* One block a vector: AES-NI. */
+#define VEC __m128i
+#define LANES 1
+#define TARGET __attribute__((target("aes,sse4.1,ssse3")))
+#define FN static inline __attribute__((always_inline, target("aes,sse4.1,ssse3")))
+#define ENTRY static TARGET
+#define NAME(x) x##_aesni
+
+#define V_LOAD(p) _mm_loadu_si128((const __m128i *)(p))
+#define V_STORE(p, v) _mm_storeu_si128((__m128i *)(p), v)
+#define V_XOR _mm_xor_si128
+#define V_AND _mm_and_si128
+#define V_ANDNOT _mm_andnot_si128
+#define V_OR _mm_or_si128
+#define V_ADD _mm_add_epi64
+#define V_SUB _mm_sub_epi64
+#define V_ENC _mm_aesenc_si128
+#define V_ENCLAST _mm_aesenclast_si128
+#define V_BROADCAST(x) (x)
+#define V_PAIR(lo, hi) _mm_set_epi64x(hi, lo)
+#define V_SWAP(x) _mm_shuffle_epi32(x, 0x4e)
+#define V_COUNT _mm_setzero_si128()
+#define V_BIG_ENDIAN(x)                                                            \
+    _mm_shuffle_epi8(x, _mm_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8))
+/* Bit `31 - shift` of every block, spread over the block. */
+#define V_SPREAD(x, shift) _mm_srai_epi32(_mm_sll_epi32(_mm_shuffle_epi32(x, 0), shift), 31)
+/* The low, or high, words of two vectors' blocks, in the order of the keys. */
+#define V_LOWS(a, b) _mm_unpacklo_epi64(a, b)
+#define V_HIGHS(a, b) _mm_unpackhi_epi64(a, b)
+#define V_SHIFT_RIGHT _mm_srl_epi64
+/* Words of consecutive keys, widened to 64 bits. */
+#define V_WORDS64(p) V_LOAD(p)
+#define V_WORDS32(p) _mm_cvtepu32_epi64(_mm_loadl_epi64((const __m128i *)(p)))
+/* One word of each of LANES keys, set in both halves of its block. */
+#define V_SELECT(mask, yes, no) _mm_blendv_epi8(no, yes, mask)

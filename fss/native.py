@@ -1,0 +1,65 @@
+"""Which implementation runs, and how work is spread over cores.
+
+The choice is made for each call: the widest instruction set that the compiled module and this CPU
+have, or the pure twin. `TALLYROOM_NATIVE=0` in the environment forces the twin.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, TypeVar
+
+Result = TypeVar("Result")
+
+if TYPE_CHECKING:
+    from fss import _native as compiled
+else:
+    try:
+        from fss import _native as compiled
+    except ImportError:
+        compiled: ModuleType | None = None
+
+AES_NI: Final = 1
+VAES: Final = 2
+NAMES: Final = {AES_NI: "aes-ni", VAES: "vaes"}
+
+# Below this many keys a thread costs more than it saves.
+_KEYS_PER_THREAD: Final = 512
+
+
+def instruction_set() -> int | None:
+    """The code of the instruction set to run with, or None for the twin."""
+    if compiled is None or os.environ.get("TALLYROOM_NATIVE") == "0":
+        return None
+    return compiled.best() or None
+
+
+def implementation() -> str:
+    """`vaes`, `aes-ni` or `pure`: what the next call will run."""
+    code = instruction_set()
+    return "pure" if code is None else NAMES[code]
+
+
+def over_blocks(
+    work: Callable[[int, int], Result], count: int, threads: int | None = None
+) -> list[Result]:
+    """`work(begin, end)` over contiguous parts of `count` keys, one part a thread, in order.
+
+    `work` must release the GIL to gain anything. Without `threads`, every core this process may
+    use; results never depend on it, since ring sums do not depend on order.
+    """
+    limit = _cores() if threads is None else threads
+    parts = max(1, min(limit, count // _KEYS_PER_THREAD))
+    bounds = [count * part // parts for part in range(parts + 1)]
+    if parts == 1:
+        return [work(0, count)]
+    # A pool for each call, because threads kept between calls would not survive a fork.
+    with ThreadPoolExecutor(parts, thread_name_prefix="fss") as pool:
+        return list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
