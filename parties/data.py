@@ -2,11 +2,11 @@
 
 import csv
 import gzip
-import io
 import lzma
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -18,6 +18,7 @@ from protocols.records import Column, Holdings, deal, deal_by
 
 ROLES = ("value", "label", "score", "x", "y", "target")
 Options = dict[str, str]
+OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True)
@@ -78,18 +79,12 @@ def _from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
 
 
 def _read_rows(path: Path) -> tuple[list[list[str]], list[str]]:
-    openers: dict[str, Callable[[Path], io.IOBase]] = {
-        ".gz": lambda p: gzip.open(p),
-        ".xz": lambda p: lzma.open(p),
-        ".csv": lambda p: p.open("rb"),
-    }
     name = path.name.removesuffix(".gz").removesuffix(".xz")
     if not name.endswith(".csv"):
         raise LocalError(f"{path}: files end in .csv, .csv.gz or .csv.xz")
     try:
-        with openers[path.suffix](path) as raw:
-            reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))  # type: ignore[type-var]
-            lines = [line for line in reader if line]
+        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", newline="") as text:
+            lines = [line for line in csv.reader(text) if line]
     except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LocalError(f"cannot read {path}: {reason}") from None
@@ -113,7 +108,7 @@ def _numbers(rows: list[list[str]], position: int, name: str, path: Path) -> Col
             values[i] = np.nan
         if not np.isfinite(values[i]):
             raise LocalError(
-                f"{path}, line {i + 2}: column {name!r} has {row[position]!r}, which is not a number"
+                f"{path}, line {i + 2}: column {name!r} has {row[position]!r}, not a number"
             )
     return values
 

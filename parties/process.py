@@ -28,7 +28,7 @@ class PartyConfig:
     credentials: Credentials
     coordinator: str
     holdings: Holdings
-    randomness: Randomness
+    seed: int | None = None
 
 
 class PartyHost:
@@ -36,7 +36,7 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig) -> None:
         self._config = config
-        self._block = PartyBlock(config.holdings, config.randomness)
+        self._block = PartyBlock(config.holdings, Randomness.for_role(config.seed, "parties"))
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement, parse_epsilon
@@ -106,7 +107,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def _typed(key: str, value: object) -> object:
+def _typed(key: str, value: object) -> Any:
     if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
         raise TypeError(f"{key} cannot be {value!r}")
     return value

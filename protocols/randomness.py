@@ -5,6 +5,7 @@ AES-128 in counter mode is the generator, as a stream (`bytes`, `words`) and as 
 """
 
 import hashlib
+import os
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -24,6 +25,11 @@ class Randomness:
 
     def __repr__(self) -> str:
         return "<Randomness>"
+
+    @classmethod
+    def for_role(cls, seed: int | None, role: str) -> "Randomness":
+        """What a shell gives its role: from the operating system, or from a run's seed."""
+        return cls(os.urandom(KEY_BYTES)) if seed is None else cls.from_seed(seed, role)
 
     @classmethod
     def from_seed(cls, seed: int, role: str) -> "Randomness":

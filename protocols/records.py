@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class Holdings:
     def blocks(self, count: int) -> Iterator["Holdings"]:
         """The same parties in `count` blocks of nearly equal size."""
         edges = np.linspace(0, len(self.ids), count + 1).astype(int)
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        for first, last in pairwise(edges):
             begin = self.starts[first]
             end = self.starts[last] if last < len(self.ids) else self.rows
             yield Holdings(

@@ -14,6 +14,12 @@ PRECISION_BITS = 30
 """A public bound is put near 2^30 grid steps: 2^33 of the largest values still fit the ring."""
 
 
+def add_rows(rows: NDArray[np.uint8]) -> Vector:
+    """The sum of vectors that came as little-endian bytes, one a row."""
+    total: Vector = np.ascontiguousarray(rows).view("<u8").sum(axis=0, dtype=np.uint64)
+    return total
+
+
 def signed(vector: Vector) -> NDArray[np.int64]:
     """The representative of each element in [-2^63, 2^63)."""
     return vector.view(np.int64)

@@ -1,7 +1,8 @@
-"""How channels and servers are opened: mutual TLS, bounded messages, callers known by certificate."""
+"""How channels and servers are opened: mutual TLS, bounded messages, certified callers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -60,9 +61,12 @@ def new_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, 
     return server, port
 
 
-async def caller(context: grpc.aio.ServicerContext) -> Identity:
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+async def caller(context: Context) -> Identity:
     """Who is calling, as its certificate says. Ends the call where it says nothing."""
-    certificates = context.auth_context().get("x509_pem_cert", [])
+    certificates = list(context.auth_context().get("x509_pem_cert", []))
     try:
         return identity_of(certificates[0] if certificates else b"")
     except PeerError as error:

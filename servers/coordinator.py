@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Total
-from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.aggregation.roles import Collector
+from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Machine
 from protocols.messages import RUN_BYTES, Message, Role
 from protocols.participant import Outcome, Participant

@@ -18,8 +18,9 @@ from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role, decode
 from protocols.participant import Outcome
 from protocols.query import Query
+from protocols.randomness import Randomness
 from protos import tally_pb2 as pb
-from protos.channel import caller, new_server, open_channel, serving
+from protos.channel import Context, caller, new_server, open_channel, serving
 from protos.tally_pb2_grpc import (
     DeskServicer,
     PostStub,
@@ -29,8 +30,8 @@ from protos.tally_pb2_grpc import (
 from servers.accounts import accounts_to_wire
 from servers.coordinator import Coordinator, Question
 from servers.ledger import Ledger
-from servers.post import Context, Mailboxes, Post
-from servers.process import Ready, role_randomness, stop_signal
+from servers.post import Mailboxes, Post
+from servers.process import Ready, stop_signal
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Desk(DeskServicer):
             len(config.servers),
             config.parties,
             self._ledger,
-            role_randomness(config.seed, "coordinator"),
+            Randomness.for_role(config.seed, "coordinator"),
         )
         self.mailboxes = Mailboxes()
         self.post = Post(self.coordinator, self.mailboxes, self._carry)
@@ -191,7 +192,11 @@ class Desk(DeskServicer):
 
     async def _status(self, server: int, run: bytes) -> pb.RunStatus:
         try:
-            return await self._stubs[server].Status(pb.RunRef(run=run), timeout=GRACE_SECONDS)
+            reference = pb.RunRef(run=run)
+            status: pb.RunStatus = await self._stubs[server].Status(
+                reference, timeout=GRACE_SECONDS
+            )
+            return status
         except grpc.aio.AioRpcError:
             return pb.RunStatus()
 

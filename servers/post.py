@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
-import grpc.aio
 import numpy as np
 
 from protocols.errors import PeerError
@@ -18,13 +17,12 @@ from protocols.messages import Message, Phase, Role, decode
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protos import tally_pb2 as pb
-from protos.channel import caller
+from protos.channel import Context, caller
 from protos.tally_pb2_grpc import PostServicer
 from servers.accounts import accounts_to_wire
 
 log = logging.getLogger(__name__)
 
-Context = grpc.aio.ServicerContext
 Carry = Callable[[Outcome], Awaitable[None]]
 
 

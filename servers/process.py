@@ -1,7 +1,6 @@
 """The server process: `tally server`."""
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +8,10 @@ from fractions import Fraction
 from multiprocessing import parent_process
 from pathlib import Path
 
-from protocols.identity import Credentials
+from protocols.identity import Credentials, Identity
 from protocols.messages import Role
-from protocols.identity import Identity
 from protocols.participant import Outcome
-from protocols.randomness import KEY_BYTES, Randomness
+from protocols.randomness import Randomness
 from protos.channel import new_server, serving
 from protos.tally_pb2_grpc import add_PostServicer_to_server
 from servers.aggregation_server import AggregationServer
@@ -36,17 +34,10 @@ class ServerConfig:
     seed: int | None = None
 
 
-def role_randomness(seed: int | None, role: str) -> Randomness:
-    """A role's stream: from the operating system, or from the seed of a reproducible run."""
-    if seed is None:
-        return Randomness(os.urandom(KEY_BYTES))
-    return Randomness.from_seed(seed, role)
-
-
 async def run_server(config: ServerConfig, ready: Ready) -> None:
     """Serves until the process is told to stop."""
     ledger = Ledger(config.ledger, config.cap)
-    randomness = role_randomness(config.seed, f"server-{config.index}")
+    randomness = Randomness.for_role(config.seed, f"server-{config.index}")
     participant = AggregationServer(config.index, ledger, randomness)
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))

@@ -12,7 +12,7 @@ import numpy as np
 from fss.prg import expand_seeds, expand_seeds_sum
 from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
 from protocols.randomness import Randomness
-from protocols.ring import Vector
+from protocols.ring import Vector, add_rows
 
 SEED_BYTES = 16
 
@@ -26,7 +26,7 @@ class Additive(OneRound):
             colluding=servers - 1,
             behaviour="semi-honest servers and parties",
             dropouts="any number of parties may drop out before the release, no server may",
-            reveals="the analyst sees the noisy sum and who contributed; servers see who contributed",
+            reveals="the analyst and the servers see who contributed, the analyst the noisy sum",
         )
 
     def shard(
@@ -46,5 +46,5 @@ class Additive(OneRound):
 
     def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
         if server == 0:
-            return bodies.view("<u8").sum(axis=0, dtype=np.uint64)
+            return add_rows(bodies)
         return expand_seeds_sum(bodies, length)

@@ -96,7 +96,8 @@ class OneRound(Aggregator):
 
     def unshard(self, shares: list[Vector]) -> Vector:
         """The sum, from the shares of all servers."""
-        return np.add.reduce(np.stack(shares), axis=0)
+        total: Vector = np.stack(shares).sum(axis=0, dtype=np.uint64)
+        return total
 
     def check(self, query: Query) -> None:
         if query.servers < self.min_servers:

@@ -6,7 +6,7 @@ import numpy as np
 
 from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
 from protocols.randomness import Randomness
-from protocols.ring import Vector
+from protocols.ring import Vector, add_rows
 
 
 class Curator(OneRound):
@@ -32,4 +32,4 @@ class Curator(OneRound):
         return 8 * length
 
     def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
-        return bodies.view("<u8").sum(axis=0, dtype=np.uint64)
+        return add_rows(bodies)

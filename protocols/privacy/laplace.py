@@ -83,7 +83,7 @@ def geometric(count: int, scale: Fraction, randomness: Randomness) -> Integers:
 def bernoulli_exp(
     numerator: Integers, denominator: int, randomness: Randomness
 ) -> NDArray[np.bool]:
-    """True with probability exp(-numerator/denominator), elementwise; 0 <= numerator <= denominator.
+    """True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator.
 
     Algorithm 1: with A_k true with probability γ/k, the first false A_k has odd k with probability
     exp(-γ).

@@ -30,7 +30,7 @@ class Placement(StrEnum):
             case Placement.EACH_SERVER:
                 return (
                     f"each of {servers} servers adds the full noise, so its variance is {servers} "
-                    "times that of one; private even if all servers but one collude with the analyst"
+                    "times that of one; private even if all but one collude with the analyst"
                 )
             case Placement.PARTIES:
                 return f"parties share the noise; private while {HONEST:.0%} of them are honest"

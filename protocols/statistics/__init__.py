@@ -1,4 +1,4 @@
-"""Statistics by name: each encodes at the party, decodes at the coordinator, and has a reference."""
+"""Statistics by name: encoded at the party, decoded at the coordinator, with a reference."""
 
 from protocols.names import look_up
 from protocols.statistics.contract import Curve, Estimate, Statistic

@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,21 +99,17 @@ class Statistic(ABC):
         if unknown := parameters.keys() - fields.keys():
             raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
         for key, value in parameters.items():
-            if not _fits(value, str(fields[key].type)):
+            if not _fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
         return cls(**parameters)  # type: ignore[arg-type]  # checked against the fields above
 
 
-def _fits(value: object, annotation: str) -> bool:
-    kinds: dict[str, tuple[type, ...]] = {
-        "str": (str,),
-        "int": (int,),
-        "float": (int, float),
-        "bool": (bool,),
-        "None": (type(None),),
-    }
-    allowed = tuple(kind for part in annotation.split(" | ") for kind in kinds[part])
-    return isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
+def _fits(value: object, annotation: object) -> bool:
+    """Whether a JSON value is of an annotated type; whole numbers pass for reals, not truths."""
+    kinds = get_args(annotation) or (annotation,)
+    if float in kinds:
+        kinds = (*kinds, int)
+    return type(value) in kinds
 
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:

@@ -12,10 +12,10 @@ from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Bill
 from protocols.participant import Outcome, Participant
+from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator, Question
 from servers.ledger import Ledger
-from servers.process import role_randomness
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 
 
@@ -29,11 +29,11 @@ class InProcess(Runtime):
 
     def start(self) -> None:
         plan = self.plan
-        parties = role_randomness(plan.seed, "parties")
+        parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [PartyBlock(block, parties) for block in plan.holdings.blocks(plan.hosts)]
         self._servers = [
             AggregationServer(
-                i, self._ledger(f"server-{i}"), role_randomness(plan.seed, f"server-{i}")
+                i, self._ledger(f"server-{i}"), Randomness.for_role(plan.seed, f"server-{i}")
             )
             for i in range(plan.servers)
         ]
@@ -41,7 +41,7 @@ class InProcess(Runtime):
             plan.servers,
             len(plan.holdings.ids),
             self._ledger("coordinator"),
-            role_randomness(plan.seed, "coordinator"),
+            Randomness.for_role(plan.seed, "coordinator"),
         )
         self._coordinator.enrol(plan.holdings.ids, plan.holdings.counts.astype("uint32"))
 

@@ -26,7 +26,7 @@ from protos.tally_pb2_grpc import DeskStub
 from servers.accounts import accounts_from_wire
 from servers.coordinator import Question
 from servers.desk import CoordinatorConfig
-from servers.process import ServerConfig, role_randomness
+from servers.process import ServerConfig
 from simulation.runtimes import children
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 
@@ -128,10 +128,9 @@ class Processes(Runtime):
         self.children.clear()
 
     def _start_hosts(self, context: ForkServerContext, coordinator: str) -> None:
-        randomness = role_randomness(self.plan.seed, "parties")
         for number, block in enumerate(self.plan.holdings.blocks(self.plan.hosts)):
             identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
-            config = PartyConfig(self._credentials(identity), coordinator, block, randomness)
+            config = PartyConfig(self._credentials(identity), coordinator, block, self.plan.seed)
             process = context.Process(target=children.host, args=(config,), daemon=True)
             with _no_main_module():
                 process.start()
