@@ -14,7 +14,7 @@ from protocols.messages import Message, Role, decode
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protos import tally_pb2 as pb
-from protos.channel import open_channel
+from protos.channel import open_channel, stop_signal
 from protos.tally_pb2_grpc import DeskStub, PostStub
 
 log = logging.getLogger(__name__)
@@ -101,3 +101,16 @@ class PartyHost:
         channel = open_channel(target, expected, self._config.credentials)
         self._channels.append(channel)
         return channel
+
+
+async def run_party(config: PartyConfig) -> None:
+    """Takes part until the process is told to stop, or the coordinator will not have it."""
+    work = asyncio.create_task(PartyHost(config).run())
+    stop = asyncio.create_task(stop_signal())
+    await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+    failed = work.exception() if work.done() else None
+    for task in (work, stop):
+        task.cancel()
+    await asyncio.gather(work, stop, return_exceptions=True)
+    if failed is not None:
+        raise failed

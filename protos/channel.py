@@ -1,7 +1,10 @@
 """How channels and servers are opened: mutual TLS, bounded messages, certified callers."""
 
+import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing import parent_process
 from typing import Any
 
 import grpc
@@ -80,3 +83,15 @@ async def serving(server: grpc.aio.Server, grace: float = 2.0) -> AsyncIterator[
         yield
     finally:
         await server.stop(grace)
+
+
+async def stop_signal() -> None:
+    """Returns when the process gets SIGTERM or SIGINT, or when the one that started it dies."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    parent = parent_process()
+    if parent is not None:
+        loop.add_reader(parent.sentinel, stopped.set)
+    await stopped.wait()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Total
-from protocols.aggregation.roles import Collector
+from protocols.aggregation.roles import Collector, spend_of
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Machine
 from protocols.messages import RUN_BYTES, Message, Role
@@ -118,8 +118,8 @@ class Coordinator(Participant):
             options=question.options,
         )
         aggregator_named(query.aggregator).check(query)
-        if query.epsilon is not None:
-            _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
+        _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
+        self._ledger.check(spend_of(query))
         return query
 
     def ask(self, query: Query) -> Outcome:

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller, new_server, open_channel, serving
+from protos.channel import Context, caller, new_server, open_channel, serving, stop_signal
 from protos.tally_pb2_grpc import (
     DeskServicer,
     PostStub,
@@ -31,7 +32,7 @@ from servers.accounts import accounts_to_wire
 from servers.coordinator import Coordinator, Question
 from servers.ledger import Ledger
 from servers.post import Mailboxes, Post
-from servers.process import Ready, stop_signal
+from servers.process import Ready
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,9 @@ class Run:
     query: Query
     ended: asyncio.Future[Done]
     phase: str = "submit"
+    began: float = field(default_factory=time.perf_counter)
+    released: float = 0.0
+    over: float = 0.0
 
 
 class Desk(DeskServicer):
@@ -163,6 +167,8 @@ class Desk(DeskServicer):
         deadline = asyncio.get_running_loop().time() + run.query.deadline + GRACE_SECONDS
         while not run.ended.done():
             await asyncio.wait([run.ended], timeout=POLL_SECONDS)
+            if run.ended.done():
+                break
             if asyncio.get_running_loop().time() > deadline:
                 async with self.post.lock:
                     await self._carry(self.coordinator.expire(run.query.run))
@@ -188,6 +194,9 @@ class Desk(DeskServicer):
             total=total.vector.astype("<u8").tobytes(),
             contributors=total.contributors.astype("<u4").tobytes(),
             stations=stations,
+            parties=self._config.parties,
+            submit_seconds=run.released - run.began,
+            release_seconds=run.over - run.released,
         )
 
     async def _status(self, server: int, run: bytes) -> pb.RunStatus:
@@ -219,6 +228,7 @@ class Desk(DeskServicer):
         for message in outcome.messages:
             if run is not None and message.phase is Phase.RELEASE:
                 run.phase = "release"
+                run.released = time.perf_counter()
             if message.receiver_role is Role.SERVER:
                 await self._send(message)
             else:
@@ -277,6 +287,7 @@ class Desk(DeskServicer):
     def _end(self, run: Run, finished: Done | Failed) -> None:
         if run.ended.done():
             return
+        run.over = time.perf_counter()
         match finished:
             case Done():
                 run.ended.set_result(finished)

@@ -1,18 +1,15 @@
 """The server process: `tally server`."""
 
-import asyncio
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from multiprocessing import parent_process
 from pathlib import Path
 
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
 from protocols.randomness import Randomness
-from protos.channel import new_server, serving
+from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import add_PostServicer_to_server
 from servers.aggregation_server import AggregationServer
 from servers.ledger import Ledger
@@ -52,15 +49,3 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         ready(port)
         await stop_signal()
     ledger.close()
-
-
-async def stop_signal() -> None:
-    """Returns when the process gets SIGTERM or SIGINT, or when the one that started it dies."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    parent = parent_process()
-    if parent is not None:
-        loop.add_reader(parent.sentinel, stopped.set)
-    await stopped.wait()

@@ -18,13 +18,15 @@ SEED_BYTES = 16
 
 
 class Additive(OneRound):
+    """Additive shares: one masked vector and m-1 seeds; any m-1 servers may collude."""
+
     name: ClassVar[str] = "additive"
     min_servers: ClassVar[int] = 2
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
             colluding=servers - 1,
-            behaviour="semi-honest servers and parties",
+            behaviour=f"semi-honest parties and {servers} semi-honest servers",
             dropouts="any number of parties may drop out before the release, no server may",
             reveals="the analyst and the servers see who contributed, the analyst the noisy sum",
         )

@@ -31,7 +31,7 @@ class ThreatModel:
     reveals: str
 
     def __str__(self) -> str:
-        servers = "no server may" if self.colluding == 0 else f"up to {self.colluding} servers may"
+        servers = "none may" if self.colluding == 0 else f"any {self.colluding} of them may"
         return f"{self.behaviour}; {servers} collude; {self.dropouts}; {self.reveals}"
 
 

@@ -18,7 +18,7 @@ class Curator(OneRound):
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
             colluding=0,
-            behaviour="a trusted curator, who sees every party's vector in the clear",
+            behaviour="a trusted curator sees every party's vector in the clear",
             dropouts="any number of parties may drop out",
             reveals="the analyst sees the noisy sum and who contributed",
         )

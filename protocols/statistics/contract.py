@@ -69,6 +69,10 @@ class Statistic(ABC):
     def reference(self, holdings: Holdings) -> Estimate:
         """The statistic as a trusted curator without noise would compute it."""
 
+    @abstractmethod
+    def step(self, records: int) -> float:
+        """What one unit in an element of the sum is worth in the estimate."""
+
     @property
     def bounds(self) -> tuple[float, float]:
         if self.lower is None or self.upper is None:

@@ -50,6 +50,9 @@ class Histogram(Statistic):
     def decode(self, total: Vector, records: int) -> Estimate:
         return Curve(self.edges[:-1].tolist(), signed(total).astype(float).tolist())
 
+    def step(self, records: int) -> float:
+        return 1.0
+
     def reference(self, holdings: Holdings) -> Estimate:
         counts, _ = np.histogram(self.clip(holdings.column(self.value)), bins=self.edges)
         return Curve(self.edges[:-1].tolist(), counts.astype(float).tolist())

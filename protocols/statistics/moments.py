@@ -1,5 +1,6 @@
 """Sum and mean of a clipped column."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,6 +36,9 @@ class Sum(Statistic):
     def decode(self, total: Vector, records: int) -> Estimate:
         return float(self.grid.decode(total)[0])
 
+    def step(self, records: int) -> float:
+        return math.ldexp(1.0, -self.grid.fraction_bits)
+
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.sum(self.clip(holdings.column(self.value))))
 
@@ -47,6 +51,9 @@ class Mean(Sum):
 
     def decode(self, total: Vector, records: int) -> Estimate:
         return float(self.grid.decode(total)[0]) / records
+
+    def step(self, records: int) -> float:
+        return super().step(records) / records
 
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.mean(self.clip(holdings.column(self.value))))

@@ -8,10 +8,10 @@ import gc
 from collections.abc import Coroutine
 from multiprocessing.connection import Connection
 
-from parties.process import PartyConfig, PartyHost
+from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
 from servers.desk import CoordinatorConfig, run_coordinator
-from servers.process import ServerConfig, run_server, stop_signal
+from servers.process import ServerConfig, run_server
 
 
 def preload() -> None:
@@ -34,15 +34,7 @@ def coordinate(config: CoordinatorConfig, report: Connection) -> None:
 
 
 def host(config: PartyConfig) -> None:
-    async def until_stopped() -> None:
-        work = asyncio.create_task(PartyHost(config).run())
-        stop = asyncio.create_task(stop_signal())
-        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-        for task in (work, stop):
-            task.cancel()
-        await asyncio.gather(work, stop, return_exceptions=True)
-
-    asyncio.run(until_stopped())
+    asyncio.run(run_party(config))
 
 
 def _report_errors(work: Coroutine[None, None, None], report: Connection) -> None:

@@ -12,23 +12,16 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
 
-import grpc
-import numpy as np
-
 from parties.process import PartyConfig
 from protocols.errors import LocalError, RunFailed
 from protocols.identity import Authority, Credentials, Identity
 from protocols.messages import Role
-from protocols.meter import Bill
-from protos import tally_pb2 as pb
-from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import DeskStub
-from servers.accounts import accounts_from_wire
 from servers.coordinator import Question
 from servers.desk import CoordinatorConfig
 from servers.process import ServerConfig
+from simulation.analyst import Analyst
 from simulation.runtimes import children
-from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from simulation.runtimes.contract import Opened, Plan, Report, Runtime
 
 Config = TypeVar("Config", ServerConfig, CoordinatorConfig)
 
@@ -45,8 +38,7 @@ class Processes(Runtime):
         super().__init__(plan)
         self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
         self.children: dict[str, ForkServerProcess] = {}
-        self._desk: DeskStub | None = None
-        self._channel: grpc.Channel | None = None
+        self._analyst: Analyst | None = None
 
     def start(self) -> None:
         plan = self.plan
@@ -81,41 +73,16 @@ class Processes(Runtime):
             self.stop()
             raise
         analyst = self._credentials(Identity(Role.ANALYST))
-        self._channel = open_blocking_channel(target, Identity(Role.COORDINATOR), analyst)
-        self._desk = DeskStub(self._channel)
+        self._analyst = Analyst(target, analyst)
 
     def ask(self, question: Question, report: Report) -> Opened:
-        if self._desk is None:
+        if self._analyst is None:
             raise LocalError("the federation is not started")
-        clock = {"enrol": time.perf_counter()}
-        try:
-            for event in self._desk.Ask(pb.Question(json=question.encode()), wait_for_ready=True):
-                now = time.perf_counter()
-                match event.WhichOneof("kind"):
-                    case "progress":
-                        shown = event.progress
-                        clock.setdefault(shown.phase, now)
-                        report(
-                            Progress(
-                                shown.phase,
-                                shown.enrolled,
-                                shown.parties,
-                                shown.submissions,
-                                shown.bytes,
-                            )
-                        )
-                    case "failure":
-                        kind = LocalError if event.failure.our_input else RunFailed
-                        raise kind(event.failure.reason)
-                    case "answer":
-                        return self._opened(event.answer, _durations(clock, now))
-        except grpc.RpcError as error:
-            raise RunFailed(f"the coordinator is gone: {error.details()}") from None
-        raise RunFailed("the coordinator ended the run without an answer")
+        return self._analyst.ask(question, report)
 
     def stop(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
+        if self._analyst is not None:
+            self._analyst.close()
         # Parties first, so that servers do not see their streams break.
         for process in reversed(self.children.values()):
             process.terminate()
@@ -154,16 +121,6 @@ class Processes(Runtime):
     def _credentials(self, identity: Identity) -> Credentials:
         return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
 
-    def _opened(self, answer: pb.Answer, seconds: dict[str, float]) -> Opened:
-        stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
-        return Opened(
-            np.frombuffer(answer.total, dtype="<u8"),
-            np.frombuffer(answer.contributors, dtype="<u4"),
-            answer.records,
-            Bill(stations, len(self.plan.holdings.ids)),
-            seconds,
-        )
-
 
 def _fork_server() -> ForkServerContext:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -194,9 +151,3 @@ def _port(report: Connection) -> int:
     if not isinstance(answer, int):
         raise LocalError(str(answer))
     return answer
-
-
-def _durations(clock: dict[str, float], end: float) -> dict[str, float]:
-    names = list(clock)
-    times = [*clock.values(), end]
-    return {name: times[i + 1] - times[i] for i, name in enumerate(names)}

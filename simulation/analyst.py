@@ -1,0 +1,64 @@
+"""The analyst's side of the wire: puts a question to a coordinator and waits for the answer."""
+
+import time
+
+import grpc
+import numpy as np
+
+from protocols.errors import LocalError, RunFailed
+from protocols.identity import Credentials, Identity
+from protocols.messages import Role
+from protocols.meter import Bill
+from protos import tally_pb2 as pb
+from protos.channel import open_blocking_channel
+from protos.tally_pb2_grpc import DeskStub
+from servers.accounts import accounts_from_wire
+from servers.coordinator import Question
+from simulation.runtimes.contract import Opened, Progress, Report
+
+
+class Analyst:
+    def __init__(self, coordinator: str, credentials: Credentials) -> None:
+        self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
+        self._desk = DeskStub(self._channel)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def ask(self, question: Question, report: Report) -> Opened:
+        """Raises `LocalError` if the question is wrong, `RunFailed` if the run cannot finish."""
+        begun = time.perf_counter()
+        try:
+            for event in self._desk.Ask(pb.Question(json=question.encode()), wait_for_ready=True):
+                match event.WhichOneof("kind"):
+                    case "progress":
+                        shown = event.progress
+                        report(
+                            Progress(
+                                shown.phase,
+                                shown.enrolled,
+                                shown.parties,
+                                shown.submissions,
+                                shown.bytes,
+                            )
+                        )
+                    case "failure":
+                        kind = LocalError if event.failure.our_input else RunFailed
+                        raise kind(event.failure.reason)
+                    case "answer":
+                        return _opened(event.answer, time.perf_counter() - begun)
+        except grpc.RpcError as error:
+            raise RunFailed(f"the coordinator is gone: {error.details()}") from None
+        raise RunFailed("the coordinator ended the run without an answer")
+
+
+def _opened(answer: pb.Answer, seconds: float) -> Opened:
+    stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
+    spent = {"submit": answer.submit_seconds, "release": answer.release_seconds}
+    return Opened(
+        np.frombuffer(answer.total, dtype="<u8"),
+        np.frombuffer(answer.contributors, dtype="<u4"),
+        answer.records,
+        Bill(stations, answer.parties),
+        {"enrol": max(0.0, seconds - sum(spent.values())), **spent},
+    )

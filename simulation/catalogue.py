@@ -1,0 +1,58 @@
+"""What there is to choose from, in words."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fss import native
+from protocols.aggregation import aggregators
+from protocols.errors import LocalError
+from protocols.statistics import STATISTICS
+from servers.ledger import Ledger
+from simulation.runtimes import RUNTIMES
+
+
+def _aggregators() -> dict[str, str]:
+    return {
+        name: f"offers {', '.join(sorted(kind.offers))}; {_first_line(type(kind))}"
+        for name, kind in aggregators().items()
+    }
+
+
+def _statistics() -> dict[str, str]:
+    return {name: _first_line(kind) for name, kind in STATISTICS.items()}
+
+
+def _runtimes() -> dict[str, str]:
+    return {name: kind.summary for name, kind in RUNTIMES.items()}
+
+
+def _networks() -> dict[str, str]:
+    return {"none": "the network as it is"}
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().splitlines()[0]
+
+
+CATALOGUES: dict[str, Callable[[], dict[str, str]]] = {
+    "aggregators": _aggregators,
+    "statistics": _statistics,
+    "runtimes": _runtimes,
+    "networks": _networks,
+}
+
+
+def describe_native() -> str:
+    return native.implementation()
+
+
+def read_ledger(path: Path) -> tuple[list[dict[str, object]], float]:
+    """Every spend, and the ε of all of them. Raises `LocalError` if there is no ledger."""
+    if not path.is_file():
+        raise LocalError(f"no ledger at {path}")
+    ledger = Ledger(path, None)
+    names = ("receipt", "data", "epsilon", "delta", "written")
+    rows = [dict(zip(names, row, strict=True)) for row in ledger.rows()]
+    spent = float(ledger.spent())
+    ledger.close()
+    return rows, spent

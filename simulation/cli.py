@@ -1,0 +1,187 @@
+"""The command `tally`. Bad input gets one line and exit code 2; a run that cannot finish, 3."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from protocols.errors import LocalError, RunFailed, TallyError
+from protocols.names import look_up
+from protocols.statistics import Statistic, statistic_named
+from simulation.cli_processes import processes
+from simulation.terminal import show_progress, show_result, warn
+
+app = typer.Typer(
+    name="tally",
+    help="Statistics over data that n parties will not show to anybody.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+app.add_typer(processes)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@app.command()
+def run(
+    statistic: Annotated[str, typer.Argument(help="See `tally list statistics`.")],
+    data: Annotated[str | None, typer.Option(help="csv:PATH?value=COL or a bundled set.")] = None,
+    parties: Annotated[int | None, typer.Option(help="Number of parties; 20 if left out.")] = None,
+    servers: Annotated[int | None, typer.Option(help="Number of servers.")] = None,
+    aggregator: Annotated[str, typer.Option(help="See `tally list aggregators`.")] = "additive",
+    runtime: Annotated[str, typer.Option(help="See `tally list runtimes`.")] = "inprocess",
+    hosts: Annotated[int | None, typer.Option(help="Processes that share the parties.")] = None,
+    epsilon: Annotated[str, typer.Option(help="Privacy budget; inf adds no noise.")] = "1",
+    noise: Annotated[str | None, typer.Option(help="curator, each-server or parties.")] = None,
+    unit: Annotated[str, typer.Option(help="What is protected: record or party.")] = "record",
+    minimum: Annotated[
+        int | None, typer.Option("--min-parties", help="Least number of contributors; all.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for parties.")] = 30.0,
+    cap: Annotated[str | None, typer.Option(help="The most epsilon servers release.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Reproducible, hence not private.")] = None,
+    lower: Annotated[float | None, typer.Option(help="Public lower bound of values.")] = None,
+    upper: Annotated[float | None, typer.Option(help="Public upper bound of values.")] = None,
+    bins: Annotated[int | None, typer.Option(help="Bins of a histogram.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for result, plots and report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run one statistic in a simulated federation."""
+    from parties.data import load
+    from simulation.federation import DEFAULT_DATA, Federation
+
+    dataset = load(data or DEFAULT_DATA)
+    question = build_statistic(
+        statistic,
+        {"value": dataset.roles.get("value"), "lower": lower, "upper": upper, "bins": bins},
+    )
+    if out is not None:
+        check_writable(out)
+    with (
+        Federation(
+            parties=parties,
+            servers=servers,
+            aggregator=aggregator,
+            runtime=runtime,
+            data=dataset,
+            hosts=hosts,
+            seed=seed,
+            cap=cap,
+        ) as federation,
+        show_progress() as report,
+    ):
+        result = federation.run(
+            question,
+            epsilon,
+            noise=noise,
+            unit=unit,
+            minimum=minimum,
+            deadline=deadline,
+            report=report,
+        )
+    for note in result.notes:
+        warn(note)
+    written = result.write(out) if out is not None else []
+    if as_json:
+        print(json.dumps(result.as_json(), allow_nan=False))
+    else:
+        show_result(result, written)
+
+
+def build_statistic(name: str, options: dict[str, object]) -> Statistic:
+    """The statistic with the options that were given. Raises `LocalError` on one it has not."""
+    kind = statistic_named(name)
+    return kind.from_parameters({key: value for key, value in options.items() if value is not None})
+
+
+def check_writable(folder: Path) -> None:
+    """Raises `LocalError` if files cannot be written there, before anything is run."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise LocalError(f"cannot write to {folder}: {existing} is not a writable folder")
+
+
+@app.command("list")
+def list_things(
+    what: Annotated[str, typer.Argument(help="aggregators, statistics, runtimes or networks.")],
+    as_json: Json = False,
+) -> None:
+    """What there is to choose from."""
+    from simulation.catalogue import CATALOGUES, describe_native
+
+    rows = look_up("list", what, CATALOGUES)()
+    if as_json:
+        print(json.dumps({"schema": 1, what: rows}))
+        return
+    width = max(len(name) for name in rows)
+    for name, summary in rows.items():
+        print(f"{name:<{width}}  {summary}")
+    print(f"\nnative loops: {describe_native()}")
+
+
+@app.command()
+def demo() -> None:
+    """A guided run on bundled data; a minute at most."""
+    from simulation.demo import guided_run
+
+    guided_run()
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="A benchmark, or all.")],
+    as_json: Json = False,
+) -> None:
+    """Measure beside peers and the limits of the hardware."""
+    from simulation.bench.command import run_benchmarks
+
+    run_benchmarks(name, as_json)
+
+
+@app.command()
+def ledger(
+    path: Annotated[Path, typer.Argument(help="A ledger.sqlite that a keeper wrote.")],
+    as_json: Json = False,
+) -> None:
+    """What has been spent, oldest first."""
+    from simulation.catalogue import read_ledger
+
+    rows, spent = read_ledger(path)
+    if as_json:
+        print(json.dumps({"schema": 1, "spent": spent, "spends": rows}))
+        return
+    for row in rows:
+        print(f"{row['written']}  ε {row['epsilon']:<8} {row['receipt']}  {row['data']}")
+    print(f"spent: ε {spent:g}")
+
+
+def main() -> None:
+    """Maps errors to one line and an exit code, here and nowhere else."""
+    logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        code = 130
+    except TyperException as error:
+        warn(error.format_message())
+        code = 2
+    except LocalError as error:
+        warn(str(error))
+        code = 2
+    except RunFailed as error:
+        warn(f"the run could not finish: {error}")
+        code = 3
+    except TallyError as error:
+        warn(str(error))
+        code = 3
+    sys.exit(code or 0)

@@ -1,0 +1,217 @@
+"""The Python API: a federation of n parties and m servers to put questions to."""
+
+import dataclasses
+import math
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Self
+
+from parties.data import Dataset, load
+from protocols.aggregation import aggregator_named
+from protocols.errors import LocalError
+from protocols.privacy.mechanisms import (
+    DiscreteLaplace,
+    Placement,
+    noise_variance,
+    numeric_delta,
+    parse_epsilon,
+)
+from protocols.statistics import Statistic
+from servers.coordinator import Question
+from simulation.result import Privacy, Result
+from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
+
+DEFAULT_DATA = "synthetic:scores?n=2000"
+MAX_OWN_PROCESSES = 100
+BLOCK_HOSTS = 4
+
+
+def _quiet(_: Progress) -> None:
+    pass
+
+
+class Federation:
+    """A simulated federation. Use it as a context manager: leaving it stops what it started.
+
+    `hosts` is how many party hosts share the parties; left out, every party has its own process
+    up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
+    hence not private. `cap` is the most ε that servers will release.
+    """
+
+    def __init__(
+        self,
+        parties: int | None = None,
+        servers: int | None = None,
+        aggregator: str = "additive",
+        runtime: str = "inprocess",
+        data: str | Dataset = DEFAULT_DATA,
+        hosts: int | None = None,
+        seed: int | None = None,
+        cap: float | str | None = None,
+        ledgers: Path | None = None,
+    ) -> None:
+        self._aggregator = aggregator_named(aggregator)
+        kind = runtime_named(runtime)
+        self.data = load(data) if isinstance(data, str) else data
+        self.holdings = self.data.deal(parties)
+        self.servers = (1 if aggregator == "curator" else 2) if servers is None else servers
+        if self.servers < 1:
+            raise LocalError("a federation needs at least one server")
+        self.seed = seed
+        count = len(self.holdings.ids)
+        if hosts is not None and not 1 <= hosts <= count:
+            raise LocalError(f"{hosts} hosts cannot share {count} parties")
+        plan = Plan(
+            self.holdings,
+            self.servers,
+            hosts or (count if count <= MAX_OWN_PROCESSES else BLOCK_HOSTS),
+            seed,
+            None if cap is None else parse_epsilon(str(cap)),
+            ledgers,
+        )
+        self.runtime: Runtime = kind(plan)
+        self._started: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Brings the processes up; `run` does it by itself."""
+        if self._started is None:
+            begun = time.perf_counter()
+            self.runtime.start()
+            self._started = time.perf_counter() - begun
+
+    def stop(self) -> None:
+        if self._started is not None:
+            self.runtime.stop()
+            self._started = None
+
+    def run(
+        self,
+        statistic: Statistic,
+        epsilon: float | str | Fraction,
+        noise: str | None = None,
+        unit: str = "record",
+        minimum: int | None = None,
+        deadline: float = 30.0,
+        report: Report = _quiet,
+    ) -> Result:
+        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
+        statistic = self._with_bounds(statistic)
+        placement = self._placement(noise)
+        question = Question(
+            statistic,
+            self._aggregator.name,
+            parse_epsilon(str(epsilon)),
+            placement,
+            data=self.data.name,
+            unit=unit,
+            minimum=minimum,
+            deadline=deadline,
+        )
+        clipped = statistic.clipped(self.holdings)
+        truth = statistic.reference(self.holdings)
+        first = self._started is None
+        self.start()
+        opened = self.runtime.ask(question, report)
+        seconds = {"start": self._started or 0.0} if first else {}
+        mechanism = self._mechanism(question)
+        return Result(
+            statistic.name,
+            statistic.decode(opened.total, opened.records),
+            truth,
+            self._privacy(question, mechanism),
+            self._describe(),
+            opened.bill,
+            seconds | opened.seconds,
+            self._deviation(question, mechanism, opened),
+            tuple(self._notes(question, opened, clipped)),
+        )
+
+    def _with_bounds(self, statistic: Statistic) -> Statistic:
+        """Fills in bounds that the data set publishes; a file's must come from the user."""
+        self.holdings.column(statistic.value)
+        lower, upper = self.data.bounds.get(statistic.value, (None, None))
+        return dataclasses.replace(
+            statistic,
+            lower=lower if statistic.lower is None else statistic.lower,
+            upper=upper if statistic.upper is None else statistic.upper,
+        )
+
+    def _placement(self, noise: str | None) -> Placement:
+        if noise is None:
+            return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
+        try:
+            return Placement(noise)
+        except ValueError:
+            raise LocalError(
+                f"no noise placement {noise!r}; there are {', '.join(Placement)}"
+            ) from None
+
+    def _mechanism(self, question: Question) -> DiscreteLaplace | None:
+        group = int(self.holdings.counts.max()) if question.unit == "party" else 1
+        sensitivity = question.statistic.sensitivity * group
+        if question.epsilon is None or sensitivity == 0:
+            return None
+        return DiscreteLaplace.spending(question.epsilon, sensitivity)
+
+    def _privacy(self, question: Question, mechanism: DiscreteLaplace | None) -> Privacy:
+        adjacency = "one record" if question.unit == "record" else "all records of one party"
+        if question.epsilon is None:
+            words, statement = "none", "NOT PRIVATE: no noise was added"
+        elif mechanism is None:
+            words, statement = "none needed", "the answer does not depend on any record"
+        else:
+            scale = float(mechanism.scale) * question.statistic.step(self.holdings.rows)
+            words = f"discrete Laplace, scale {scale:.4g} in the units of the answer"
+            statement = f"{question.noise.statement(self.servers)}; adjacent: {adjacency} replaced"
+        return Privacy(
+            None if question.epsilon is None else float(question.epsilon),
+            numeric_delta(question.noise, len(self.holdings.ids), question.statistic.length)
+            if mechanism
+            else 0.0,
+            words,
+            str(question.noise),
+            f"{self._aggregator.threat_model(self.servers)}; {statement}",
+        )
+
+    def _deviation(
+        self, question: Question, mechanism: DiscreteLaplace | None, opened: Opened
+    ) -> float:
+        if mechanism is None:
+            return 0.0
+        parties = len(self.holdings.ids)
+        variance = noise_variance(mechanism, question.noise, parties, self.servers)
+        return math.sqrt(variance) * question.statistic.step(opened.records)
+
+    def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
+        notes = []
+        if question.epsilon is None:
+            notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
+        if self.seed is not None and question.epsilon is not None:
+            notes.append("not private: a seeded run is reproducible, so its noise can be computed")
+        if clipped:
+            lower, upper = question.statistic.bounds
+            notes.append(
+                f"{clipped} of {self.holdings.rows} values lay outside [{lower:g}, {upper:g}] "
+                "and were clipped"
+            )
+        parties = len(self.holdings.ids)
+        if len(opened.contributors) < parties:
+            notes.append(f"{len(opened.contributors)} of {parties} parties contributed")
+        return notes
+
+    def _describe(self) -> dict[str, object]:
+        return {
+            "parties": len(self.holdings.ids),
+            "servers": self.servers,
+            "aggregator": self._aggregator.name,
+            "runtime": self.runtime.name,
+            "network": "none",
+            "seed": self.seed,
+        }

@@ -1,0 +1,91 @@
+"""report.html: one page with the figures inside, that needs nothing else to be read."""
+
+import base64
+import html
+from collections.abc import Iterable
+from pathlib import Path
+
+from protocols.statistics import Curve
+from simulation.figures import communication_figure, estimate_figure
+from simulation.result import Result
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;
+color:#1b2a41}
+h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}img{max-width:100%}
+table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;
+border-bottom:1px solid #dde3ea;vertical-align:top}td.n,th.n{text-align:right;
+font-variant-numeric:tabular-nums}.loud{background:#fdecdc;border-left:4px solid #e07a1f;
+padding:.5rem 1rem}
+"""
+
+
+def write_report(result: Result, folder: Path) -> list[Path]:
+    """Writes the plots and the page; returns their paths."""
+    plots = {
+        "estimate.png": estimate_figure(result),
+        "communication.png": communication_figure(result),
+    }
+    paths = []
+    for name, figure in plots.items():
+        figure.savefig(folder / name)
+        paths.append(folder / name)
+    page = folder / "report.html"
+    page.write_text(_page(result, paths), encoding="utf-8")
+    return [*paths, page]
+
+
+def _page(result: Result, plots: list[Path]) -> str:
+    federation = result.federation
+    title = f"{result.statistic}: {federation['parties']} parties, {federation['servers']} servers"
+    notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in result.notes)
+    images = [
+        f'<img alt="{path.stem}" src="data:image/png;base64,'
+        f'{base64.b64encode(path.read_bytes()).decode()}">'
+        for path in plots
+    ]
+    error = result.error
+    answer: list[tuple[str, object]] = []
+    if not isinstance(result.estimate, Curve):
+        answer += [("estimate", f"{result.estimate:.8g}"), ("truth", f"{result.truth:.8g}")]
+    answer += [
+        ("root mean square error", f"{error['rmse']:.4g}"),
+        ("largest", f"{error['max']:.4g}"),
+    ]
+    bill = result.bill
+    phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
+    links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
+    total = bill.total
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>Tallyroom: {html.escape(title)}</title><style>{_STYLE}</style></head><body>
+<h1>{html.escape(title)}</h1>{notes}
+{images[0]}
+<h2>Answer</h2>{_pairs(answer)}
+<h2>Privacy</h2>{_pairs(result.privacy.as_json().items())}
+<h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
+{images[1]}
+{_counts("phase", phases)}{_counts("link", links)}
+<h2>Federation</h2>{_pairs(federation.items())}
+<h2>Time</h2>{_pairs((name, f"{spent:.3f} s") for name, spent in result.seconds.items())}
+</body></html>
+"""
+
+
+def _pairs(rows: Iterable[tuple[str, object]]) -> str:
+    cells = (
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table>{''.join(cells)}</table>"
+
+
+def _counts(head: str, rows: Iterable[tuple[str, int, int]]) -> str:
+    cells = (
+        f"<tr><td>{html.escape(name)}</td>"
+        f'<td class="n">{size:,}</td><td class="n">{count:,}</td></tr>'
+        for name, size, count in rows
+    )
+    top = f'<tr><th>{head}</th><th class="n">bytes</th><th class="n">messages</th></tr>'
+    return f"<table>{top}{''.join(cells)}</table>"

@@ -1,0 +1,108 @@
+"""What a run gives back: the estimate, its error where the truth is known, privacy and the bill."""
+
+import csv
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from protocols.meter import Bill
+from protocols.statistics import Curve, Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """`epsilon` None means that no noise was added: the answer is not private."""
+
+    epsilon: float | None
+    delta: float
+    mechanism: str
+    noise: str
+    threat_model: str
+
+    def as_json(self) -> dict[str, object]:
+        epsilon = "inf" if self.epsilon is None else self.epsilon
+        return {**self.__dict__, "epsilon": epsilon}
+
+
+@dataclass(frozen=True)
+class Result:
+    """`deviation` is the standard deviation of the noise in each value of the estimate.
+
+    `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
+    """
+
+    statistic: str
+    estimate: Estimate
+    truth: Estimate
+    privacy: Privacy
+    federation: dict[str, object]
+    bill: Bill
+    seconds: dict[str, float]
+    deviation: float
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def communication(self) -> dict[str, object]:
+        return self.bill.as_json()
+
+    @property
+    def error(self) -> dict[str, float]:
+        difference = np.abs(_values(self.estimate) - _values(self.truth))
+        return {
+            "rmse": math.sqrt(float(np.mean(difference**2))),
+            "max": float(difference.max()),
+        }
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `--json` prints. `notes` is there only when there are any."""
+        document: dict[str, object] = {
+            "schema": SCHEMA,
+            "statistic": self.statistic,
+            "estimate": _plain(self.estimate),
+            "truth": _plain(self.truth),
+            "error": self.error,
+            "privacy": self.privacy.as_json(),
+            "federation": self.federation,
+            "communication": self.communication,
+            "timing": {"total_seconds": sum(self.seconds.values()), "phases": self.seconds},
+        }
+        if self.notes:
+            document["notes"] = list(self.notes)
+        return document
+
+    def plot(self) -> "Figure":
+        """The estimate beside the truth, as a matplotlib figure."""
+        from simulation.figures import estimate_figure
+
+        return estimate_figure(self)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes result.json, communication.csv, PNG plots and report.html; returns their paths."""
+        from simulation.report import write_report
+
+        folder.mkdir(parents=True, exist_ok=True)
+        document = folder / "result.json"
+        document.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+        table = folder / "communication.csv"
+        with table.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["phase", "round", "sender", "receiver", "bytes", "messages"])
+            writer.writerows(self.bill.rows())
+        return [document, table, *write_report(self, folder)]
+
+
+def _values(estimate: Estimate) -> np.typing.NDArray[np.float64]:
+    return np.atleast_1d(np.asarray(estimate.y if isinstance(estimate, Curve) else estimate))
+
+
+def _plain(estimate: Estimate) -> object:
+    return estimate.__dict__ if isinstance(estimate, Curve) else estimate

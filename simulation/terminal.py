@@ -1,0 +1,92 @@
+"""What a person sees at the terminal. Results go to standard output, all else to standard error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from protocols.statistics import Curve
+from simulation.result import Result
+from simulation.runtimes import Progress as RunProgress
+from simulation.runtimes import Report
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    err.print(f"tally: {' '.join(text.split())}", markup=False)
+
+
+@contextmanager
+def show_progress() -> Iterator[Report]:
+    """Parties, phase and bytes as they change; silent where standard error is not a terminal."""
+    if not err.is_terminal:
+        yield lambda _: None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.fields[phase]:<8}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[what]}"),
+        TextColumn("{task.fields[size]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=1, phase="start", what="", size="")
+
+        def report(progress: RunProgress) -> None:
+            enrolling = progress.phase == "enrol"
+            bar.update(
+                task,
+                total=progress.parties,
+                completed=progress.enrolled if enrolling else progress.submissions,
+                phase=progress.phase,
+                what="parties enrolled" if enrolling else "submissions",
+                size=f"{progress.bytes:,} B" if progress.bytes else "",
+            )
+
+        yield report
+
+
+def show_result(result: Result, written: list[Path]) -> None:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in result_lines(result):
+        grid.add_row(name, value)
+    for path in written:
+        grid.add_row("written", str(path))
+    Console(highlight=False).print(grid)
+
+
+def result_lines(result: Result) -> Iterator[tuple[str, str]]:
+    privacy, bill, federation = result.privacy, result.bill, result.federation
+    if isinstance(result.estimate, Curve):
+        shown = ", ".join(f"{value:.6g}" for value in result.estimate.y[:8])
+        more = f", … ({len(result.estimate.y)} values)" if len(result.estimate.y) > 8 else ""
+        yield result.statistic, f"[bold]{shown}{more}[/bold]"
+    else:
+        yield result.statistic, f"[bold]{result.estimate:.8g}[/bold]   (truth {result.truth:.8g})"
+    yield "error", f"rmse {result.error['rmse']:.4g}, largest {result.error['max']:.4g}"
+    epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
+    delta = f", δ = {privacy.delta:.2g}" if privacy.delta else ""
+    yield "privacy", f"ε = {epsilon}{delta}; {privacy.mechanism}; noise: {privacy.noise}"
+    yield "trust", privacy.threat_model
+    yield (
+        "federation",
+        f"{federation['parties']} parties, {federation['servers']} servers, "
+        f"{federation['aggregator']}, {federation['runtime']}",
+    )
+    yield (
+        "bill",
+        f"{bill.total.bytes:,} bytes, {bill.total.messages:,} messages, {bill.rounds} rounds; "
+        f"{bill.party_bytes().mean():,.0f} bytes a party",
+    )
+    for link, tally in bill.by_link().items():
+        yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
+    yield "time", ", ".join(f"{name} {spent:.2f} s" for name, spent in result.seconds.items())
