@@ -120,7 +120,9 @@ class Message:
 
     def chunks(self, limit: int = MAX_WIRE_BYTES) -> Iterator["Message"]:
         """The same links in messages of at most `limit` encoded bytes each."""
-        rows = max(1, (limit - _HEADER.size - 4) // (8 + self.width))
+        shared = self.width if len(self.body) < self.links else 0
+        row = 8 + (0 if shared else self.width)
+        rows = max(1, (limit - _HEADER.size - 4 - shared) // row)
         return (self.select(slice(i, i + rows)) for i in range(0, self.links, rows))
 
     def encode(self) -> bytes:

@@ -1,11 +1,27 @@
 """Meters on the wire."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.errors import PeerError
 from protocols.messages import Phase, Role
 from protocols.meter import Account, Direction, Link, Meter
+from protocols.query import MAX_PARTIES
 from protos import tally_pb2 as pb
+
+
+def _to_runs(values: NDArray[np.int64]) -> bytes:
+    """Most parties cost the same, so runs of equal values are short where arrays are long."""
+    starts = np.flatnonzero(np.diff(values, prepend=values[:1] + 1))
+    lengths = np.diff(starts, append=len(values))
+    return np.stack([lengths, values[starts]], axis=1).astype("<i8").tobytes()
+
+
+def _from_runs(data: bytes) -> NDArray[np.int64]:
+    lengths, values = np.frombuffer(data, dtype="<i8").reshape(-1, 2).T
+    if (lengths < 0).any() or int(lengths.sum()) > MAX_PARTIES:
+        raise ValueError("runs of impossible length")
+    return np.repeat(values, lengths)
 
 
 def accounts_to_wire(meter: Meter) -> pb.AccountList:
@@ -18,8 +34,8 @@ def accounts_to_wire(meter: Meter) -> pb.AccountList:
                 sender_role=link.sender,
                 receiver_role=link.receiver,
                 station=link.station,
-                bytes_by_party=account.bytes.astype("<i8").tobytes(),
-                messages_by_party=account.messages.astype("<i8").tobytes(),
+                bytes_by_party=_to_runs(account.bytes),
+                messages_by_party=_to_runs(account.messages),
                 wire_bytes=account.wire_bytes,
             )
             for (direction, link), account in meter.accounts.items()
@@ -40,8 +56,8 @@ def accounts_from_wire(accounts: pb.AccountList, peer: str) -> Meter:
                 entry.station,
             )
             key = (Direction(entry.direction), link)
-            sizes = np.frombuffer(entry.bytes_by_party, dtype="<i8")
-            counts = np.frombuffer(entry.messages_by_party, dtype="<i8")
+            sizes = _from_runs(entry.bytes_by_party)
+            counts = _from_runs(entry.messages_by_party)
         except ValueError as error:
             raise PeerError(peer, f"malformed accounts: {error}") from None
         if sizes.shape != counts.shape:

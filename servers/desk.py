@@ -189,10 +189,12 @@ class Desk(DeskServicer):
             for stub in self._stubs
         ]
         stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run)))
+        members = np.zeros(self._config.parties, dtype=bool)
+        members[total.contributors] = True
         return pb.Answer(
             records=records,
             total=total.vector.astype("<u8").tobytes(),
-            contributors=total.contributors.astype("<u4").tobytes(),
+            contributors=np.packbits(members).tobytes(),
             stations=stations,
             parties=self._config.parties,
             submit_seconds=run.released - run.began,

@@ -54,10 +54,11 @@ class Analyst:
 
 def _opened(answer: pb.Answer, seconds: float) -> Opened:
     stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
+    members = np.frombuffer(answer.contributors, dtype=np.uint8)
     spent = {"submit": answer.submit_seconds, "release": answer.release_seconds}
     return Opened(
         np.frombuffer(answer.total, dtype="<u8"),
-        np.frombuffer(answer.contributors, dtype="<u4"),
+        np.flatnonzero(np.unpackbits(members)).astype(np.uint32),
         answer.records,
         Bill(stations, answer.parties),
         {"enrol": max(0.0, seconds - sum(spent.values())), **spent},
