@@ -1,15 +1,19 @@
-/* The elimination of smoothing/network.py as one loop over the forks, children first.
+/* The Newton system of smoothing/newton.py, fork by fork; the pure twin is the specification.
  *
- * A plan row is {left, right, first, last, gap, above}; a factor row is the twelve weights of the pure
- * twin followed by what is left of the block: first-last, first-above, last-above. The last factor row
- * holds the two end points. The operations and their order are those of the twin.
+ * A plan row is {left, right, first, last, gap, above}. A factor row holds the twelve weights of the
+ * twin's Network, then what is left of the block: first-last, first-above, last-above; the last row
+ * holds the two end points. `nodes` and `gaps` are State's arrays, rows as numbered there.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { LEFT, RIGHT, FIRST, LAST, GAP, ABOVE, PLAN };
 enum { ACROSS = 12, START, END, FACTOR = 16 };
+enum { C, DC, EDGE, QUADRATIC_ROWS, Y = QUADRATIC_ROWS, DY, UP, DUP, UM, DUM, ZP, ZM, ABSOLUTE_ROWS };
+enum { S, LAM, DS, DLAM, K, H, RP, GAP_ROWS };
 
 static void factor_forks(Py_ssize_t m, const int32_t *plan, const double *edges,
                          const double *gaps, double *factor)
@@ -95,10 +99,10 @@ static void solve_forks(Py_ssize_t m, const int32_t *plan, const double *factor,
         v[p[FIRST]] = at_first + w[8] * at_fork;
         v[p[LAST]] += w[9] * at_fork;
         v[m + k] = at_fork;
-        if (k < m - 2)
-            v[p[ABOVE]] += w[10] * at_fork;
+        v[p[ABOVE]] += w[10] * at_fork;
     }
     const double *ends = factor + FACTOR * (m - 1);
+    v[2 * m - 1] = 0.0;
     if (m == 1) {
         v[0] *= ends[0];
         return;
@@ -109,8 +113,7 @@ static void solve_forks(Py_ssize_t m, const int32_t *plan, const double *factor,
         const int32_t *p = plan + PLAN * k;
         const double *w = factor + FACTOR * k;
         const double at_first = v[p[FIRST]], at_last = v[p[LAST]];
-        const double above = k < m - 2 ? v[p[ABOVE]] : 0.0;
-        const double at_fork = w[11] * v[m + k] + w[8] * at_first + w[9] * at_last + w[10] * above;
+        const double at_fork = w[11] * v[m + k] + w[8] * at_first + w[9] * at_last + w[10] * v[p[ABOVE]];
         v[m + k] = at_fork;
         double *before = v + p[GAP];
         if (p[RIGHT] >= m)
@@ -120,65 +123,233 @@ static void solve_forks(Py_ssize_t m, const int32_t *plan, const double *factor,
     }
 }
 
-static int sizes_agree(Py_ssize_t m, const Py_buffer *plan, const Py_buffer *factor)
+typedef struct {
+    Py_ssize_t m;
+    int p, box;
+    const int32_t *plan, *above;
+    double *nodes, *gaps, *factor;
+} System;
+
+static double *node_row(const System *y, int row) { return y->nodes + 2 * y->m * row; }
+static double *gap_row(const System *y, int row) { return y->gaps + (y->m + 1) * row; }
+
+static void larger(double *worst, double value)
 {
-    return m >= 1 && plan->len == (m - 1) * PLAN * (Py_ssize_t)sizeof(int32_t)
-           && factor->len == m * FACTOR * (Py_ssize_t)sizeof(double);
+    /* NaN must win, so that the caller sees it. */
+    if (!(value <= *worst))
+        *worst = value;
 }
 
-static PyObject *py_factor(PyObject *self, PyObject *args)
+/* Of a variable x > 0: the largest relative decrease so far. Divides only when there is a new one. */
+static void shrink(double *worst, double x, double dx)
 {
-    Py_buffer plan, edges, gaps, factor;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "y*y*y*w*", &plan, &edges, &gaps, &factor))
-        return NULL;
-    const Py_ssize_t m = gaps.len / (Py_ssize_t)sizeof(double) - 1;
-    const int fits = sizes_agree(m, &plan, &factor)
-                     && edges.len == (2 * m - 1) * (Py_ssize_t)sizeof(double);
-    if (fits) {
-        Py_BEGIN_ALLOW_THREADS
-        factor_forks(m, plan.buf, edges.buf, gaps.buf, factor.buf);
-        Py_END_ALLOW_THREADS
-    }
-    PyBuffer_Release(&plan);
-    PyBuffer_Release(&edges);
-    PyBuffer_Release(&gaps);
-    PyBuffer_Release(&factor);
-    if (!fits)
-        return PyErr_Format(PyExc_ValueError, "sizes of plan, edges, gaps and factor disagree");
-    Py_RETURN_NONE;
+    if (!(-dx <= *worst * x))
+        *worst = -dx / x;
 }
 
-static PyObject *py_solve(PyObject *self, PyObject *args)
+static void advance(const System *y, double primal, double dual, double progress[4])
 {
-    Py_buffer plan, factor, potentials;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "y*y*w*", &plan, &factor, &potentials))
+    const Py_ssize_t m = y->m, edges = 2 * m - 1;
+    const int32_t *above = y->above;
+    double *c = node_row(y, C), *balance = node_row(y, DC), *edge = node_row(y, EDGE);
+    double *s = gap_row(y, S), *lam = gap_row(y, LAM), *k = gap_row(y, K), *rp = gap_row(y, RP);
+    const double *h = gap_row(y, H), *ds = gap_row(y, DS), *dlam = gap_row(y, DLAM);
+    double gap = 0.0, objective = 0.0, worst_primal = 0.0, worst_dual = 0.0;
+
+    for (Py_ssize_t v = 0; v < edges; v++)
+        c[v] += primal * balance[v];
+    memset(balance, 0, 2 * (size_t)m * sizeof(double));
+    if (y->p == 2) {
+        for (Py_ssize_t v = 0; v < edges; v++) {
+            const double nu = c[v] - c[above[v]], flow = edge[v] * nu;
+            objective += flow * nu;
+            balance[v] += flow;
+            balance[above[v]] -= flow;
+        }
+        objective *= 0.5;
+    } else {
+        double *flow = node_row(y, Y), *up = node_row(y, UP), *um = node_row(y, UM);
+        double *zp = node_row(y, ZP), *zm = node_row(y, ZM);
+        const double *dup = node_row(y, DUP), *dum = node_row(y, DUM), *dy = node_row(y, DY);
+        for (Py_ssize_t v = 0; v < edges; v++) {
+            up[v] += primal * dup[v];
+            um[v] += primal * dum[v];
+            flow[v] += dual * dy[v];
+            zp[v] -= dual * dy[v];
+            zm[v] += dual * dy[v];
+            const double nu = c[v] - c[above[v]];
+            objective += fabs(nu);
+            larger(&worst_primal, fabs(nu - up[v] + um[v]));
+            gap += up[v] * zp[v] + um[v] * zm[v];
+            /* 1 / (u+/z+ + u-/z-), in one division */
+            edge[v] = zp[v] * zm[v] / (up[v] * zm[v] + um[v] * zp[v]);
+            balance[v] += flow[v];
+            balance[above[v]] -= flow[v];
+        }
+    }
+    for (Py_ssize_t i = y->box ? 0 : 1; i < (y->box ? m + 1 : m); i++) {
+        s[i] += primal * ds[i];
+        lam[i] += dual * dlam[i];
+        gap += s[i] * lam[i];
+        k[i] = lam[i] / s[i];
+        const double before = i > 0 ? c[i - 1] : 0.0, after = i < m ? c[i] : 0.0;
+        rp[i] = after - before + h[i] - s[i];
+        larger(&worst_primal, fabs(rp[i]));
+    }
+    for (Py_ssize_t i = 0; i < m; i++)
+        larger(&worst_dual, fabs(balance[i] - (lam[i] - lam[i + 1])));
+    for (Py_ssize_t v = m; v < edges; v++)
+        larger(&worst_dual, fabs(balance[v]));
+    factor_forks(m, y->plan, edge, k, y->factor);
+    progress[0] = gap;
+    progress[1] = objective;
+    progress[2] = worst_primal;
+    progress[3] = worst_dual;
+}
+
+static void direction(const System *y, int correct, double target, double step[5])
+{
+    const Py_ssize_t m = y->m, edges = 2 * m - 1;
+    const Py_ssize_t begin = y->box ? 0 : 1, end = y->box ? m + 1 : m;
+    const int32_t *above = y->above;
+    const double *c = node_row(y, C), *edge = node_row(y, EDGE);
+    const double *s = gap_row(y, S), *lam = gap_row(y, LAM), *k = gap_row(y, K);
+    const double *rp = gap_row(y, RP);
+    double *dc = node_row(y, DC), *ds = gap_row(y, DS), *dlam = gap_row(y, DLAM);
+    double *flow = NULL, *up = NULL, *um = NULL, *zp = NULL, *zm = NULL;
+    double *dy = NULL, *dup = NULL, *dum = NULL;
+    double shrink_primal = 0.0, shrink_dual = 0.0, primal = 0.0, dual = 0.0, both = 0.0;
+
+    memset(dc, 0, 2 * (size_t)m * sizeof(double));
+    if (y->p == 2) {
+        for (Py_ssize_t v = 0; v < edges; v++) {
+            const double current = edge[v] * (c[v] - c[above[v]]);
+            dc[v] -= current;
+            dc[above[v]] += current;
+        }
+    } else {
+        flow = node_row(y, Y), up = node_row(y, UP), um = node_row(y, UM);
+        zp = node_row(y, ZP), zm = node_row(y, ZM);
+        dy = node_row(y, DY), dup = node_row(y, DUP), dum = node_row(y, DUM);
+        for (Py_ssize_t v = 0; v < edges; v++) {
+            double pull = c[v] - c[above[v]];
+            if (correct) {
+                const double second_p = -dup[v] * dy[v] - target, second_m = dum[v] * dy[v] - target;
+                pull += (second_p * zm[v] - second_m * zp[v]) / (zp[v] * zm[v]);
+                dup[v] = second_p;
+                dum[v] = second_m;
+            } else {
+                dup[v] = dum[v] = 0.0;
+            }
+            const double current = flow[v] + edge[v] * pull;
+            dc[v] -= current;
+            dc[above[v]] += current;
+            dy[v] = pull;
+        }
+    }
+    /* Until the solution is known dlam holds the second-order terms. */
+    for (Py_ssize_t i = begin; i < end; i++) {
+        dlam[i] = correct ? (ds[i] * dlam[i] - target) / s[i] : 0.0;
+        const double push = dlam[i] + k[i] * rp[i];
+        if (i < m)
+            dc[i] -= push;
+        if (i > 0)
+            dc[i - 1] += push;
+    }
+    solve_forks(m, y->plan, y->factor, dc);
+    for (Py_ssize_t i = begin; i < end; i++) {
+        const double before = i > 0 ? dc[i - 1] : 0.0, after = i < m ? dc[i] : 0.0;
+        ds[i] = after - before + rp[i];
+        dlam[i] = -lam[i] - dlam[i] - k[i] * ds[i];
+        shrink(&shrink_primal, s[i], ds[i]);
+        shrink(&shrink_dual, lam[i], dlam[i]);
+        primal += ds[i] * lam[i];
+        dual += s[i] * dlam[i];
+        both += ds[i] * dlam[i];
+    }
+    if (y->p == 1) {
+        for (Py_ssize_t v = 0; v < edges; v++) {
+            dy[v] = edge[v] * (dc[v] - dc[above[v]] + dy[v]);
+            dup[v] = (up[v] * (dy[v] - zp[v]) - dup[v]) / zp[v];
+            dum[v] = (um[v] * (-dy[v] - zm[v]) - dum[v]) / zm[v];
+            shrink(&shrink_primal, up[v], dup[v]);
+            shrink(&shrink_primal, um[v], dum[v]);
+            shrink(&shrink_dual, zp[v], -dy[v]);
+            shrink(&shrink_dual, zm[v], dy[v]);
+            primal += dup[v] * zp[v] + dum[v] * zm[v];
+            dual += (um[v] - up[v]) * dy[v];
+            both += (dum[v] - dup[v]) * dy[v];
+        }
+    }
+    step[0] = shrink_primal;
+    step[1] = shrink_dual;
+    step[2] = primal;
+    step[3] = dual;
+    step[4] = both;
+}
+
+static int sizes_agree(const System *y, const Py_buffer *buffers)
+{
+    const Py_ssize_t m = y->m, rows = y->p == 1 ? ABSOLUTE_ROWS : QUADRATIC_ROWS;
+    return m >= 1 && (y->p == 1 || y->p == 2)
+           && buffers[0].len == (m - 1) * PLAN * (Py_ssize_t)sizeof(int32_t)
+           && buffers[1].len == (2 * m - 1) * (Py_ssize_t)sizeof(int32_t)
+           && buffers[2].len == 2 * m * rows * (Py_ssize_t)sizeof(double)
+           && buffers[3].len == (m + 1) * GAP_ROWS * (Py_ssize_t)sizeof(double)
+           && buffers[4].len == m * FACTOR * (Py_ssize_t)sizeof(double);
+}
+
+static PyObject *run(PyObject *args, const char *format, int advancing)
+{
+    Py_buffer b[5];
+    int p, box, correct = 0;
+    double primal = 0.0, dual = 0.0, out[5] = {0.0};
+    const int parsed =
+        advancing ? PyArg_ParseTuple(args, format, &b[0], &b[1], &b[2], &b[3], &b[4], &p, &box,
+                                     &primal, &dual)
+                  : PyArg_ParseTuple(args, format, &b[0], &b[1], &b[2], &b[3], &b[4], &p, &box,
+                                     &correct, &primal);
+    if (!parsed)
         return NULL;
-    const Py_ssize_t m = factor.len / (FACTOR * (Py_ssize_t)sizeof(double));
-    const int fits = sizes_agree(m, &plan, &factor)
-                     && potentials.len == (2 * m - 1) * (Py_ssize_t)sizeof(double);
+    const Py_ssize_t m = b[4].len / (FACTOR * (Py_ssize_t)sizeof(double));
+    const System system = {m, p, box, b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
+    const int fits = sizes_agree(&system, b);
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        solve_forks(m, plan.buf, factor.buf, potentials.buf);
+        if (advancing)
+            advance(&system, primal, dual, out);
+        else
+            direction(&system, correct, primal, out);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&plan);
-    PyBuffer_Release(&factor);
-    PyBuffer_Release(&potentials);
+    for (int i = 0; i < 5; i++)
+        PyBuffer_Release(&b[i]);
     if (!fits)
-        return PyErr_Format(PyExc_ValueError, "sizes of plan, factor and potentials disagree");
-    Py_RETURN_NONE;
+        return PyErr_Format(PyExc_ValueError, "the sizes of the arrays disagree");
+    return advancing ? Py_BuildValue("dddd", out[0], out[1], out[2], out[3])
+                     : Py_BuildValue("ddddd", out[0], out[1], out[2], out[3], out[4]);
+}
+
+static PyObject *py_advance(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return run(args, "y*y*w*w*w*ipdd", 1);
+}
+
+static PyObject *py_direction(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return run(args, "y*y*w*w*w*ippd", 0);
 }
 
 static PyMethodDef methods[] = {
-    {"factor", py_factor, METH_VARARGS, "factor(plan, edges, gaps, factor)"},
-    {"solve", py_solve, METH_VARARGS, "solve(plan, factor, potentials), in place"},
+    {"advance", py_advance, METH_VARARGS, "Newton.advance"},
+    {"direction", py_direction, METH_VARARGS, "Newton.direction"},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_newton", "Elimination on the smoothing network.", -1, methods,
+    PyModuleDef_HEAD_INIT, "_newton", "The Newton system of smoothing.", -1, methods,
     NULL, NULL, NULL, NULL,
 };
 

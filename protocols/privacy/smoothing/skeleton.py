@@ -17,12 +17,12 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Nodes 0..m−1 are the points from left to right; m..2m−2 the forks, children first.
+    """Nodes 0..m−1 are the points from left to right, m..2m−2 the forks, 2m−1 the ground.
 
+    Forks stand in postorder, so that a loop over them finds what it last touched still in cache.
     `first`, `last`, `gap`, `left`, `right` have one entry a fork: the block of points under it, the
-    last point of its left half, its two children. `above` has one entry a node, with 2m−1 (one past
-    the end, the ground) for the root. `floors` cuts the forks into runs of one level of S0's tree,
-    no two of which share a point.
+    last point of its left half, its two children. `above` has one entry a node; the root's is the
+    ground. `floors` lists the forks by their level in S0's tree: those of one share no point.
     """
 
     points: int
@@ -33,11 +33,7 @@ class Skeleton:
     gap: Index
     above: Index
     length: NDArray[np.float64]
-    floors: tuple[slice, ...]
-
-    @property
-    def nodes(self) -> int:
-        return 2 * self.points - 1
+    floors: tuple[Index, ...]
 
 
 def skeleton(indices: Index, levels: int) -> Skeleton:
@@ -45,33 +41,41 @@ def skeleton(indices: Index, levels: int) -> Skeleton:
     cells = indices - 1
     m = len(cells)
     # The lowest common ancestor of two cells stands at the highest bit in which they differ.
-    fork_level = np.zeros(m - 1, dtype=np.int64)
-    difference = cells[1:] ^ cells[:-1]
-    while difference.any():
-        fork_level += difference > 0
-        difference = difference >> 1
-    gap = np.argsort(fork_level, kind="stable")
-    counts = np.bincount(fork_level, minlength=levels + 1)[1:]
-    ends = np.cumsum(counts)
-    floors = tuple(
-        slice(int(end - count), int(end)) for end, count in zip(ends, counts, strict=True) if count
-    )
+    fork_level = np.frexp((cells[1:] ^ cells[:-1]).astype(np.float64))[1].astype(np.int64)
+    by_level = np.argsort(fork_level.astype(np.int8), kind="stable")
+    ends = np.cumsum(np.bincount(fork_level, minlength=levels + 1))
+    # Forks are known by their gap until the postorder is.
+    gap_floors = [by_level[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True) if i < j]
+    first, last = np.empty(m - 1, dtype=np.int64), np.empty(m - 1, dtype=np.int64)
+    # Of the blocks built so far: where one begins, by its last point, and the converse.
+    begins, finishes = np.arange(m), np.arange(m)
+    for floor in gap_floors:
+        start, finish = begins[floor], finishes[floor + 1]
+        first[floor], last[floor] = start, finish
+        begins[finish], finishes[start] = start, finish
 
-    level = np.concatenate([np.zeros(m, dtype=np.int64), fork_level[gap]])
-    left, right, first, last = (np.empty(m - 1, dtype=np.int64) for _ in range(4))
-    # Of the blocks built so far: where one begins, by its last point, and the converse; its top.
-    begins, finishes, top = (np.arange(m) for _ in range(3))
+    # Blocks that end together are nested: the order by last point, then level, is a postorder.
+    gap = np.argsort(last * 64 + fork_level)
+    place = np.empty(m - 1, dtype=np.int64)
+    place[gap] = np.arange(m - 1)
+    left, right = np.empty(m - 1, dtype=np.int64), np.empty(m - 1, dtype=np.int64)
+    floors = tuple(place[floor] for floor in gap_floors)
+    top = np.arange(m)  # by first point
     for floor in floors:
-        middle = gap[floor]
-        first[floor], last[floor] = begins[middle], finishes[middle + 1]
-        left[floor], right[floor] = top[first[floor]], top[middle + 1]
-        begins[last[floor]], finishes[first[floor]] = first[floor], last[floor]
-        top[first[floor]] = np.arange(m + floor.start, m + floor.stop)
+        left[floor], right[floor] = top[first[gap[floor]]], top[gap[floor] + 1]
+        top[first[gap[floor]]] = m + floor
 
-    nodes = 2 * m - 1
-    above = np.full(nodes, nodes, dtype=np.int64)
-    above[left] = above[right] = np.arange(m, nodes)
-    level_above = np.append(level, levels + 1)[above]
+    above = np.full(2 * m - 1, 2 * m - 1, dtype=np.int64)
+    above[left] = above[right] = np.arange(m, 2 * m - 1)
+    level = np.concatenate([np.zeros(m, dtype=np.int64), fork_level[gap], [levels + 1]])
     return Skeleton(
-        m, left, right, first, last, gap, above, (level_above - level).astype(np.float64), floors
+        points=m,
+        left=left,
+        right=right,
+        first=first[gap],
+        last=last[gap],
+        gap=gap,
+        above=above,
+        length=(level[above] - level[:-1]).astype(np.float64),
+        floors=floors,
     )
