@@ -2,7 +2,7 @@
  *
  * A plan row is {left, right, first, last, gap, above}. A factor row holds the twelve weights of the
  * twin's Network, then what is left of the block: first-last, first-above, last-above; the last row
- * holds the two end points. `nodes` and `gaps` are State's arrays, rows as numbered there.
+ * holds the two end points. `nodes` and `gaps` are State's arrays, rows as numbered there, padded.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -128,10 +128,11 @@ typedef struct {
     int p, box;
     const int32_t *plan, *above;
     double *nodes, *gaps, *factor;
+    Py_ssize_t node_stride, gap_stride;
 } System;
 
-static double *node_row(const System *y, int row) { return y->nodes + 2 * y->m * row; }
-static double *gap_row(const System *y, int row) { return y->gaps + (y->m + 1) * row; }
+static double *node_row(const System *y, int row) { return y->nodes + y->node_stride * row; }
+static double *gap_row(const System *y, int row) { return y->gaps + y->gap_stride * row; }
 
 static void larger(double *worst, double value)
 {
@@ -291,11 +292,11 @@ static void direction(const System *y, int correct, double target, double step[5
 static int sizes_agree(const System *y, const Py_buffer *buffers)
 {
     const Py_ssize_t m = y->m, rows = y->p == 1 ? ABSOLUTE_ROWS : QUADRATIC_ROWS;
-    return m >= 1 && (y->p == 1 || y->p == 2)
+    return m >= 1 && (y->p == 1 || y->p == 2) && y->node_stride >= 2 * m && y->gap_stride > m
            && buffers[0].len == (m - 1) * PLAN * (Py_ssize_t)sizeof(int32_t)
            && buffers[1].len == (2 * m - 1) * (Py_ssize_t)sizeof(int32_t)
-           && buffers[2].len == 2 * m * rows * (Py_ssize_t)sizeof(double)
-           && buffers[3].len == (m + 1) * GAP_ROWS * (Py_ssize_t)sizeof(double)
+           && buffers[2].len == y->node_stride * rows * (Py_ssize_t)sizeof(double)
+           && buffers[3].len == y->gap_stride * GAP_ROWS * (Py_ssize_t)sizeof(double)
            && buffers[4].len == m * FACTOR * (Py_ssize_t)sizeof(double);
 }
 
@@ -312,7 +313,12 @@ static PyObject *run(PyObject *args, const char *format, int advancing)
     if (!parsed)
         return NULL;
     const Py_ssize_t m = b[4].len / (FACTOR * (Py_ssize_t)sizeof(double));
-    const System system = {m, p, box, b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf};
+    const Py_ssize_t rows = p == 1 ? ABSOLUTE_ROWS : QUADRATIC_ROWS;
+    const System system = {
+        m, p, box, b[0].buf, b[1].buf, b[2].buf, b[3].buf, b[4].buf,
+        b[2].len / (rows * (Py_ssize_t)sizeof(double)),
+        b[3].len / (GAP_ROWS * (Py_ssize_t)sizeof(double)),
+    };
     const int fits = sizes_agree(&system, b);
     if (fits) {
         Py_BEGIN_ALLOW_THREADS

@@ -39,7 +39,7 @@ def smooth(
     scale = max(float(np.abs(noisy).max()), upper) if box else float(np.abs(noisy).max()) or 1.0
     steps = np.diff(noisy / scale, prepend=0.0, append=upper / scale)
     state = start(tree, steps, p, box)
-    iterations = solve(newton(state), state.products, joint_steps=p == 2)
+    iterations = solve(state, newton(state))
 
     curve = np.maximum.accumulate(noisy + scale * state.nodes[C, :m])
     if box:

@@ -34,6 +34,8 @@ Vector = NDArray[np.float64]
 # Rows of `State.nodes` and `State.gaps`; `_newton.c` reads the same.
 C, DC, EDGE, Y, DY, UP, DUP, UM, DUM, ZP, ZM = range(11)
 S, LAM, DS, DLAM, K, H, RP = range(7)
+# Rows a power of two apart would all fall into one set of the cache: 2.5 times slower.
+PAD = 24
 
 
 class Progress(NamedTuple):
@@ -66,8 +68,16 @@ class State:
     tree: Skeleton
     p: int
     box: bool
-    nodes: Vector
-    gaps: Vector
+    node_rows: Vector
+    gap_rows: Vector
+
+    @property
+    def nodes(self) -> Vector:
+        return self.node_rows[:, : 2 * self.tree.points]
+
+    @property
+    def gaps(self) -> Vector:
+        return self.gap_rows[:, : self.tree.points + 1]
 
     @property
     def inside(self) -> slice:
@@ -84,7 +94,9 @@ class State:
 def start(tree: Skeleton, steps: Vector, p: int, box: bool) -> State:
     """c = 0 and equal multipliers, which leaves the dual residual 0; `steps` is h, m+1 long."""
     m = tree.points
-    state = State(tree, p, box, np.zeros((11 if p == 1 else 3, 2 * m)), np.zeros((7, m + 1)))
+    state = State(
+        tree, p, box, np.zeros((11 if p == 1 else 3, 2 * m + PAD)), np.zeros((7, m + 1 + PAD))
+    )
     inside = state.inside
     size = max(float(np.abs(steps[inside]).mean()), 1e-12)
     gaps, nodes = state.gaps, state.nodes
@@ -132,7 +144,15 @@ class NativeNewton:
         s = self._state
         return Progress(
             *_newton.advance(
-                self._plan, self._above, s.nodes, s.gaps, self._factor, s.p, s.box, primal, dual
+                self._plan,
+                self._above,
+                s.node_rows,
+                s.gap_rows,
+                self._factor,
+                s.p,
+                s.box,
+                primal,
+                dual,
             )
         )
 
@@ -143,8 +163,8 @@ class NativeNewton:
             *_newton.direction(
                 self._plan,
                 self._above,
-                s.nodes,
-                s.gaps,
+                s.node_rows,
+                s.gap_rows,
                 self._factor,
                 s.p,
                 s.box,
