@@ -88,7 +88,12 @@ class Network:
         upward = np.zeros(2 * m)
         for floor in tree.floors:
             w = self._weights[:, floor]
-            first, last, before, fork = tree.first[floor], tree.last[floor], tree.gap[floor], m + floor
+            first, last, before, fork = (
+                tree.first[floor],
+                tree.last[floor],
+                tree.gap[floor],
+                m + floor,
+            )
             at_fork = v[fork] + upward[tree.left[floor]] + upward[tree.right[floor]]
             here = v[before]
             v[first] += w[0] * here
@@ -108,7 +113,11 @@ class Network:
         for floor in reversed(tree.floors):
             w = self._weights[:, floor]
             before, fork = tree.gap[floor], m + floor
-            at_first, at_last, above = v[tree.first[floor]], v[tree.last[floor]], v[tree.above[fork]]
+            at_first, at_last, above = (
+                v[tree.first[floor]],
+                v[tree.last[floor]],
+                v[tree.above[fork]],
+            )
             at_fork = w[11] * v[fork] + w[8] * at_first + w[9] * at_last + w[10] * above
             v[fork] = at_fork
             here = w[7] * v[before + 1] + w[4] * at_first + w[5] * at_fork + w[6] * at_last

@@ -135,7 +135,14 @@ class NativeNewton:
     def __init__(self, state: State) -> None:
         self._state = state
         tree = state.tree
-        columns = [tree.left, tree.right, tree.first, tree.last, tree.gap, tree.above[tree.points :]]
+        columns = [
+            tree.left,
+            tree.right,
+            tree.first,
+            tree.last,
+            tree.gap,
+            tree.above[tree.points :],
+        ]
         self._plan = np.stack(columns, axis=1).astype(np.int32)
         self._above = tree.above.astype(np.int32)
         self._factor = np.empty((tree.points, 16))

@@ -3,7 +3,6 @@
 The reference that `smooth` is compared with. CVXOPT is an optional dependency, imported only here.
 """
 
-import cvxopt
 import numpy as np
 from cvxopt import matrix, solvers, spmatrix
 from numpy.typing import NDArray
@@ -77,6 +76,3 @@ def _constraints(
         entries += [-ends, ends]
         rhs = np.append(rhs, [noisy[0], upper - noisy[-1]])
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(entries), rhs
-
-
-__all__ = ["TIGHT", "cvxopt", "smooth_by_cvxopt"]
