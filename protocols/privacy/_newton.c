@@ -1,8 +1,9 @@
 /* The Newton system of smoothing/newton.py, fork by fork; the pure twin is the specification.
  *
- * A plan row is {left, right, first, last, gap, above}. A factor row holds the twelve weights of the
- * twin's Network, then what is left of the block: first-last, first-above, last-above; the last row
- * holds the two end points. `nodes` and `gaps` are State's arrays, rows as numbered there, padded.
+ * A plan row is {left, right, first, last, gap, above}. The factor holds the weights of the twin's
+ * Network for each node in the order of elimination, four a node, and three for the two end points:
+ * at large N its size is what a step costs. `nodes` and `gaps` are State's arrays, rows as numbered
+ * there, padded.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,115 +12,130 @@
 #include <string.h>
 
 enum { LEFT, RIGHT, FIRST, LAST, GAP, ABOVE, PLAN };
-enum { ACROSS = 12, START, END, FACTOR = 16 };
+enum { FACTOR = 8, MAX_LEVELS = 62 };
 enum { C, DC, EDGE, QUADRATIC_ROWS, Y = QUADRATIC_ROWS, DY, UP, DUP, UM, DUM, ZP, ZM, ABSOLUTE_ROWS };
 enum { S, LAM, DS, DLAM, K, H, RP, GAP_ROWS };
 
-static void factor_forks(Py_ssize_t m, const int32_t *plan, const double *edges,
-                         const double *gaps, double *factor)
+/* What is left of a block: the conductances first-last, first-above and last-above. */
+typedef struct {
+    double across, start, end;
+} Block;
+
+/* An eliminated node: the shares of its three neighbours, and the inverse of the sum. Returns where
+ * the next one goes. */
+static double *eliminate(double *w, double g0, double g1, double g2)
 {
+    const double inverse = 1.0 / (g0 + g1 + g2);
+    w[0] = g0 * inverse;
+    w[1] = g1 * inverse;
+    w[2] = g2 * inverse;
+    w[3] = inverse;
+    return w + 4;
+}
+
+static void factor_forks(Py_ssize_t m, const int32_t *plan, const double *edges,
+                         const double *gaps, double *w)
+{
+    /* In postorder the children that are blocks are the last unused ones, the right one on top. */
+    Block stack[MAX_LEVELS + 2], *top = stack;
     for (Py_ssize_t k = 0; k < m - 1; k++) {
         const int32_t *p = plan + PLAN * k;
-        double *w = factor + FACTOR * k;
-        const double bridge = gaps[p[GAP] + 1];
-        double first_fork, right_fork, first_right, last_fork, first_last, inverse;
+        const double bridge = gaps[p[GAP] + 1], edge = edges[m + k];
+        double first_fork, right_fork, first_right, last_fork, first_last;
 
         const int left_is_block = p[LEFT] >= m, right_is_block = p[RIGHT] >= m;
-        const double *left = factor + FACTOR * (p[LEFT] - m);
-        const double *right = factor + FACTOR * (p[RIGHT] - m);
-        right_fork = right_is_block ? right[START] : edges[p[RIGHT]];
+        Block right = {0.0, edges[p[RIGHT]], 0.0};
+        if (right_is_block)
+            right = *--top;
+        right_fork = right.start;
         if (left_is_block) {
-            inverse = 1.0 / (left[ACROSS] + left[END] + bridge);
-            w[0] = left[ACROSS] * inverse;
-            w[1] = left[END] * inverse;
-            w[2] = bridge * inverse;
-            w[3] = inverse;
-            first_fork = left[START] + left[ACROSS] * w[1];
-            right_fork = right_fork + left[END] * w[2];
-            first_right = left[ACROSS] * w[2];
+            const Block left = *--top;
+            const double *share = w;
+            w = eliminate(w, left.across, left.end, bridge);
+            first_fork = left.start + left.across * share[1];
+            right_fork = right_fork + left.end * share[2];
+            first_right = left.across * share[2];
         } else {
             first_fork = edges[p[LEFT]];
             first_right = bridge;
         }
         if (right_is_block) {
-            inverse = 1.0 / (first_right + right_fork + right[ACROSS]);
-            w[4] = first_right * inverse;
-            w[5] = right_fork * inverse;
-            w[6] = right[ACROSS] * inverse;
-            w[7] = inverse;
-            first_fork = first_fork + first_right * w[5];
-            last_fork = right[END] + right_fork * w[6];
-            first_last = first_right * w[6];
+            const double *share = w;
+            w = eliminate(w, first_right, right_fork, right.across);
+            first_fork = first_fork + first_right * share[1];
+            last_fork = right.end + right_fork * share[2];
+            first_last = first_right * share[2];
         } else {
             last_fork = right_fork;
             first_last = first_right;
         }
-        const double edge = edges[m + k];
-        inverse = 1.0 / (first_fork + last_fork + edge);
-        w[8] = first_fork * inverse;
-        w[9] = last_fork * inverse;
-        w[10] = edge * inverse;
-        w[11] = inverse;
-        w[ACROSS] = first_last + first_fork * w[9];
-        w[START] = first_fork * w[10];
-        w[END] = last_fork * w[10];
+        const double *share = w;
+        w = eliminate(w, first_fork, last_fork, edge);
+        top->across = first_last + first_fork * share[1];
+        top->start = first_fork * share[2];
+        top->end = last_fork * share[2];
+        top++;
     }
-    double *ends = factor + FACTOR * (m - 1);
     if (m == 1) {
-        ends[0] = 1.0 / (edges[0] + gaps[0] + gaps[1]);
+        w[0] = 1.0 / (edges[0] + gaps[0] + gaps[1]);
         return;
     }
-    const double *root = ends - FACTOR;
-    const double at_first = root[START] + gaps[0], at_last = root[END] + gaps[m];
-    const double inverse = 1.0 / (root[ACROSS] + at_last);
-    const double share = root[ACROSS] * inverse;
-    ends[0] = 1.0 / (at_first + at_last * share);
-    ends[1] = share;
-    ends[2] = inverse;
+    const Block *root = stack;
+    const double at_first = root->start + gaps[0], at_last = root->end + gaps[m];
+    const double inverse = 1.0 / (root->across + at_last);
+    const double share = root->across * inverse;
+    w[0] = 1.0 / (at_first + at_last * share);
+    w[1] = share;
+    w[2] = inverse;
 }
 
-static void solve_forks(Py_ssize_t m, const int32_t *plan, const double *factor, double *v)
+static void solve_forks(Py_ssize_t m, const int32_t *plan, const double *w, double *v)
 {
     for (Py_ssize_t k = 0; k < m - 1; k++) {
         const int32_t *p = plan + PLAN * k;
-        const double *w = factor + FACTOR * k;
         double at_first = v[p[FIRST]], at_fork = v[m + k];
         if (p[LEFT] >= m) {
             const double here = v[p[GAP]];
             at_first += w[0] * here;
             at_fork += w[1] * here;
             v[p[GAP] + 1] += w[2] * here;
+            w += 4;
         }
         if (p[RIGHT] >= m) {
             const double here = v[p[GAP] + 1];
-            at_first += w[4] * here;
-            at_fork += w[5] * here;
-            v[p[LAST]] += w[6] * here;
+            at_first += w[0] * here;
+            at_fork += w[1] * here;
+            v[p[LAST]] += w[2] * here;
+            w += 4;
         }
-        v[p[FIRST]] = at_first + w[8] * at_fork;
-        v[p[LAST]] += w[9] * at_fork;
+        v[p[FIRST]] = at_first + w[0] * at_fork;
+        v[p[LAST]] += w[1] * at_fork;
         v[m + k] = at_fork;
-        v[p[ABOVE]] += w[10] * at_fork;
+        v[p[ABOVE]] += w[2] * at_fork;
+        w += 4;
     }
-    const double *ends = factor + FACTOR * (m - 1);
     v[2 * m - 1] = 0.0;
     if (m == 1) {
-        v[0] *= ends[0];
+        v[0] *= w[0];
         return;
     }
-    v[0] = (v[0] + ends[1] * v[m - 1]) * ends[0];
-    v[m - 1] = ends[2] * v[m - 1] + ends[1] * v[0];
+    v[0] = (v[0] + w[1] * v[m - 1]) * w[0];
+    v[m - 1] = w[2] * v[m - 1] + w[1] * v[0];
     for (Py_ssize_t k = m - 2; k >= 0; k--) {
         const int32_t *p = plan + PLAN * k;
-        const double *w = factor + FACTOR * k;
         const double at_first = v[p[FIRST]], at_last = v[p[LAST]];
-        const double at_fork = w[11] * v[m + k] + w[8] * at_first + w[9] * at_last + w[10] * v[p[ABOVE]];
-        v[m + k] = at_fork;
         double *before = v + p[GAP];
-        if (p[RIGHT] >= m)
-            before[1] = w[7] * before[1] + w[4] * at_first + w[5] * at_fork + w[6] * at_last;
-        if (p[LEFT] >= m)
+        w -= 4;
+        const double at_fork = w[3] * v[m + k] + w[0] * at_first + w[1] * at_last + w[2] * v[p[ABOVE]];
+        v[m + k] = at_fork;
+        if (p[RIGHT] >= m) {
+            w -= 4;
+            before[1] = w[3] * before[1] + w[0] * at_first + w[1] * at_fork + w[2] * at_last;
+        }
+        if (p[LEFT] >= m) {
+            w -= 4;
             before[0] = w[3] * before[0] + w[0] * at_first + w[1] * at_fork + w[2] * before[1];
+        }
     }
 }
 

@@ -5,30 +5,30 @@ count is published with noise. The root is left out: n is public and exact. One 
 block a level, so replacing it moves the published counts by 2h in the 1-norm, and Laplace noise of
 scale 2h/ε on every node is ε-DP. The estimate is generalised least squares in two passes (Hay,
 Rastogi, Miklau, Suciu, VLDB 2010), here with an exact root and blocks cut at N where N is no power
-of b. Spreading the noise over fewer, wider levels is Qardaji, Yang and Li's observation (VLDB 2013).
-At N = 4096 the mean variance of a prefix count is an eighth of that of S0's tree.
+of b. That fewer, wider levels pay is Qardaji, Yang and Li's observation (VLDB 2013). At N = 4096
+the mean variance of a prefix count is an eighth of that of S0's tree.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.tree import checked_epsilon, laplace_variance
+from protocols.privacy.tree import Number, checked_epsilon, laplace_variance
 
-Counts = NDArray[np.generic]
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """The blocks over N = `cells` cells with `branching` b. Levels run from the widest to the cells.
+    """The blocks over N = `cells` cells with `branching` b.
 
-    Vectors of node values hold one level after another, from left to right. Raises ValueError for
-    no cell, or a b below 2 or above max(2, N).
+    Vectors of node values hold one level after another, the widest blocks first, each from left to
+    right. Raises ValueError for no cell, or a b below 2 or above max(2, N).
     """
 
     cells: int
@@ -74,7 +74,7 @@ class Hierarchy:
     def slices(self) -> list[slice]:
         """Where each level stands in a vector of node values."""
         ends = np.cumsum((0, *self.level_sizes))
-        return [slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(i), int(j)) for i, j in pairwise(ends)]
 
     def node_ends(self) -> tuple[Index, Index]:
         """A node counts C[right] − C[left], with C[0] = 0 and C[i] the count up to threshold i."""
@@ -85,7 +85,7 @@ class Hierarchy:
         empty = np.empty(0, dtype=np.int64)
         return np.concatenate([empty, *left]), np.concatenate([empty, *right])
 
-    def node_counts(self, prefix: Counts) -> Counts:
+    def node_counts(self, prefix: NDArray[Number]) -> NDArray[Number]:
         """Counts of all nodes from those at thresholds 1..N; linear, so shares go in as well.
 
         Unsigned shares wrap in the ring of their type.
@@ -94,15 +94,12 @@ class Hierarchy:
             raise ValueError(f"prefix counts of shape {prefix.shape} for {self.cells} cells")
         padded = np.concatenate([np.zeros(1, dtype=prefix.dtype), prefix])
         left, right = self.node_ends()
-        counts: Counts = np.subtract(padded[right], padded[left], dtype=prefix.dtype)
-        return counts
+        return padded[right] - padded[left]
 
     def _sum_children(self, values: Vector, level: int) -> Vector:
         """Sums over the children of each node of `level`, or of the root for −1."""
-        if level < 0:
-            return values.sum(keepdims=True)
-        starts = np.arange(self.level_sizes[level]) * self.branching
-        sums: Vector = np.add.reduceat(values, starts)
+        parents = self.level_sizes[level] if level >= 0 else 1
+        sums: Vector = np.add.reduceat(values, np.arange(parents) * self.branching)
         return sums
 
     def _spread(self, values: Vector, level: int) -> Vector:

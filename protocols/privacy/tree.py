@@ -2,19 +2,22 @@
 
 The counts at thresholds 1..N get the sum of the noises on the path from their leaf to the root, so
 that a record's move, which shifts a whole interval of counts by one, is explained by a shift of
-O(L) noises. Index and number work only: who calls draws the noise, once for every node, and keeps it.
+O(L) noises. Index and number work only: who calls draws the noise, once a node, and keeps it.
 
-Node (j, l) of S0, the j-th block of 2^l thresholds, has the heap number 2^(L−l) + j − 1: the root is
-1, the leaf of threshold i is 2^L + i − 1, and the node above v is v >> 1.
+Node (j, l) of S0, the j-th block of 2^l thresholds, has the heap number 2^(L−l) + j − 1: the root
+is 1, the leaf of threshold i is 2^L + i − 1, and the node above v is v >> 1.
 """
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 MAX_LEVELS = 62
+# Plain numbers, or shares in a ring (unsigned, wrapping).
+Number = TypeVar("Number", np.int64, np.uint64, np.float64)
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class Tree:
         return np.unique(self.paths(indices))
 
     def noise_at(
-        self, indices: NDArray[np.int64], nodes: NDArray[np.uint64], noise: NDArray[np.generic]
-    ) -> NDArray[np.generic]:
+        self, indices: NDArray[np.int64], nodes: NDArray[np.uint64], noise: NDArray[Number]
+    ) -> NDArray[Number]:
         """What Eq. 2 adds to n·F(τ_i): the sums of `noise` along the paths.
 
         `noise[k]` is the noise of `nodes[k]`, increasing; unsigned noise adds in the ring of its
@@ -63,10 +66,10 @@ class Tree:
         place = np.searchsorted(nodes, paths)
         if (place >= len(nodes)).any() or (nodes[place] != paths).any():
             raise ValueError("the noise of a node on the path is missing")
-        total: NDArray[np.generic] = np.add.reduce(noise[place], axis=1, dtype=noise.dtype)
+        total: NDArray[Number] = np.add.reduce(noise[place], axis=1, dtype=noise.dtype)
         return total
 
-    def whole_noise(self, noise: NDArray[np.generic]) -> NDArray[np.generic]:
+    def whole_noise(self, noise: NDArray[Number]) -> NDArray[Number]:
         """As `noise_at` for all of 1..N, with `noise[v − 1]` for every node v of the tree; O(N)."""
         if len(noise) != 2 ** (self.levels + 1) - 1:
             raise ValueError(f"{len(noise)} noises for {2 ** (self.levels + 1) - 1} nodes")

@@ -1,8 +1,8 @@
 """The non-decreasing curve nearest to a hierarchy's noisy counts, in the metric of their noise.
 
-All nodes carry equal noise, so generalised least squares is min Σ_v (x_v − y_v)² over the counts x_v
-of the blocks, with every cell ≥ 0 (the curve does not decrease) and all cells together n. Post-
-processing: it spends nothing.
+All nodes carry equal noise, so the metric is Σ_v (x_v − y_v)² over the counts x_v of the blocks,
+with every cell ≥ 0 (the curve does not decrease) and all cells together n. Post-processing: it
+spends nothing.
 
 Solved exactly, by one sort a level. Let T be the force from above on a block: the sum of x_a − y_a
 over the blocks a around it, and the multiplier of n. A cell answers x = max(0, y − T), a block

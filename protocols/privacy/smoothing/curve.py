@@ -23,12 +23,12 @@ def smooth(
 ) -> Smoothed:
     """The non-decreasing curve nearest to `noisy` in the `p`-norm of node corrections (Eq. 3).
 
-    `noisy` are the published values at `indices` (B, increasing, 1-based; all of 1..N by default) of
-    a tree with `levels` = L (by default the smallest that reaches the last index). With `box` the
-    curve stays within 0..`upper`: 1 for a distribution function, n for counts. The curve is
+    `noisy` are the published values at `indices` (B, increasing, 1-based; all of 1..N by default)
+    of a tree with `levels` = L (by default the smallest that reaches the last index). With `box`
+    the curve stays within 0..`upper`: 1 for a distribution function, n for counts. The curve is
     non-decreasing and inside the box exactly, not to a tolerance; the objective is its own.
 
-    Raises ValueError for what `checked` refuses, ArithmeticError if the iteration does not converge.
+    Raises ValueError for what `checked` refuses, ArithmeticError if progress ends too early.
     """
     noisy, indices, levels = checked(noisy, p, indices, levels, upper)
     if len(noisy) == 1 and not box:

@@ -1,13 +1,13 @@
 """One Newton step of S0 Eq. 3 is a resistor network, solved in O(N).
 
-The nodes are those of the skeleton. A conductance stands on every edge of the tree (the root's leads
-to the ground), on every gap between neighbouring points, and between the ground and the two end
-points. Eliminating a node of a network leaves a network: for neighbours with conductances g_k and
-S = Σ g_k, the new conductances are g_j·g_k/S (star–mesh), sums and products of positive numbers
+The nodes are those of the skeleton. A conductance stands on every edge of the tree (the root's
+leads to the ground), on every gap between neighbouring points, and between the ground and the two
+end points. Eliminating a node of a network leaves a network: for neighbours with conductances g_k
+and S = Σ g_k, the new conductances are g_j·g_k/S (star–mesh), sums and products of positive numbers
 only, so nothing cancels however far the barrier has driven the conductances apart. From the leaves
-upward a block of points is known to the rest by three nodes: its first point, its last point and the
-fork above. Where two blocks meet, the left one's last point, the right one's first point and the
-fork itself are eliminated, each with at most three neighbours.
+upward a block of points is known to the rest by three nodes: its first point, its last point and
+the fork above. Where two blocks meet, the left one's last point, the right one's first point and
+the fork itself are eliminated, each with at most three neighbours.
 """
 
 import numpy as np

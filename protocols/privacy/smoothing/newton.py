@@ -5,10 +5,10 @@ edge of the skeleton, ν = Zc, and the curve is F̃ = F̂ + c at the points. The
 the curve, s = Gc + h ≥ 0, with F̃ = 0 before the first point and `upper` after the last one if there
 is a box. Multipliers λ ≥ 0 belong to s.
 
-p = 2 minimises Σ ν²/length, p = 1 minimises Σ |ν| with ν = u⁺ − u⁻ and multipliers z± = 1 ∓ y, where
-y is the flow on the edge. (A chain of `length` nodes shares its correction evenly for p = 2, in any
-way for p = 1.) Optimal: Zᵀy = Gᵀλ, and the products sλ, u⁺z⁺, u⁻z⁻ vanish; y = 2ν/length for p = 2.
-Eliminating all but c from a Newton step leaves the network with 2/length, or
+p = 2 minimises Σ ν²/length, p = 1 minimises Σ |ν| with ν = u⁺ − u⁻ and multipliers z± = 1 ∓ y,
+where y is the flow on the edge. (A chain of `length` nodes shares its correction evenly for p = 2,
+in any way for p = 1.) Optimal: Zᵀy = Gᵀλ, and the products sλ, u⁺z⁺, u⁻z⁻ vanish; y = 2ν/length for
+p = 2. Eliminating all but c from a Newton step leaves the network with 2/length, or
 1/(u⁺/z⁺ + u⁻/z⁻), on the edges, and λ/s on the gaps.
 """
 
@@ -87,8 +87,7 @@ class State:
     @property
     def products(self) -> int:
         m = self.tree.points
-        inside = self.inside.stop - self.inside.start
-        return inside + (2 * (2 * m - 1) if self.p == 1 else 0)
+        return (m + 1 if self.box else m - 1) + (2 * (2 * m - 1) if self.p == 1 else 0)
 
 
 def start(tree: Skeleton, steps: Vector, p: int, box: bool) -> State:
@@ -143,9 +142,11 @@ class NativeNewton:
             tree.gap,
             tree.above[tree.points :],
         ]
-        self._plan = np.stack(columns, axis=1).astype(np.int32)
+        self._plan = np.empty((tree.points - 1, len(columns)), dtype=np.int32)
+        for column, entries in enumerate(columns):
+            self._plan[:, column] = entries
         self._above = tree.above.astype(np.int32)
-        self._factor = np.empty((tree.points, 16))
+        self._factor = np.empty(8 * tree.points)
 
     def advance(self, primal: float, dual: float) -> Progress:
         s = self._state
@@ -216,7 +217,7 @@ class PureNewton:
             nodes[ZM] += dual * nodes[DY]
             up, um, zp, zm = nodes[[UP, UM, ZP, ZM], :-1]
             y = nodes[Y, :-1]
-            nodes[EDGE, :-1] = 1.0 / (up / zp + um / zm)
+            nodes[EDGE, :-1] = zp * zm / (up * zm + um * zp)
             gap += float(up @ zp + um @ zm)
             objective = float(np.abs(ν).sum())
             primal_residual = float(np.abs(ν - up + um).max())
@@ -249,7 +250,7 @@ class PureNewton:
             if target is not None:
                 second_p = (-nodes[DUP] * nodes[DY] - target)[:-1]
                 second_m = (nodes[DUM] * nodes[DY] - target)[:-1]
-            pull = ν + second_p / zp - second_m / zm
+            pull = ν + (second_p * zm - second_m * zp) / (zp * zm)
             flow = nodes[Y, :-1] + edge * pull
         currents = -self._into(flow)
         push = second + k * rp

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.privacy.tree import MAX_LEVELS
+
 
 @dataclass(frozen=True)
 class Smoothed:
@@ -39,6 +41,8 @@ def checked(
         raise ValueError(f"{len(noisy)} values for indices of shape {indices.shape}")
     if levels is None:
         levels = (int(indices[-1]) - 1).bit_length()
+    if not 0 <= levels <= MAX_LEVELS:
+        raise ValueError(f"a tree has 0 to {MAX_LEVELS} levels, not {levels}")
     if indices[0] < 1 or int(indices[-1]) > 2**levels or (np.diff(indices) <= 0).any():
         raise ValueError(f"indices must increase within 1..2^{levels}")
     if not np.isfinite(noisy).all():

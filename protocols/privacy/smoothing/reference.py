@@ -62,7 +62,7 @@ def smooth_by_cvxopt(
 def _constraints(
     path: NDArray[np.int64], noisy: NDArray[np.float64], box: bool, upper: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Eq. 3's inequalities Gν ≤ h in triplets. Nodes above both neighbours cancel and are left out."""
+    """Eq. 3's inequalities Gν ≤ h in triplets; nodes above both of two neighbours cancel."""
     before, after = path[:-1], path[1:]
     gap, level = np.nonzero(before != after)
     rows = [gap, gap]

@@ -8,6 +8,7 @@ between neighbouring points are in bijection.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,19 +46,21 @@ def skeleton(indices: Index, levels: int) -> Skeleton:
     by_level = np.argsort(fork_level.astype(np.int8), kind="stable")
     ends = np.cumsum(np.bincount(fork_level, minlength=levels + 1))
     # Forks are known by their gap until the postorder is.
-    gap_floors = [by_level[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True) if i < j]
-    first, last = np.empty(m - 1, dtype=np.int64), np.empty(m - 1, dtype=np.int64)
-    # Of the blocks built so far: where one begins, by its last point, and the converse.
-    begins, finishes = np.arange(m), np.arange(m)
+    gap_floors = [by_level[i:j] for i, j in pairwise(ends) if i < j]
+    first, last, rank = (np.empty(m - 1, dtype=np.int64) for _ in range(3))
+    # Of the blocks built so far: where one begins, by its last point; the converse; how many end
+    # at a point.
+    begins, finishes, ended = np.arange(m), np.arange(m), np.zeros(m, dtype=np.int64)
     for floor in gap_floors:
         start, finish = begins[floor], finishes[floor + 1]
-        first[floor], last[floor] = start, finish
+        first[floor], last[floor], rank[floor] = start, finish, ended[finish]
         begins[finish], finishes[start] = start, finish
+        ended[finish] += 1
 
     # Blocks that end together are nested: the order by last point, then level, is a postorder.
-    gap = np.argsort(last * 64 + fork_level)
-    place = np.empty(m - 1, dtype=np.int64)
-    place[gap] = np.arange(m - 1)
+    place = (np.cumsum(ended) - ended)[last] + rank
+    gap = np.empty(m - 1, dtype=np.int64)
+    gap[place] = np.arange(m - 1)
     left, right = np.empty(m - 1, dtype=np.int64), np.empty(m - 1, dtype=np.int64)
     floors = tuple(place[floor] for floor in gap_floors)
     top = np.arange(m)  # by first point
