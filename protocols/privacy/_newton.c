@@ -150,17 +150,17 @@ typedef struct {
 static double *node_row(const System *y, int row) { return y->nodes + y->node_stride * row; }
 static double *gap_row(const System *y, int row) { return y->gaps + y->gap_stride * row; }
 
+/* In both of these a NaN wins and stays, so that the caller sees it. */
 static void larger(double *worst, double value)
 {
-    /* NaN must win, so that the caller sees it. */
-    if (!(value <= *worst))
+    if (value > *worst || value != value)
         *worst = value;
 }
 
 /* Of a variable x > 0: the largest relative decrease so far. Divides only when there is a new one. */
 static void shrink(double *worst, double x, double dx)
 {
-    if (!(-dx <= *worst * x))
+    if (-dx > *worst * x || dx != dx)
         *worst = -dx / x;
 }
 

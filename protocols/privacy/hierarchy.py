@@ -94,7 +94,8 @@ class Hierarchy:
             raise ValueError(f"prefix counts of shape {prefix.shape} for {self.cells} cells")
         padded = np.concatenate([np.zeros(1, dtype=prefix.dtype), prefix])
         left, right = self.node_ends()
-        return padded[right] - padded[left]
+        counts: NDArray[Number] = padded[right] - padded[left]
+        return counts
 
     def _sum_children(self, values: Vector, level: int) -> Vector:
         """Sums over the children of each node of `level`, or of the root for −1."""

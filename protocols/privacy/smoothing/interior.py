@@ -36,7 +36,7 @@ def solve(state: State, system: Newton) -> int:
         aim = max(aim, 0.1 * GAP * _size(progress))
         corrector = system.direction(aim / state.products)
         a, b = _lengths(state.p, corrector.shrink_primal, corrector.shrink_dual, 0.99)
-        if not (math.isfinite(a * b) and max(a, b) > 1e-10):
+        if not (math.isfinite(a * b * affine) and max(a, b) > 1e-10):
             break
         progress = system.advance(a, b)
     if best < SLACK:

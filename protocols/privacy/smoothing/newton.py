@@ -48,7 +48,7 @@ class Progress(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """`shrink_*` is the largest relative decrease −dx/x of a variable that must stay positive.
+    """`shrink_*` is the largest relative decrease −dx/x of a variable that must stay positive, or 0.
 
     After steps (a, b) of primal and dual variables the gap is
     gap + a·`primal` + b·`dual` + a·b·`both`.
@@ -272,9 +272,14 @@ class PureNewton:
             dual_pairs += [(zp, -dy), (zm, dy)]
         pairs = list(zip(primal_pairs, dual_pairs, strict=True))
         return Direction(
-            max(float(np.max(-dx / x)) for x, dx in primal_pairs),
-            max(float(np.max(-dx / x)) for x, dx in dual_pairs),
+            _shrink(primal_pairs),
+            _shrink(dual_pairs),
             sum(float(dx @ z) for (_, dx), (z, _) in pairs),
             sum(float(x @ dz) for (x, _), (_, dz) in pairs),
             sum(float(dx @ dz) for (_, dx), (_, dz) in pairs),
         )
+
+
+def _shrink(pairs: list[tuple[Vector, Vector]]) -> float:
+    # `np.max` and not `max`, which may drop a NaN.
+    return float(np.max([np.max(-dx / x, initial=0.0) for x, dx in pairs]))
