@@ -48,7 +48,7 @@ class Progress(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """`shrink_*` is the largest relative decrease −dx/x of a variable that must stay positive, or 0.
+    """`shrink_*` is the largest relative decrease −dx/x of a variable that must stay positive.
 
     After steps (a, b) of primal and dual variables the gap is
     gap + a·`primal` + b·`dual` + a·b·`both`.

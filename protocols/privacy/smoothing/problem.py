@@ -26,8 +26,8 @@ def checked(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
     """The curve as floats, B (all points by default) and L (the smallest tree over B by default).
 
-    Raises ValueError for a norm other than 1 and 2, an empty or unordered B, an index outside the
-    tree, a curve that does not fit B, or values that are not finite.
+    Raises ValueError for a norm other than 1 and 2, an empty or unordered B, an index that is no
+    integer or outside the tree, a curve that does not fit B, or values that are not finite.
     """
     if p not in (1, 2):
         raise ValueError(f"p must be 1 or 2, not {p}")
@@ -36,6 +36,8 @@ def checked(
         raise ValueError("the curve needs at least one point")
     if indices is None:
         indices = np.arange(1, len(noisy) + 1)
+    if not np.issubdtype(np.asarray(indices).dtype, np.integer):
+        raise ValueError("indices must be integers")
     indices = np.asarray(indices, dtype=np.int64)
     if indices.shape != noisy.shape:
         raise ValueError(f"{len(noisy)} values for indices of shape {indices.shape}")

@@ -190,6 +190,8 @@ def test_input_that_is_no_curve_is_refused() -> None:
     for indices in ([0, 1], [2, 1], [1, 1], [1, 9]):
         with pytest.raises(ValueError, match=r"increase within 1\.\.2\^3"):
             smooth(curve[:2], p=2, indices=np.array(indices), levels=3)
+    with pytest.raises(ValueError, match="must be integers"):
+        smooth(curve[:2], p=2, indices=np.array([1.0, 2.5]))
     with pytest.raises(ValueError, match="levels"):
         smooth(curve, p=2, levels=63)
     for upper in (0.0, -1.0, np.nan, np.inf):
