@@ -1,0 +1,64 @@
+"""Smoothing (S0 Eq. 3) against CVXOPT with sparse matrices, and how its time grows with N.
+
+Data as in S0 §6.2: N bins of Poisson(3) records, ε = 1, the box on.
+"""
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.privacy.smoothing import smooth
+from protocols.privacy.smoothing.reference import smooth_by_cvxopt
+from protocols.privacy.tree import Tree
+from simulation.bench.row import Row, seconds
+
+POINTS = 2**12
+LARGE, LARGE_BASE = 2**18, 2**14
+
+
+def noisy_curve(points: int, epsilon: float = 1.0, rate: float = 3.0) -> NDArray[np.float64]:
+    """Synthetic, hence drawn from a generator that is not for real data."""
+    rng = np.random.default_rng(points)
+    tree = Tree(points)
+    counts = np.cumsum(rng.poisson(rate, points))
+    noise = rng.laplace(0.0, tree.scale(epsilon), 2 ** (tree.levels + 1) - 1)
+    noisy: NDArray[np.float64] = (counts + tree.whole_noise(noise)) / counts[-1]
+    return noisy
+
+
+def rows() -> list[Row]:
+    return [*(_against_cvxopt(p) for p in (1, 2)), *(_growth(p) for p in (1, 2))]
+
+
+def _against_cvxopt(p: int) -> Row:
+    curve = noisy_curve(POINTS)
+    ours, theirs = smooth(curve, p=p), smooth_by_cvxopt(curve, p=p)
+    time = seconds(partial(smooth, curve, p=p), repeats=15)
+    peer = seconds(partial(smooth_by_cvxopt, curve, p=p), repeats=3)
+    return Row(
+        f"p{p}-{POINTS}",
+        POINTS / time,
+        "points/s",
+        {"cvxopt-sparse": peer / time},
+        {
+            "seconds": time,
+            "iterations": ours.iterations,
+            "objective": ours.objective,
+            "objective_difference": ours.objective - theirs.objective,
+        },
+    )
+
+
+def _growth(p: int) -> Row:
+    large, small = noisy_curve(LARGE), noisy_curve(LARGE_BASE)
+    answer = smooth(large, p=p)
+    time = seconds(partial(smooth, large, p=p), repeats=3)
+    base = seconds(partial(smooth, small, p=p), repeats=7)
+    return Row(
+        f"p{p}-{LARGE}",
+        LARGE / time,
+        "points/s",
+        {f"time-of-{LARGE_BASE}": time / base},
+        {"seconds": time, "iterations": answer.iterations, "objective": answer.objective},
+    )
