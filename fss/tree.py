@@ -57,7 +57,8 @@ def validate(shape: TreeShape, rows: Bytes) -> npt.NDArray[np.bool_]:
     can tell. Raises ValueError if the rows have another length than the shape's keys.
     """
     rows = as_bytes(rows, shape.key_bytes, "keys")
-    return np.equal(rows[:, 0] & np.uint8(CONTROL_MASK), 0)
+    canonical: npt.NDArray[np.bool_] = (rows[:, 0] & np.uint8(CONTROL_MASK)) == 0
+    return canonical
 
 
 def evaluate(

@@ -47,8 +47,8 @@ def _gen_block(shape: TreeShape, alphas: Points, randomness: Bytes, rows: Bytes)
             _put(rows, start + SEED_BYTES, word, shape)
         children = hash_blocks(USAGE_LEFT, seeds), hash_blocks(USAGE_RIGHT, seeds)
         turn_right = bit.astype(bool)[:, None, None]
-        keep = np.where(turn_right, children[1], children[0])
-        lose = np.where(turn_right, children[0], children[1])
+        keep: Points = np.where(turn_right, children[1], children[0])
+        lose: Points = np.where(turn_right, children[0], children[1])
         # Off the path both servers' seeds and control bits become equal; on it, the kept
         # child's control bits become different. Bit 0 is the left child's, bit 1 the right's.
         correction: Points = lose[:, 0] ^ lose[:, 1]
