@@ -26,7 +26,7 @@ static int gen_rows(gen_kernel kernel, const tree_shape *s, const schedule *keys
 {
     size_t done = 0;
     while (count - done >= 2) {
-        size_t now = count - done < CHUNK ? (count - done) & ~(size_t)1 : CHUNK;
+        size_t now = count - done < GEN_CHUNK ? (count - done) & ~(size_t)1 : GEN_CHUNK;
         kernel(s, keys, alphas + done, randomness + done * 2 * SEED_BYTES,
                rows0 + done * s->key_bytes, rows1 + done * s->key_bytes, now);
         done += now;
