@@ -9,11 +9,17 @@
 
 #include "lanes_aesni.h"
 #include "lanes.h"
+#include "tree_eval.h"
+#include "tree_gen.h"
 #include "lanes_undefine.h"
 
 #include "lanes_vaes.h"
 #include "lanes.h"
+#include "tree_eval.h"
+#include "tree_gen.h"
 #include "lanes_undefine.h"
+
+#include "chunks.h"
 
 enum { AES_NI = 1, VAES = 2 };
 
@@ -98,11 +104,133 @@ static PyObject *expand_seeds_sum(PyObject *self, PyObject *args)
     return expand(args, 1);
 }
 
+/* The shape's tuple, checked and completed; 0 with an exception set if it makes no sense. */
+static int read_shape(PyObject *tuple, tree_shape *s)
+{
+    if (!PyTuple_Check(tuple) || !PyArg_ParseTuple(tuple, "iiiii", &s->bits, &s->terminal_bits,
+                                                   &s->words, &s->word_bytes, &s->step))
+        return 0;
+    if (s->bits < 1 || s->bits > MAX_BITS || s->terminal_bits < 1 || s->terminal_bits > 4 ||
+        s->terminal_bits > s->bits || (s->word_bytes != 4 && s->word_bytes != 8) || s->words < 1 ||
+        s->words > 1 << s->terminal_bits || s->words * s->word_bytes > 4 * SEED_BYTES ||
+        (s->step != 0 && s->step != 1)) {
+        PyErr_SetString(PyExc_ValueError, "no such tree shape");
+        return 0;
+    }
+    s->levels = s->bits - s->terminal_bits;
+    s->level_bytes = SEED_BYTES + (s->step ? s->word_bytes : 0);
+    s->words_offset = SEED_BYTES + s->levels * s->level_bytes;
+    s->key_bytes = s->words_offset + (size_t)s->words * s->word_bytes;
+    return 1;
+}
+
+static int read_keys(const Py_buffer *keys, schedule *schedules)
+{
+    if (keys->len != USAGES * SEED_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "the hash needs three keys");
+        return 0;
+    }
+    for (int usage = 0; usage < USAGES; usage++)
+        expand_key(&schedules[usage], (const uint8_t *)keys->buf + usage * SEED_BYTES);
+    return 1;
+}
+
+static PyObject *tree_gen(PyObject *self, PyObject *args)
+{
+    int instruction_set;
+    PyObject *tuple, *result = NULL;
+    Py_buffer keys, alphas, randomness, rows0, rows1;
+    tree_shape s;
+    schedule schedules[USAGES];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iOy*y*y*w*w*", &instruction_set, &tuple, &keys, &alphas,
+                          &randomness, &rows0, &rows1))
+        return NULL;
+    if (!supported(instruction_set) || !read_shape(tuple, &s) || !read_keys(&keys, schedules))
+        goto done;
+    const size_t count = (size_t)alphas.len / 8;
+    if (alphas.len % 8 || (size_t)randomness.len != count * 2 * SEED_BYTES ||
+        (size_t)rows0.len != count * s.key_bytes || rows1.len != rows0.len) {
+        PyErr_SetString(PyExc_ValueError, "alphas, randomness and rows do not fit each other");
+        goto done;
+    }
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = gen_rows(instruction_set == VAES ? gen_chunk_vaes : gen_chunk_aesni, &s, schedules,
+                      alphas.buf, randomness.buf, rows0.buf, rows1.buf, count);
+    Py_END_ALLOW_THREADS
+    result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&alphas);
+    PyBuffer_Release(&randomness);
+    PyBuffer_Release(&rows0);
+    PyBuffer_Release(&rows1);
+    return result;
+}
+
+static PyObject *evaluate(PyObject *args, int sum)
+{
+    int instruction_set, server, level_major;
+    Py_ssize_t begin, end;
+    PyObject *tuple, *result = NULL;
+    Py_buffer keys, data, points, out;
+    tree_shape s;
+    schedule schedules[USAGES];
+    if (!PyArg_ParseTuple(args, "iOy*iy*pnny*w*", &instruction_set, &tuple, &keys, &server, &data,
+                          &level_major, &begin, &end, &points, &out))
+        return NULL;
+    if (!supported(instruction_set) || !read_shape(tuple, &s) || !read_keys(&keys, schedules))
+        goto done;
+    const size_t count = (size_t)data.len / s.key_bytes, points_count = (size_t)points.len / 8;
+    const size_t rows = sum ? 1 : (size_t)(end - begin);
+    if ((server != 0 && server != 1) || (size_t)data.len != count * s.key_bytes || begin < 0 ||
+        end < begin || (size_t)end > count || points.len % 8 || out.len % 8 ||
+        (rows ? (size_t)out.len / 8 % rows || (size_t)out.len / 8 / rows != points_count
+              : out.len != 0) ||
+        !ascending(points.buf, points_count, s.bits)) {
+        PyErr_SetString(PyExc_ValueError, "keys, points and output do not fit each other");
+        goto done;
+    }
+    evaluation e = {
+        .shape = &s, .keys = schedules, .server = server,
+        .points = points.buf, .points_count = points_count,
+        .sums = sum ? out.buf : NULL, .matrix = sum ? NULL : out.buf,
+    };
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = evaluate_range(instruction_set == VAES ? evaluate_chunk_vaes : evaluate_chunk_aesni,
+                            &e, data.buf, level_major, count, (size_t)begin, (size_t)end);
+    Py_END_ALLOW_THREADS
+    result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&points);
+    PyBuffer_Release(&out);
+    return result;
+}
+
+static PyObject *tree_sum(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return evaluate(args, 1);
+}
+
+static PyObject *tree_matrix(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return evaluate(args, 0);
+}
+
 static PyMethodDef methods[] = {
     {"best", best, METH_NOARGS, "Code of the widest instruction set this CPU has, or 0."},
     {"hash_rounds", hash_rounds, METH_VARARGS, "Hash on registers; returns the blocks hashed."},
     {"expand_seeds", expand_seeds, METH_VARARGS, "A keystream for each seed."},
     {"expand_seeds_sum", expand_seeds_sum, METH_VARARGS, "The keystreams' sum, added to out."},
+    {"tree_gen", tree_gen, METH_VARARGS, "Both servers' rows."},
+    {"tree_sum", tree_sum, METH_VARARGS, "Sums over keys, added to out."},
+    {"tree_matrix", tree_matrix, METH_VARARGS, "One word for each key and point."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -40,6 +40,13 @@ static inline AES_TARGET void expand_key(schedule *s, const uint8_t *key)
     EXPAND_ROUND(10, 0x36);
 }
 
+/* Seeds of somebody's path must not stay on the stack. */
+static inline void wipe(void *memory, size_t bytes)
+{
+    memset(memory, 0, bytes);
+    __asm__ volatile("" : : "r"(memory) : "memory");
+}
+
 /* Mirrors TreeShape in shape.py; offsets are into one row. */
 typedef struct {
     int bits, terminal_bits, words, word_bytes, step;
@@ -48,11 +55,12 @@ typedef struct {
 } tree_shape;
 
 enum { LEFT, RIGHT, VALUE, USAGES };
-enum { SEED_BYTES = 16, MAX_BITS = 64 };
+enum { SEED_BYTES = 16, MAX_BITS = 64, MAX_KEY_BYTES = 24 * MAX_BITS };
 
 /* Keys worked on together: their state stays in the first-level cache, and one mispredicted
- * threshold bit is paid once for all of them. A multiple of every kernel's step. */
-enum { CHUNK = 64 };
+ * threshold bit is paid once for all of them. A multiple of every kernel's step. Gen has no
+ * thresholds, and takes fewer keys so that their rows stay there too. */
+enum { CHUNK = 64, GEN_CHUNK = 8 };
 
 /* Where the fields of a chunk are: field f of its key k is at
  * data + f.offset * stride + (first + k) * f.width. */

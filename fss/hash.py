@@ -40,7 +40,7 @@ def hash_blocks(usage: bytes, blocks: Points) -> Points:
     # OpenSSL asks for one block of slack behind the output.
     buffer = np.empty(sigma.nbytes + BLOCK_BYTES, dtype=np.uint8)
     encryptor = Cipher(algorithms.AES(usage), modes.ECB()).encryptor()
-    encryptor.update_into(memoryview(sigma.reshape(-1)).cast("B"), memoryview(buffer))
+    encryptor.update_into(sigma.reshape(-1).view(np.uint8).data, buffer.data)
     hashed = buffer[: sigma.nbytes].view("<u8").reshape(sigma.shape)
     hashed ^= sigma
     return hashed

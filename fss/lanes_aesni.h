@@ -28,8 +28,8 @@
 #define V_LOWS(a, b) _mm_unpacklo_epi64(a, b)
 #define V_HIGHS(a, b) _mm_unpackhi_epi64(a, b)
 #define V_SHIFT_RIGHT _mm_srl_epi64
+#define V_SHIFT_LEFT _mm_sll_epi64
 /* Words of consecutive keys, widened to 64 bits. */
 #define V_WORDS64(p) V_LOAD(p)
 #define V_WORDS32(p) _mm_cvtepu32_epi64(_mm_loadl_epi64((const __m128i *)(p)))
-/* One word of each of LANES keys, set in both halves of its block. */
 #define V_SELECT(mask, yes, no) _mm_blendv_epi8(no, yes, mask)

@@ -24,7 +24,9 @@
 #undef V_LOWS
 #undef V_HIGHS
 #undef V_SHIFT_RIGHT
+#undef V_SHIFT_LEFT
 #undef V_WORDS64
 #undef V_WORDS32
 #undef V_SELECT
 #undef GROUP
+#undef LIMIT_GROUP

@@ -21,15 +21,16 @@
 #define V_SWAP(x) _mm256_shuffle_epi32(x, 0x4e)
 #define V_COUNT _mm256_set_epi64x(1, 0, 0, 0)
 #define V_BIG_ENDIAN(x)                                                            \
-    _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(_mm_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8)))
+    _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(_mm_setr_epi8(              \
+                               -1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8)))
 /* Bit `31 - shift` of every block, spread over the block. */
 #define V_SPREAD(x, shift) _mm256_srai_epi32(_mm256_sll_epi32(_mm256_shuffle_epi32(x, 0), shift), 31)
 /* The low, or high, words of two vectors' blocks, in the order of the keys. */
 #define V_LOWS(a, b) _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(a, b), 0xd8)
 #define V_HIGHS(a, b) _mm256_permute4x64_epi64(_mm256_unpackhi_epi64(a, b), 0xd8)
 #define V_SHIFT_RIGHT _mm256_srl_epi64
+#define V_SHIFT_LEFT _mm256_sll_epi64
 /* Words of consecutive keys, widened to 64 bits. */
 #define V_WORDS64(p) V_LOAD(p)
 #define V_WORDS32(p) _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)(p)))
-/* One word of each of LANES keys, set in both halves of its block. */
 #define V_SELECT(mask, yes, no) _mm256_blendv_epi8(no, yes, mask)

@@ -7,18 +7,19 @@ have, or the pure twin. `TALLYROOM_NATIVE=0` in the environment forces the twin.
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 Result = TypeVar("Result")
 
 if TYPE_CHECKING:
-    from fss import _native as compiled
+    from fss import _native
+
+    compiled = _native
 else:
     try:
         from fss import _native as compiled
     except ImportError:
-        compiled: ModuleType | None = None
+        compiled = None
 
 AES_NI: Final = 1
 VAES: Final = 2

@@ -1,0 +1,116 @@
+/* Cuts ranges of keys into chunks for the kernels; the same for every instruction set.
+ *
+ * Kernels read whole groups of lanes. Where those would run past the last key, or where keys come
+ * as rows, the chunk is first copied into a level-major scratch whose spare lanes are zero. */
+#ifndef FSS_CHUNKS_H
+#define FSS_CHUNKS_H
+
+#include "aes.h"
+
+typedef void (*gen_kernel)(const tree_shape *, const schedule *, const uint64_t *, const uint8_t *,
+                           uint8_t *, uint8_t *, size_t);
+typedef void (*evaluate_kernel)(evaluation *);
+
+/* Whether points are strictly ascending and inside the domain, as the trie walk needs them. */
+static int ascending(const uint64_t *points, size_t count, int bits)
+{
+    for (size_t i = 1; i < count; i++)
+        if (points[i - 1] >= points[i])
+            return 0;
+    return count == 0 || bits == MAX_BITS || points[count - 1] >> bits == 0;
+}
+
+static int gen_rows(gen_kernel kernel, const tree_shape *s, const schedule *keys,
+                    const uint64_t *alphas, const uint8_t *randomness, uint8_t *rows0,
+                    uint8_t *rows1, size_t count)
+{
+    size_t done = 0;
+    while (count - done >= 2) {
+        size_t now = count - done < GEN_CHUNK ? (count - done) & ~(size_t)1 : GEN_CHUNK;
+        kernel(s, keys, alphas + done, randomness + done * 2 * SEED_BYTES,
+               rows0 + done * s->key_bytes, rows1 + done * s->key_bytes, now);
+        done += now;
+    }
+    if (done == count)
+        return 0;
+    /* One key is left: run it beside a dummy. */
+    uint8_t *scratch = calloc(4, s->key_bytes);
+    if (!scratch)
+        return -1;
+    uint64_t pair[2] = {alphas[done], 0};
+    uint8_t seeds[4 * SEED_BYTES] = {0};
+    memcpy(seeds, randomness + done * 2 * SEED_BYTES, 2 * SEED_BYTES);
+    kernel(s, keys, pair, seeds, scratch, scratch + 2 * s->key_bytes, 2);
+    memcpy(rows0 + done * s->key_bytes, scratch, s->key_bytes);
+    memcpy(rows1 + done * s->key_bytes, scratch + 2 * s->key_bytes, s->key_bytes);
+    free(scratch);
+    return 0;
+}
+
+/* One field of `count` keys into the scratch, from wherever they are. */
+static void copy_field(uint8_t *scratch, const uint8_t *data, int level_major, size_t total,
+                       size_t first, size_t count, size_t key_bytes, size_t offset, size_t width)
+{
+    uint8_t *to = scratch + offset * CHUNK;
+    if (level_major) {
+        memcpy(to, data + offset * total + first * width, count * width);
+        return;
+    }
+    const uint8_t *from = data + first * key_bytes + offset;
+    if (width == SEED_BYTES)
+        for (size_t key = 0; key < count; key++)
+            memcpy(to + key * SEED_BYTES, from + key * key_bytes, SEED_BYTES);
+    else
+        for (size_t key = 0; key < count; key++)
+            memcpy(to + key * width, from + key * key_bytes, width);
+}
+
+static void copy_chunk(uint8_t *scratch, const tree_shape *s, const uint8_t *data, int level_major,
+                       size_t total, size_t first, size_t count)
+{
+    copy_field(scratch, data, level_major, total, first, count, s->key_bytes, 0, SEED_BYTES);
+    for (int level = 0; level < s->levels; level++) {
+        size_t offset = SEED_BYTES + (size_t)level * s->level_bytes;
+        copy_field(scratch, data, level_major, total, first, count, s->key_bytes, offset,
+                   SEED_BYTES);
+        if (s->step)
+            copy_field(scratch, data, level_major, total, first, count, s->key_bytes,
+                       offset + SEED_BYTES, s->word_bytes);
+    }
+    for (int word = 0; word < s->words; word++)
+        copy_field(scratch, data, level_major, total, first, count, s->key_bytes,
+                   s->words_offset + (size_t)word * s->word_bytes, s->word_bytes);
+}
+
+/* Keys [begin, end) of `total`. Memory does not depend on how many there are. */
+static int evaluate_range(evaluate_kernel kernel, evaluation *e, const uint8_t *data,
+                          int level_major, size_t total, size_t begin, size_t end)
+{
+    const tree_shape *s = e->shape;
+    if (e->points_count == 0)
+        return 0;
+    uint8_t *scratch = calloc(CHUNK, s->key_bytes);
+    e->state = malloc((MAX_BITS + 1) * CHUNK * SEED_BYTES);
+    e->totals = malloc((MAX_BITS + 1) * CHUNK * sizeof *e->totals);
+    const int failed = !scratch || !e->state || !e->totals;
+    uint64_t *const matrix = e->matrix;
+    for (size_t first = begin; !failed && first < end; first += CHUNK) {
+        e->count = end - first < CHUNK ? end - first : CHUNK;
+        const int direct = level_major && e->count == CHUNK;
+        if (!direct)
+            copy_chunk(scratch, s, data, level_major, total, first, e->count);
+        e->view.data = direct ? data : scratch;
+        e->view.stride = direct ? total : CHUNK;
+        e->view.first = direct ? first : 0;
+        e->look_ahead = direct && end - first >= 2 * CHUNK;
+        if (matrix)
+            e->matrix = matrix + (first - begin) * e->points_count;
+        kernel(e);
+    }
+    free(scratch);
+    free(e->state);
+    free(e->totals);
+    return failed ? -1 : 0;
+}
+
+#endif

@@ -1,0 +1,78 @@
+"""Two-server comparison keys: shares of f_α(x) = 1 if α ≤ x else 0.
+
+The sum of both servers' sums over keys at a threshold t counts the keys with α ≤ t. Privacy holds
+against one server; a server learns the number of keys and nothing about any α. A client that
+deviates can share any function, for instance one that counts twice.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fss import tree
+from fss.ring import Bytes, Ring, Words
+from fss.shape import TreeShape
+from fss.storage import Keys
+
+RANDOMNESS_BYTES = tree.RANDOMNESS_BYTES
+
+# Every threshold of a domain at once: past this the answer alone takes gigabytes.
+MAX_FULL_DOMAIN_BITS = 24
+
+
+def shape(bits: int, ring: Ring) -> TreeShape:
+    return TreeShape(bits, ring, step=True)
+
+
+def key_bytes(bits: int, ring: Ring) -> int:
+    """24·bits over Z_2^64, 20·bits over Z_2^32; the same for both servers."""
+    return shape(bits, ring).key_bytes
+
+
+def gen(
+    alphas: npt.ArrayLike, bits: int, ring: Ring, randomness: Bytes, threads: int | None = None
+) -> tuple[Bytes, Bytes]:
+    """Both servers' keys; see `tree.gen` for what is asked of `randomness`."""
+    return tree.gen(shape(bits, ring), alphas, randomness, threads)
+
+
+def evaluate(
+    server: int,
+    keys: Keys,
+    thresholds: npt.ArrayLike,
+    bits: int,
+    ring: Ring,
+    threads: int | None = None,
+) -> Words:
+    """(K, T) shares: the two servers' add up to f_α(t) for each key and threshold."""
+    words = tree.evaluate(shape(bits, ring), server, keys, thresholds, threads)
+    return words if server else np.subtract(ring.dtype.type(1), words)
+
+
+def evaluate_sum(
+    server: int,
+    keys: Keys,
+    thresholds: npt.ArrayLike,
+    bits: int,
+    ring: Ring,
+    threads: int | None = None,
+) -> Words:
+    """(T,) shares of the number of keys with α ≤ t, in memory that does not grow with K."""
+    form = shape(bits, ring)
+    words = tree.evaluate_sum(form, server, keys, thresholds, threads)
+    if server:
+        return words
+    total = ring.reduce(np.array([tree.count(form, keys)], dtype=np.uint64))
+    return np.subtract(total, words)
+
+
+def full_domain_sum(
+    server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None
+) -> Words:
+    """`evaluate_sum` at every threshold 0 … 2^bits − 1; 0.9 hash calls a leaf over Z_2^64."""
+    return evaluate_sum(server, keys, full_domain(bits), bits, ring, threads)
+
+
+def full_domain(bits: int) -> npt.NDArray[np.uint64]:
+    if bits > MAX_FULL_DOMAIN_BITS:
+        raise ValueError(f"a full domain has at most {MAX_FULL_DOMAIN_BITS} bits, not {bits}")
+    return np.arange(1 << bits, dtype=np.uint64)

@@ -1,0 +1,177 @@
+"""Two-server keys as evaluation reads them: rows as uploaded, or level-major segments.
+
+A segment of K keys holds every field of its rows for all K keys before the next field:
+
+    header            32 bytes, below
+    root seeds        K × 16 bytes
+    for each level    K × 16 bytes of seed corrections, then (comparison) K ring words
+    terminal words    `words` times K ring words
+
+so a field at offset f of a row starts at K·f behind the header. Evaluation then reads each level
+as one run of memory, and a file of segments can be mapped and never be loaded whole.
+
+Header, little-endian: magic "TRFS", u16 version, u8 kind (0 point, 1 comparison), u8 ring bits,
+u8 domain bits, u8 server, 6 zero bytes, u64 K, 8 zero bytes. This module does no I/O: callers map
+or read a file and pass the array.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fss.ring import Bytes, Ring, as_bytes
+from fss.shape import TreeShape
+
+MAGIC: Final = b"TRFS"
+VERSION: Final = 1
+_HEADER: Final = struct.Struct("<4sHBBBB6xQ8x")
+HEADER_BYTES: Final = _HEADER.size
+
+
+@dataclass(frozen=True, repr=False)
+class KeyRows:
+    """K keys as (K, key_bytes) uint8 rows; may be a memory map."""
+
+    shape: TreeShape
+    rows: Bytes
+
+    def __post_init__(self) -> None:
+        as_bytes(self.rows, self.shape.key_bytes, "keys")
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def field(self, offset: int, width: int, begin: int, end: int) -> Bytes:
+        return np.ascontiguousarray(self.rows[begin:end, offset : offset + width])
+
+
+@dataclass(frozen=True, repr=False)
+class Segment:
+    """K keys level-major, without the header; `data` is one-dimensional, may be a memory map."""
+
+    shape: TreeShape
+    data: Bytes
+
+    def __post_init__(self) -> None:
+        if self.data.dtype != np.uint8 or self.data.ndim != 1:
+            raise ValueError("a segment must be a one-dimensional uint8 array")
+        if not self.data.flags.c_contiguous:
+            raise ValueError("a segment must be contiguous")
+        if self.data.size % self.shape.key_bytes:
+            raise ValueError(
+                f"a segment of {self.data.size} bytes is no whole number of keys"
+                f" of {self.shape.key_bytes} bytes"
+            )
+
+    @property
+    def count(self) -> int:
+        return self.data.size // self.shape.key_bytes
+
+    def field(self, offset: int, width: int, begin: int, end: int) -> Bytes:
+        start = self.count * offset
+        run = self.data[start + begin * width : start + end * width]
+        return run.reshape(end - begin, width)
+
+    def rows(self) -> Bytes:
+        """The keys as they were uploaded."""
+        rows = np.empty((self.count, self.shape.key_bytes), dtype=np.uint8)
+        for offset, width in self.shape.fields():
+            rows[:, offset : offset + width] = self.field(offset, width, 0, self.count)
+        return rows
+
+
+@dataclass(frozen=True, repr=False)
+class KeyTable:
+    """Any number of segments of one shape, evaluated one after the other."""
+
+    shape: TreeShape
+    segments: tuple[Segment, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(segment.shape != self.shape for segment in self.segments):
+            raise ValueError("a key table's segments must all have its shape")
+
+    @property
+    def count(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
+    def append(self, segment: Segment) -> "KeyTable":
+        return KeyTable(self.shape, (*self.segments, segment))
+
+
+Keys = Bytes | Segment | KeyTable
+
+
+def level_major(shape: TreeShape, rows: Bytes) -> Segment:
+    """Transpose uploaded rows. Raises ValueError unless they are (K, key_bytes) uint8."""
+    source = KeyRows(shape, rows)
+    data = np.empty(source.count * shape.key_bytes, dtype=np.uint8)
+    segment = Segment(shape, data)
+    for offset, width in shape.fields():
+        segment.field(offset, width, 0, source.count)[:] = rows[:, offset : offset + width]
+    return segment
+
+
+def table(shape: TreeShape, blocks: Iterable[Bytes]) -> KeyTable:
+    """A key table of one segment for each block of rows."""
+    return KeyTable(shape, tuple(level_major(shape, rows) for rows in blocks))
+
+
+def segment_bytes(shape: TreeShape, count: int) -> int:
+    """Size of a persisted segment of `count` keys."""
+    return HEADER_BYTES + count * shape.key_bytes
+
+
+def pack_segment(server: int, segment: Segment) -> Bytes:
+    """The persisted form: header, then data."""
+    shape = segment.shape
+    header = _HEADER.pack(
+        MAGIC, VERSION, shape.step, shape.ring.bits, shape.bits, server, segment.count
+    )
+    return np.concatenate([np.frombuffer(header, dtype=np.uint8), segment.data])
+
+
+def open_segment(shape: TreeShape, server: int, stored: Bytes) -> tuple[Segment, int]:
+    """The segment at the start of `stored`, as a view, and how many bytes it took.
+
+    Raises ValueError if it is cut short, of another version, or holds keys of another domain,
+    ring, kind or server.
+    """
+    if stored.dtype != np.uint8 or stored.ndim != 1 or stored.size < HEADER_BYTES:
+        raise ValueError("a stored segment is cut short in its header")
+    magic, version, step, ring_bits, bits, owner, count = _HEADER.unpack(
+        stored[:HEADER_BYTES].tobytes()
+    )
+    if magic != MAGIC or version != VERSION:
+        raise ValueError(f"not a key segment of version {VERSION}")
+    if ring_bits not in (32, 64) or not 1 <= bits <= 64 or step not in (0, 1):
+        raise ValueError("a stored segment's header is malformed")
+    found = TreeShape(bits, Ring(ring_bits), bool(step))
+    if found != shape or owner != server:
+        raise ValueError(
+            f"a stored segment is for server {owner}, {bits} bits over Z_2^{ring_bits},"
+            f" not server {server}, {shape.bits} bits over Z_2^{shape.ring.bits}"
+        )
+    if count > (stored.size - HEADER_BYTES) // shape.key_bytes:
+        raise ValueError(f"a stored segment of {count} keys is cut short")
+    used = segment_bytes(shape, count)
+    return Segment(shape, stored[HEADER_BYTES:used]), used
+
+
+def parts(shape: TreeShape, keys: Keys) -> Sequence[KeyRows | Segment]:
+    """`keys` in any of its forms, as pieces with a common `field`; ValueError on another shape."""
+    if isinstance(keys, KeyTable | Segment):
+        if keys.shape != shape:
+            raise ValueError("these keys are stored for another domain, ring or function")
+        return keys.segments if isinstance(keys, KeyTable) else (keys,)
+    return (KeyRows(shape, np.asarray(keys)),)
+
+
+def blocks(part: KeyRows | Segment, size: int) -> Iterator[tuple[int, int]]:
+    """(begin, end) of the part's keys, at most `size` at a time."""
+    for begin in range(0, part.count, size):
+        yield begin, min(begin + size, part.count)
