@@ -23,8 +23,7 @@ class PartyBlock(Participant):
         try:
             aggregator = aggregator_named(query.aggregator)
             aggregator.check(query)
-            vectors = query.statistic.encode(self.holdings)
+            randomness = self._randomness.derive(f"run {query.run.hex()}")
+            return aggregator.party(query, self.holdings, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
-        randomness = self._randomness.derive(f"run {query.run.hex()}")
-        return aggregator.party(query, self.holdings.ids, vectors, randomness)

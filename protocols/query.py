@@ -49,8 +49,12 @@ class Query:
             raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
         if not 0 < self.deadline <= 86400:
             raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
-        if self.statistic.length > MAX_LENGTH:
+        if max(self.statistic.length, self.statistic.noises) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        if self.noise is Placement.PARTIES and self.statistic.measures:
+            raise LocalError(
+                "parties cannot add this mechanism's noise: choose another placement or mechanism"
+            )
 
     @property
     def mechanism(self) -> DiscreteLaplace | None:
@@ -59,6 +63,12 @@ class Query:
         if self.epsilon is None or sensitivity == 0:
             return None
         return DiscreteLaplace.spending(self.epsilon, sensitivity)
+
+    @property
+    def released(self) -> int:
+        """How many values each server releases."""
+        statistic = self.statistic
+        return statistic.length if self.mechanism is None else statistic.released
 
     def encode(self) -> bytes:
         """Canonical JSON: one query has one encoding, whatever the runtime."""

@@ -41,11 +41,11 @@ def whole_run(
     # share: the answer stays private even if all the other servers tell the analyst theirs.
     if mechanism is not None:
         for server, share in enumerate(shares):
-            noise = mechanism.draw(statistic.length, randomness.derive(f"server-{server}"))
-            share += noise.view(np.uint64)
+            noise = mechanism.draw(statistic.noises, randomness.derive(f"server-{server}"))
+            shares[server] = statistic.measure(share) + statistic.place(noise.view(np.uint64))
 
     # THE COORDINATOR adds the noisy shares. Masks cancel; what is left is the sum and the noise.
     total = aggregator.unshard(shares)
 
     # THE COORDINATOR turns integers back into a statistic. This spends nothing.
-    return statistic.decode(total, holdings.rows)
+    return statistic.decode(total, holdings.rows, exact=mechanism is None)

@@ -1,6 +1,7 @@
 """A server: accumulates shares, keeps its own ledger, adds its own noise."""
 
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory
 from protocols.aggregation.roles import spend_of
 from protocols.errors import LocalError, PeerError, TallyError
 from protocols.machine import Machine
@@ -40,4 +41,4 @@ class AggregationServer(Participant):
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(f"run {query.run.hex()}")
-        return aggregator.server(query, self.index, randomness)
+        return aggregator.server(query, self.index, randomness, Memory())

@@ -43,7 +43,7 @@ def guided_run() -> None:
     out.print(
         "\nThe truth is shown because this is a simulation. What the analyst of a real federation "
         "sees is\nthe estimate, and what privacy cost: about "
-        f"±{1.96 * result.deviation:.2g} at 95 %.\n\nNext: [bold]tally run histogram --runtime "
+        f"±{1.96 * result.deviations[0]:.2g} at 95 %.\n\nNext: [bold]tally run histogram --runtime "
         "processes --out report[/bold], then open report/report.html\n"
         "      [bold]tally list aggregators[/bold]   [bold]tally run --help[/bold]"
     )

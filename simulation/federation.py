@@ -1,11 +1,12 @@
 """The Python API: a federation of n parties and m servers to put questions to."""
 
 import dataclasses
-import math
 import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
+
+import numpy as np
 
 from parties.data import Dataset, load
 from protocols.aggregation import aggregator_named
@@ -17,6 +18,7 @@ from protocols.privacy.mechanisms import (
     numeric_delta,
     parse_epsilon,
 )
+from protocols.records import Column
 from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy, Result
@@ -123,7 +125,7 @@ class Federation:
         mechanism = self._mechanism(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records),
+            statistic.decode(opened.total, opened.records, exact=mechanism is None),
             truth,
             self._privacy(question, mechanism),
             self._describe(),
@@ -167,12 +169,11 @@ class Federation:
         elif mechanism is None:
             words, statement = "none needed", "the answer does not depend on any record"
         else:
-            scale = float(mechanism.scale) * question.statistic.step(self.holdings.rows)
-            words = f"discrete Laplace, scale {scale:.4g} in the units of the answer"
+            words = question.statistic.mechanism_words(float(mechanism.scale))
             statement = f"{question.noise.statement(self.servers)}; adjacent: {adjacency} replaced"
         return Privacy(
             None if question.epsilon is None else float(question.epsilon),
-            numeric_delta(question.noise, len(self.holdings.ids), question.statistic.length)
+            numeric_delta(question.noise, len(self.holdings.ids), question.statistic.noises)
             if mechanism
             else 0.0,
             words,
@@ -182,12 +183,12 @@ class Federation:
 
     def _deviation(
         self, question: Question, mechanism: DiscreteLaplace | None, opened: Opened
-    ) -> float:
+    ) -> Column:
         if mechanism is None:
-            return 0.0
+            return np.zeros(1)
         parties = len(self.holdings.ids)
         variance = noise_variance(mechanism, question.noise, parties, self.servers)
-        return math.sqrt(variance) * question.statistic.step(opened.records)
+        return question.statistic.deviations(variance, opened.records)
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
         notes = []

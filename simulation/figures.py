@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from protocols.records import Column
 from protocols.statistics import Curve
 from simulation.result import Result
 
@@ -24,7 +25,7 @@ def estimate_figure(result: Result) -> Figure:
     epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
     figure, axes = new_figure(f"{result.statistic}, {epsilon}")
     if isinstance(result.estimate, Curve) and isinstance(result.truth, Curve):
-        _histogram(axes, result.estimate, result.truth, result.deviation)
+        _histogram(axes, result.estimate, result.truth, result.deviations)
     else:
         _number(axes, result)
     axes.legend(frameon=False, fontsize=9)
@@ -49,12 +50,12 @@ def communication_figure(result: Result) -> Figure:
     return figure
 
 
-def _histogram(axes: Axes, estimate: Curve, truth: Curve, deviation: float) -> None:
+def _histogram(axes: Axes, estimate: Curve, truth: Curve, deviations: Column) -> None:
     x = np.array(estimate.x)
     width = x[1] - x[0] if len(x) > 1 else 1.0
     axes.bar(x, truth.y, width=width, align="edge", color=QUIET, label="truth")
     centres = x + width / 2
-    bars = 1.96 * deviation
+    bars = 1.96 * float(deviations[0])
     axes.errorbar(
         centres,
         estimate.y,
@@ -71,7 +72,7 @@ def _histogram(axes: Axes, estimate: Curve, truth: Curve, deviation: float) -> N
 def _number(axes: Axes, result: Result) -> None:
     estimate, truth = result.estimate, result.truth
     axes.axvline(float(truth), color=TRUTH, label=f"truth {truth:.6g}")  # type: ignore[arg-type]
-    bars = 1.96 * result.deviation
+    bars = 1.96 * float(result.deviations[0])
     axes.errorbar(
         [float(estimate)],  # type: ignore[arg-type]
         [0],

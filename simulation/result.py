@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.meter import Bill
 from protocols.statistics import Curve, Estimate
@@ -35,7 +36,7 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Result:
-    """`deviation` is the standard deviation of the noise in each value of the estimate.
+    """`deviations` are the standard deviations of the noise in the values of the estimate.
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     """
@@ -47,7 +48,7 @@ class Result:
     federation: dict[str, object]
     bill: Bill
     seconds: dict[str, float]
-    deviation: float
+    deviations: NDArray[np.float64]
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -100,7 +101,7 @@ class Result:
         return [document, table, *write_report(self, folder)]
 
 
-def _values(estimate: Estimate) -> np.typing.NDArray[np.float64]:
+def _values(estimate: Estimate) -> NDArray[np.float64]:
     return np.atleast_1d(np.asarray(estimate.y if isinstance(estimate, Curve) else estimate))
 
 

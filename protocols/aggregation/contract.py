@@ -5,8 +5,9 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from protocols.errors import LocalError
 from protocols.machine import Machine
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.records import Holdings
 from protocols.ring import Vector
 
 Ids = NDArray[np.uint32]
@@ -35,6 +37,35 @@ class ThreatModel:
         return f"{self.behaviour}; {servers} collude; {self.dropouts}; {self.reveals}"
 
 
+class Bulk(Protocol):
+    """Where a server keeps submissions: in memory, or in files that outlive the process."""
+
+    def append(self, ids: Ids, rows: Bodies) -> None:
+        """Keeps one row for each party; rows of one batch have one width."""
+
+    def batches(self) -> Iterable[tuple[Ids, Bodies]]:
+        """What was kept, batch by batch, in order."""
+
+    def clear(self) -> None:
+        """Forgets everything."""
+
+
+class Memory:
+    """Keeps submissions in memory."""
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[Ids, Bodies]] = []
+
+    def append(self, ids: Ids, rows: Bodies) -> None:
+        self._batches.append((ids, rows))
+
+    def batches(self) -> Iterable[tuple[Ids, Bodies]]:
+        return self._batches
+
+    def clear(self) -> None:
+        self._batches.clear()
+
+
 class Aggregator(ABC):
     """Found by name through the entry-point group `tallyroom.aggregators`. Stateless."""
 
@@ -50,12 +81,13 @@ class Aggregator(ABC):
         """What holds with that many servers."""
 
     @abstractmethod
-    def party(self, query: Query, ids: Ids, vectors: Vector, randomness: Randomness) -> Machine:
-        """The machine of a block of parties; `vectors` has one row a party."""
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
 
     @abstractmethod
-    def server(self, query: Query, index: int, randomness: Randomness) -> Machine:
-        """The machine of one server. Its randomness is where its noise comes from."""
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        """The machine of one server. Its randomness is where its noise comes from; `bulk` is
+        where it keeps what parties submit."""
 
     @abstractmethod
     def collector(self, query: Query) -> Machine:
@@ -110,15 +142,15 @@ class OneRound(Aggregator):
                 f"not {query.servers}"
             )
 
-    def party(self, query: Query, ids: Ids, vectors: Vector, randomness: Randomness) -> Machine:
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         from protocols.aggregation.roles import OneRoundParty
 
-        return OneRoundParty(self, query, ids, vectors, randomness)
+        return OneRoundParty(self, query, holdings, randomness)
 
-    def server(self, query: Query, index: int, randomness: Randomness) -> Machine:
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.roles import OneRoundServer
 
-        return OneRoundServer(self, query, index, randomness)
+        return OneRoundServer(self, query, index, randomness, bulk)
 
     def collector(self, query: Query) -> Machine:
         from protocols.aggregation.roles import Collector

@@ -6,12 +6,13 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Ids, OneRound, Total
+from protocols.aggregation.contract import Bulk, Ids, OneRound, Total
 from protocols.machine import Continue, Done, Failed, Rejected, Spend, Step
 from protocols.messages import Message, Phase, Role, address, body_of, name_block
 from protocols.privacy.mechanisms import Placement, numeric_delta
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.records import Holdings
 from protocols.ring import Vector
 
 
@@ -22,22 +23,22 @@ class OneRoundParty:
         self,
         aggregator: OneRound,
         query: Query,
-        ids: Ids,
-        vectors: Vector,
+        holdings: Holdings,
         randomness: Randomness,
     ) -> None:
         self._aggregator = aggregator
         self._query = query
-        self._ids = ids
-        self._vectors = vectors
+        self._ids = holdings.ids
+        self._vectors = query.statistic.encode(holdings)
         self._randomness = randomness
 
     def start(self) -> Step:
         query, vectors = self._query, self._vectors
         if query.noise is Placement.PARTIES and (mechanism := query.mechanism) is not None:
-            length = vectors.shape[1]
-            noise = mechanism.draw_shares(self._ids, query.parties, length, self._randomness)
-            vectors = vectors + noise.view(np.uint64)
+            count = query.statistic.noises
+            noise = mechanism.draw_shares(self._ids, query.parties, count, self._randomness)
+            placed = [query.statistic.place(row) for row in noise.view(np.uint64)]
+            vectors = vectors + np.stack(placed)
         bodies = self._aggregator.shard(self._ids, vectors, query.servers, self._randomness)
         return Done(
             messages=tuple(
@@ -82,7 +83,12 @@ class OneRoundServer:
     """
 
     def __init__(
-        self, aggregator: OneRound, query: Query, index: int, randomness: Randomness
+        self,
+        aggregator: OneRound,
+        query: Query,
+        index: int,
+        randomness: Randomness,
+        bulk: Bulk,
     ) -> None:
         self._aggregator = aggregator
         self._query = query
@@ -91,7 +97,7 @@ class OneRoundServer:
         self._state = ServerState.COLLECTING
         self._present = np.zeros(query.parties, dtype=bool)
         self._awaited = np.ones(query.parties, dtype=bool)
-        self._received: list[tuple[Ids, Bodies]] = []
+        self._bulk = bulk
 
     @property
     def state(self) -> ServerState:
@@ -129,7 +135,7 @@ class OneRoundServer:
             return Rejected(message.sender, f"there are only {self._query.parties} parties")
         if len(np.unique(ids)) != len(ids) or self._present[ids].any():
             return Rejected(message.sender, "submitted twice")
-        self._received.append((ids, message.rows()))
+        self._bulk.append(ids, message.rows())
         self._present[ids] = True
         return self._close_when_complete()
 
@@ -157,15 +163,24 @@ class OneRoundServer:
             return Rejected(
                 message.sender, f"a release over fewer than {self._query.minimum} parties"
             )
-        share = self._sum_over(members)
-        if self._adds_noise and (mechanism := self._query.mechanism) is not None:
-            share = share + mechanism.draw(len(share), self._randomness).view(np.uint64)
+        share = self._publish(self._sum_over(members))
         self._state = ServerState.RELEASED
-        self._received.clear()
+        self._bulk.clear()
         return Done(
             messages=(self._to_coordinator(Phase.SHARE, share.astype("<u8").tobytes()),),
             spends=(spend_of(self._query),),
         )
+
+    def _publish(self, share: Vector) -> Vector:
+        """The server's part of the release: measured, with its own noise in place."""
+        statistic, mechanism = self._query.statistic, self._query.mechanism
+        if mechanism is None:
+            return share
+        measured = statistic.measure(share)
+        if not self._adds_noise:
+            return measured
+        noise = mechanism.draw(statistic.noises, self._randomness).view(np.uint64)
+        return measured + statistic.place(noise)
 
     @property
     def _adds_noise(self) -> bool:
@@ -180,7 +195,7 @@ class OneRoundServer:
     def _sum_over(self, members: NDArray[np.bool]) -> Vector:
         length = self._query.statistic.length
         share = np.zeros(length, dtype=np.uint64)
-        for ids, bodies in self._received:
+        for ids, bodies in self._bulk.batches():
             chosen = members[ids]
             rows = bodies if chosen.all() else bodies[chosen]
             if len(rows):
@@ -277,7 +292,7 @@ class Collector:
         return Continue(self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes()))
 
     def _share(self, message: Message) -> Step:
-        expected = 8 * self._query.statistic.length
+        expected = 8 * self._query.released
         if message.width != expected:
             return Rejected(message.sender, f"a share of {message.width} bytes, not {expected}")
         server = int(message.senders[0])
@@ -303,7 +318,7 @@ class Collector:
 
 
 def spend_of(query: Query) -> Spend:
-    delta = numeric_delta(query.noise, query.parties, query.statistic.length)
+    delta = numeric_delta(query.noise, query.parties, query.statistic.noises)
     return Spend(query.data, query.run.hex(), query.epsilon, delta)
 
 

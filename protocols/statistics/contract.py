@@ -62,16 +62,47 @@ class Statistic(ABC):
         """One vector for every party, shape (parties, length)."""
 
     @abstractmethod
-    def decode(self, total: Vector, records: int) -> Estimate:
-        """The estimate from the (noisy) sum of the vectors that `records` records gave."""
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        """The estimate from what the servers released together, about `records` records.
+
+        That is `measure` of the sum of all vectors with the noise in place; with `exact`, the sum
+        itself.
+        """
 
     @abstractmethod
     def reference(self, holdings: Holdings) -> Estimate:
         """The statistic as a trusted curator without noise would compute it."""
 
     @abstractmethod
-    def step(self, records: int) -> float:
-        """What one unit in an element of the sum is worth in the estimate."""
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Standard deviation of each value of the estimate, given the variance of one noise."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether `measure` is more than the identity."""
+        return False
+
+    @property
+    def noises(self) -> int:
+        """How many independent noises a release takes; `sensitivity` is in their L1 metric."""
+        return self.length
+
+    @property
+    def released(self) -> int:
+        """How many values are released under noise."""
+        return self.length
+
+    def measure(self, total: Vector) -> Vector:
+        """What is published of the sum of all vectors: linear, so it applies to shares."""
+        return total
+
+    def place(self, noise: Vector) -> Vector:
+        """How the noises add to the measured values."""
+        return noise
+
+    def mechanism_words(self, scale: float) -> str:
+        """The mechanism by name, given the scale of one noise in units of the sum."""
+        return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """Counts in equal bins over a public range."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError
-from protocols.records import Holdings
+from protocols.records import Column, Holdings
 from protocols.ring import Vector, signed
 from protocols.statistics.contract import Curve, Estimate, Statistic
 
@@ -47,11 +48,11 @@ class Histogram(Statistic):
         counts = np.bincount(party * self.bins + bins, minlength=len(holdings.ids) * self.bins)
         return counts.astype(np.uint64).reshape(len(holdings.ids), self.bins)
 
-    def decode(self, total: Vector, records: int) -> Estimate:
-        return Curve(self.edges[:-1].tolist(), signed(total).astype(float).tolist())
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return Curve(self.edges[:-1].tolist(), signed(released).astype(float).tolist())
 
-    def step(self, records: int) -> float:
-        return 1.0
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(self.bins, math.sqrt(noise_variance))
 
     def reference(self, holdings: Holdings) -> Estimate:
         counts, _ = np.histogram(self.clip(holdings.column(self.value)), bins=self.edges)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.records import Holdings
+from protocols.records import Column, Holdings
 from protocols.ring import FixedPoint, Vector
 from protocols.statistics.contract import Estimate, Statistic, sum_by_party
 
@@ -33,11 +33,11 @@ class Sum(Statistic):
         values = self.grid.encode(self.clip(holdings.column(self.value)))
         return sum_by_party(values[:, None], holdings)
 
-    def decode(self, total: Vector, records: int) -> Estimate:
-        return float(self.grid.decode(total)[0])
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return float(self.grid.decode(released)[0])
 
-    def step(self, records: int) -> float:
-        return math.ldexp(1.0, -self.grid.fraction_bits)
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.array([math.ldexp(math.sqrt(noise_variance), -self.grid.fraction_bits)])
 
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.sum(self.clip(holdings.column(self.value))))
@@ -49,11 +49,11 @@ class Mean(Sum):
 
     name: ClassVar[str] = "mean"
 
-    def decode(self, total: Vector, records: int) -> Estimate:
-        return float(self.grid.decode(total)[0]) / records
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return float(self.grid.decode(released)[0]) / records
 
-    def step(self, records: int) -> float:
-        return super().step(records) / records
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return super().deviations(noise_variance, records) / records
 
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.mean(self.clip(holdings.column(self.value))))
