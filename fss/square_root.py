@@ -273,8 +273,7 @@ class _Stream:
     def take(self, words: int) -> Points:
         start = self._taken
         self._taken += words
-        words: Points = self._words[start : self._taken]
-        return words.copy()
+        return np.array(self._words[start : self._taken], dtype=np.uint64)
 
 
 def _coefficients(slots: tuple[Slot, ...], elements: Points) -> Points:
