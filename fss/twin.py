@@ -7,12 +7,12 @@ sizes and thresholds only, never on α or on a key's content.
 import numpy as np
 
 from fss.hash import USAGE_LEFT, USAGE_RIGHT, USAGE_VALUE, hash_blocks
-from fss.ring import Bytes, Points
+from fss.ring import Bytes, Points, Words
 from fss.shape import CONTROL_MASK, SEED_BYTES, TreeShape
 from fss.storage import KeyRows, Segment
 
 # Tree nodes worked on together: bounds memory, and fits the second-level cache.
-BLOCK_NODES = 1 << 13
+BLOCK_NODES = 1 << 14
 
 _SEED = np.array([~np.uint64(CONTROL_MASK), ~np.uint64(0)], dtype=np.uint64)
 _ONE = np.uint64(1)
@@ -44,18 +44,18 @@ def _gen_block(shape: TreeShape, alphas: Points, randomness: Bytes, rows: Bytes)
         if shape.step:
             value = hash_blocks(USAGE_VALUE, seeds)[..., 0]
             word = _correct_word(bit, value, control)
-            _put(rows, start + SEED_BYTES, word, shape)
-        children = hash_blocks(USAGE_LEFT, seeds), hash_blocks(USAGE_RIGHT, seeds)
-        turn_right = bit.astype(bool)[:, None, None]
-        keep: Points = np.where(turn_right, children[1], children[0])
-        lose: Points = np.where(turn_right, children[0], children[1])
+            _put(rows, start + SEED_BYTES, shape.ring.reduce(word), shape)
+        left, right = hash_blocks(USAGE_LEFT, seeds), hash_blocks(USAGE_RIGHT, seeds)
+        difference = left ^ right
+        keep = left ^ (difference & -bit[:, None, None])
+        lose = keep ^ difference
         # Off the path both servers' seeds and control bits become equal; on it, the kept
         # child's control bits become different. Bit 0 is the left child's, bit 1 the right's.
-        correction: Points = lose[:, 0] ^ lose[:, 1]
+        correction: Points = np.bitwise_xor(lose[:, 0], lose[:, 1])
         kept_bit: Points = _ONE << bit
         correction[:, 0] &= ~kept_bit
         correction[:, 0] |= ~(keep[:, 0, 0] ^ keep[:, 1, 0]) & kept_bit
-        rows[:, start : start + SEED_BYTES] = correction.view(np.uint8)
+        _put(rows, start, correction.view(shape.ring.dtype), shape)
         keep ^= correction[:, None, :] * control[..., None]
         control = (keep[..., 0] >> bit[:, None]) & _ONE
         seeds = keep & _SEED
@@ -66,7 +66,8 @@ def _gen_block(shape: TreeShape, alphas: Points, randomness: Bytes, rows: Bytes)
         word = _correct_word(
             target.astype(np.uint64), _terminal_words(shape, seeds, word_index), control
         )
-        _put(rows, shape.words_offset + word_index * shape.ring.bytes, word, shape)
+        offset = shape.words_offset + word_index * shape.ring.bytes
+        _put(rows, offset, shape.ring.reduce(word), shape)
     return roots[:, 1]
 
 
@@ -76,9 +77,11 @@ def _correct_word(target: Points, values: Points, control: Points) -> Points:
     return np.where(control[:, 1].astype(bool), -word, word)
 
 
-def _put(rows: Bytes, offset: int, word: Points, shape: TreeShape) -> None:
-    encoded = shape.ring.reduce(word).view(np.uint8).reshape(len(rows), shape.ring.bytes)
-    rows[:, offset : offset + shape.ring.bytes] = encoded
+def _put(rows: Bytes, offset: int, words: Words, shape: TreeShape) -> None:
+    """Ring words, one or more a row; every field starts at a multiple of a word."""
+    start = offset // shape.ring.bytes
+    columns = words.reshape(len(rows), -1)
+    rows.view(shape.ring.dtype)[:, start : start + columns.shape[1]] = columns
 
 
 def _terminal_words(shape: TreeShape, seeds: Points, word_index: int) -> Points:

@@ -1,0 +1,78 @@
+"""Two-server point functions: shares of f_α(x) = 1 if x = α else 0.
+
+Where every point of a small domain is wanted, this asks for less than a comparison: 0.75 hash
+calls a leaf against 0.875 over Z_2^64, and a shorter key. Its prefix sums are the counts of α ≤ t.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fss import tree
+from fss.dcf import full_domain
+from fss.ring import Bytes, Ring, Words
+from fss.shape import TreeShape
+from fss.storage import Keys
+
+RANDOMNESS_BYTES = tree.RANDOMNESS_BYTES
+
+
+def shape(bits: int, ring: Ring) -> TreeShape:
+    return TreeShape(bits, ring, step=False)
+
+
+def key_bytes(bits: int, ring: Ring) -> int:
+    """16·bits + 32 over Z_2^64, 16·bits + 16 over Z_2^32, from 3 and 4 bits on."""
+    return shape(bits, ring).key_bytes
+
+
+def gen(
+    alphas: npt.ArrayLike, bits: int, ring: Ring, randomness: Bytes, threads: int | None = None
+) -> tuple[Bytes, Bytes]:
+    """Both servers' keys; see `tree.gen` for what is asked of `randomness`."""
+    return tree.gen(shape(bits, ring), alphas, randomness, threads)
+
+
+def evaluate(
+    server: int,
+    keys: Keys,
+    points: npt.ArrayLike,
+    bits: int,
+    ring: Ring,
+    threads: int | None = None,
+) -> Words:
+    """(K, T) shares: the two servers' add up to f_α(x) for each key and point."""
+    words = tree.evaluate(shape(bits, ring), server, keys, points, threads)
+    return np.negative(words) if server else words
+
+
+def evaluate_sum(
+    server: int,
+    keys: Keys,
+    points: npt.ArrayLike,
+    bits: int,
+    ring: Ring,
+    threads: int | None = None,
+) -> Words:
+    """(T,) shares of the number of keys with α = x, in memory that does not grow with K."""
+    words = tree.evaluate_sum(shape(bits, ring), server, keys, points, threads)
+    return np.negative(words) if server else words
+
+
+def evaluate_full(
+    server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None
+) -> Words:
+    """(K, 2^bits) shares at every point of the domain."""
+    return evaluate(server, keys, full_domain(bits), bits, ring, threads)
+
+
+def full_domain_sum(
+    server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None
+) -> Words:
+    """(2^bits,) shares of the histogram of the keys' α."""
+    return evaluate_sum(server, keys, full_domain(bits), bits, ring, threads)
+
+
+def prefix_sum(server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None) -> Words:
+    """(2^bits,) shares of the number of keys with α ≤ t, for every t."""
+    histogram = full_domain_sum(server, keys, bits, ring, threads)
+    return np.cumsum(histogram, dtype=ring.dtype)

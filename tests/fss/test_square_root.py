@@ -1,0 +1,78 @@
+"""Why two of three servers learn nothing: the two families of slots look the same to any pair."""
+
+from collections import Counter
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from fss.ring import Z32, Z64, Ring
+from fss.square_root import HELD, OFF_PATH, ON_PATH, SERVERS, SLOTS, Slot, SquareRoot, held
+
+MODULUS = 8  # a small ring Z_2^k: the argument does not depend on k
+
+View = tuple[int | None, ...]
+
+
+def outcomes(slot: Slot) -> list[View]:
+    """Every equally likely vector of coefficients; None where the slot is not held."""
+    choices = [range(int(odd), MODULUS, 2) for odd in slot.odd]
+    vectors: list[View] = []
+    for elements in product(*choices):
+        vector: list[int | None] = []
+        for weights in slot.weights:
+            value = sum(w * e for w, e in zip(weights, elements, strict=True)) % MODULUS
+            vector.append(value if any(weights) else None)
+        vectors.append(tuple(vector))
+    return vectors
+
+
+def views(slots: tuple[Slot, ...], pair: tuple[int, int]) -> Counter[tuple[tuple[View, int], ...]]:
+    """How many slots show a pair of servers each distribution of coefficients."""
+    distributions: Counter[tuple[tuple[View, int], ...]] = Counter()
+    for slot in slots:
+        seen = Counter(tuple(vector[i] for i in pair) for vector in outcomes(slot))
+        scale = MODULUS**3 // sum(seen.values())
+        ordered = sorted(seen.items(), key=repr)
+        distributions[tuple((view, count * scale) for view, count in ordered)] += 1
+    return distributions
+
+
+@pytest.mark.parametrize("pair", list(combinations(range(SERVERS), 2)))
+def test_no_pair_of_servers_tells_the_families_apart(pair: tuple[int, int]) -> None:
+    assert views(OFF_PATH, pair) == views(ON_PATH, pair)
+
+
+def test_three_servers_do_tell_them_apart() -> None:
+    off = {sum(c or 0 for c in v) % MODULUS for slot in OFF_PATH for v in outcomes(slot)}
+    on = {sum(c or 0 for c in v) % 2 for slot in ON_PATH for v in outcomes(slot)}
+    assert off == {0}
+    assert on == {1}
+
+
+def test_every_server_holds_ten_and_alone_one_on_the_path() -> None:
+    assert len(OFF_PATH) == len(ON_PATH) == SLOTS
+    for slots in (OFF_PATH, ON_PATH):
+        assert held(slots).sum(axis=0).tolist() == [HELD] * SERVERS
+    alone = held(ON_PATH)[held(ON_PATH).sum(axis=1) == 1]
+    assert alone.sum(axis=0).tolist() == [1] * SERVERS
+
+
+@pytest.mark.parametrize("ring", [Z32, Z64])
+def test_slots_that_do_not_exist_are_refused(ring: Ring) -> None:
+    scheme = SquareRoot(6, ring)
+    randomness = np.random.default_rng(1).integers(0, 256, (2, 16), dtype=np.uint8)
+    keys = scheme.gen([3, 60], randomness)[0]
+    first_slot = (
+        scheme.key_bytes(0)
+        - len(scheme._split(0, keys[0])[2])
+        - scheme.rows * (HELD * scheme.entry_bytes)
+    )
+    for number in (12, 255):
+        spoiled = keys.copy()
+        spoiled[1, first_slot] = number
+        assert scheme.validate(0, spoiled).tolist() == [True, False]
+        with pytest.raises(ValueError, match="slots"):
+            scheme.evaluate(0, spoiled, [1])
+        with pytest.raises(ValueError, match="slots"):
+            scheme.evaluate_sum(0, spoiled, [1])
