@@ -20,7 +20,8 @@ class Query:
     """`records` is the number of records that all parties hold together; it is public.
 
     `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
-    largest party's number when it is all that one party holds. `minimum` is the least number of
+    largest party's number when it is all that one party holds; `most` is the largest party's number
+    of records, which is public. `minimum` is the least number of
     parties for which an answer may be released.
     """
 
@@ -35,6 +36,7 @@ class Query:
     data: str
     minimum: int
     group: int = 1
+    most: int = 1
     deadline: float = 30.0
     options: Mapping[str, object] = field(default_factory=dict)
 
@@ -85,6 +87,7 @@ class Query:
                 "data": self.data,
                 "minimum": self.minimum,
                 "group": self.group,
+                "most": self.most,
                 "deadline": self.deadline,
                 "options": dict(self.options),
             },

@@ -114,6 +114,7 @@ class Coordinator(Participant):
             data=question.data,
             minimum=self.parties if question.minimum is None else question.minimum,
             group=group,
+            most=int(self._records.max()),
             deadline=question.deadline,
             options=question.options,
         )

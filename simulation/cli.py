@@ -51,6 +51,13 @@ def run(
     lower: Annotated[float | None, typer.Option(help="Public lower bound of values.")] = None,
     upper: Annotated[float | None, typer.Option(help="Public upper bound of values.")] = None,
     bins: Annotated[int | None, typer.Option(help="Bins of a histogram.")] = None,
+    thresholds: Annotated[int | None, typer.Option(help="Points of a curve.")] = None,
+    spacing: Annotated[str | None, typer.Option(help="Of thresholds: linear or log.")] = None,
+    quantile: Annotated[list[float] | None, typer.Option(help="Which; repeat for more.")] = None,
+    mechanism: Annotated[str | None, typer.Option(help="Of curves: hierarchy or tree.")] = None,
+    smooth: Annotated[str | None, typer.Option(help="Of curves: none, 1 or 2.")] = None,
+    box: Annotated[bool | None, typer.Option(help="Keep smoothed curves in [0, 1].")] = None,
+    solver: Annotated[str | None, typer.Option(help="interior-point or cvxopt.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for result, plots and report.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +68,19 @@ def run(
     dataset = load(data or DEFAULT_DATA)
     question = build_statistic(
         statistic,
-        {"value": dataset.roles.get("value"), "lower": lower, "upper": upper, "bins": bins},
+        {
+            "value": dataset.roles.get("value"),
+            "lower": lower,
+            "upper": upper,
+            "bins": bins,
+            "thresholds": thresholds,
+            "spacing": spacing,
+            "quantile": quantile,
+            "mechanism": mechanism,
+            "smooth": smooth,
+            "box": box,
+            "solver": solver,
+        },
     )
     if out is not None:
         check_writable(out)

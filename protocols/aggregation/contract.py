@@ -40,11 +40,11 @@ class ThreatModel:
 class Bulk(Protocol):
     """Where a server keeps submissions: in memory, or in files that outlive the process."""
 
-    def append(self, ids: Ids, rows: Bodies) -> None:
-        """Keeps one row for each party; rows of one batch have one width."""
+    def append(self, ids: Ids, block: NDArray[np.uint8]) -> None:
+        """Keeps what these parties submitted together, as one run of bytes."""
 
-    def batches(self) -> Iterable[tuple[Ids, Bodies]]:
-        """What was kept, batch by batch, in order."""
+    def blocks(self) -> Iterable[tuple[Ids, NDArray[np.uint8]]]:
+        """What was kept, in order."""
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -54,16 +54,16 @@ class Memory:
     """Keeps submissions in memory."""
 
     def __init__(self) -> None:
-        self._batches: list[tuple[Ids, Bodies]] = []
+        self._blocks: list[tuple[Ids, NDArray[np.uint8]]] = []
 
-    def append(self, ids: Ids, rows: Bodies) -> None:
-        self._batches.append((ids, rows))
+    def append(self, ids: Ids, block: NDArray[np.uint8]) -> None:
+        self._blocks.append((ids, block))
 
-    def batches(self) -> Iterable[tuple[Ids, Bodies]]:
-        return self._batches
+    def blocks(self) -> Iterable[tuple[Ids, NDArray[np.uint8]]]:
+        return self._blocks
 
     def clear(self) -> None:
-        self._batches.clear()
+        self._blocks.clear()
 
 
 class Aggregator(ABC):
@@ -128,8 +128,9 @@ class OneRound(Aggregator):
 
     def unshard(self, shares: list[Vector]) -> Vector:
         """The sum, from the shares of all servers."""
-        total: Vector = np.stack(shares).sum(axis=0, dtype=np.uint64)
-        return total
+        from protocols.aggregation.roles import add_shares
+
+        return add_shares(shares)
 
     def check(self, query: Query) -> None:
         if query.servers < self.min_servers:

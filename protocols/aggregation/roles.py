@@ -1,12 +1,13 @@
 """The machines of a one-round aggregator, one class a role: each shows what that role may see."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bulk, Ids, OneRound, Total
+from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Total
 from protocols.machine import Continue, Done, Failed, Rejected, Spend, Step
 from protocols.messages import Message, Phase, Role, address, body_of, name_block
 from protocols.privacy.mechanisms import Placement, numeric_delta
@@ -40,20 +41,7 @@ class OneRoundParty:
             placed = [query.statistic.place(row) for row in noise.view(np.uint64)]
             vectors = vectors + np.stack(placed)
         bodies = self._aggregator.shard(self._ids, vectors, query.servers, self._randomness)
-        return Done(
-            messages=tuple(
-                Message(
-                    query.run,
-                    Phase.SUBMIT,
-                    Role.PARTY,
-                    Role.SERVER,
-                    self._ids,
-                    address(server),
-                    body,
-                )
-                for server, body in enumerate(bodies)
-            )
-        )
+        return Done(messages=submissions(query, self._ids, bodies))
 
     def receive(self, message: Message) -> Step:
         return Rejected(message.sender, f"a party expects no {message.phase.label}")
@@ -76,28 +64,33 @@ SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
 """What a server takes in which state, and from whom; everything else is rejected."""
 
 
-class OneRoundServer:
+class CollectingServer(ABC):
     """Sees one share of every party, and who contributed. Releases its noisy share once.
 
     A second release over other parties would cost the privacy of the difference, so there is none.
+    What a submission must look like and how it adds up is up to the aggregator's own server.
     """
 
-    def __init__(
-        self,
-        aggregator: OneRound,
-        query: Query,
-        index: int,
-        randomness: Randomness,
-        bulk: Bulk,
-    ) -> None:
-        self._aggregator = aggregator
+    def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         self._query = query
         self._index = index
         self._randomness = randomness
+        self._bulk = bulk
         self._state = ServerState.COLLECTING
         self._present = np.zeros(query.parties, dtype=bool)
         self._awaited = np.ones(query.parties, dtype=bool)
-        self._bulk = bulk
+
+    @abstractmethod
+    def check(self, message: Message) -> str | None:
+        """What is wrong with a submission; None if nothing is."""
+
+    @abstractmethod
+    def pack(self, message: Message) -> NDArray[np.uint8]:
+        """A submission as it is kept, as one run of bytes."""
+
+    @abstractmethod
+    def sum_over(self, members: NDArray[np.bool]) -> Vector:
+        """This server's share of the sum over the members' submissions."""
 
     @property
     def state(self) -> ServerState:
@@ -127,15 +120,14 @@ class OneRoundServer:
         return self._close() if self._state is ServerState.COLLECTING else Continue()
 
     def _submit(self, message: Message) -> Step:
-        width = self._aggregator.width(self._query.statistic.length, self._index)
-        if message.width != width:
-            return Rejected(message.sender, f"a share of {message.width} bytes, expected {width}")
         ids = message.senders
         if int(ids.max()) >= self._query.parties:
             return Rejected(message.sender, f"there are only {self._query.parties} parties")
         if len(np.unique(ids)) != len(ids) or self._present[ids].any():
             return Rejected(message.sender, "submitted twice")
-        self._bulk.append(ids, message.rows())
+        if (wrong := self.check(message)) is not None:
+            return Rejected(message.sender, wrong)
+        self._bulk.append(ids, self.pack(message))
         self._present[ids] = True
         return self._close_when_complete()
 
@@ -163,7 +155,7 @@ class OneRoundServer:
             return Rejected(
                 message.sender, f"a release over fewer than {self._query.minimum} parties"
             )
-        share = self._publish(self._sum_over(members))
+        share = self._publish(self.sum_over(members))
         self._state = ServerState.RELEASED
         self._bulk.clear()
         return Done(
@@ -192,16 +184,6 @@ class OneRoundServer:
             case Placement.PARTIES:
                 return False
 
-    def _sum_over(self, members: NDArray[np.bool]) -> Vector:
-        length = self._query.statistic.length
-        share = np.zeros(length, dtype=np.uint64)
-        for ids, bodies in self._bulk.batches():
-            chosen = members[ids]
-            rows = bodies if chosen.all() else bodies[chosen]
-            if len(rows):
-                share += self._aggregator.merge(rows, length, self._index)
-        return share
-
     def _to_coordinator(self, phase: Phase, body: bytes) -> Message:
         return Message(
             self._query.run,
@@ -212,6 +194,42 @@ class OneRoundServer:
             address(0),
             body_of(body),
         )
+
+
+class OneRoundServer(CollectingServer):
+    """Keeps shares as they came and merges those of the members at the release."""
+
+    def __init__(
+        self,
+        aggregator: OneRound,
+        query: Query,
+        index: int,
+        randomness: Randomness,
+        bulk: Bulk,
+    ) -> None:
+        super().__init__(query, index, randomness, bulk)
+        self._aggregator = aggregator
+        self._width = aggregator.width(query.statistic.length, index)
+
+    def check(self, message: Message) -> str | None:
+        if message.width == self._width:
+            return None
+        return f"a share of {message.width} bytes, expected {self._width}"
+
+    def pack(self, message: Message) -> NDArray[np.uint8]:
+        return message.rows().reshape(-1)
+
+    def sum_over(self, members: NDArray[np.bool]) -> Vector:
+        length = self._query.statistic.length
+        share = np.zeros(length, dtype=np.uint64)
+        for ids, block in self._bulk.blocks():
+            rows = block.reshape(len(ids), self._width)
+            chosen = members[ids]
+            if not chosen.all():
+                rows = rows[chosen]
+            if len(rows):
+                share += self._aggregator.merge(rows, length, self._index)
+        return share
 
 
 class CollectorState(Enum):
@@ -315,6 +333,19 @@ class Collector:
         return Message(
             self._query.run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body)
         )
+
+
+def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, ...]:
+    """One message to each server, with one row for each party."""
+    return tuple(
+        Message(query.run, Phase.SUBMIT, Role.PARTY, Role.SERVER, ids, address(server), rows)
+        for server, rows in enumerate(bodies)
+    )
+
+
+def add_shares(shares: list[Vector]) -> Vector:
+    total: Vector = np.stack(shares).sum(axis=0, dtype=np.uint64)
+    return total
 
 
 def spend_of(query: Query) -> Spend:

@@ -2,10 +2,13 @@
 
 from protocols.names import look_up
 from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 
-STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in (Sum, Mean, Histogram)}
+STATISTICS: dict[str, type[Statistic]] = {
+    kind.name: kind for kind in (Sum, Mean, Histogram, Ecdf, Quantile, CumulativeHistogram)
+}
 
 
 def statistic_named(name: str) -> type[Statistic]:
@@ -14,10 +17,13 @@ def statistic_named(name: str) -> type[Statistic]:
 
 __all__ = [
     "STATISTICS",
+    "CumulativeHistogram",
     "Curve",
+    "Ecdf",
     "Estimate",
     "Histogram",
     "Mean",
+    "Quantile",
     "Statistic",
     "Sum",
     "statistic_named",

@@ -14,7 +14,7 @@ from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.ring import Vector
 
-Parameter = str | int | float | bool | None
+Parameter = str | int | float | bool | tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,15 @@ class Statistic(ABC):
         for key, value in parameters.items():
             if not _fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
-        return cls(**parameters)  # type: ignore[arg-type]  # checked against the fields above
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
+        return cls(**values)  # type: ignore[arg-type]  # checked against the fields above
 
 
 def _fits(value: object, annotation: object) -> bool:
     """Whether a JSON value is of an annotated type; whole numbers pass for reals, not truths."""
     kinds = get_args(annotation) or (annotation,)
+    if Ellipsis in kinds:
+        return isinstance(value, list | tuple) and all(_fits(each, kinds[0]) for each in value)
     if float in kinds:
         kinds = (*kinds, int)
     return type(value) in kinds

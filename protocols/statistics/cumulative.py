@@ -1,0 +1,214 @@
+"""Statistics of counts at thresholds: how many values are at most τ_1 < … < τ_N.
+
+Thresholds come from the public range alone: a grid that ended at the data's minimum and maximum, as
+S0 writes it, would not be private. They lie on a fine grid of 2^32 lines over the range, linear or
+logarithmic, so that a comparison key of one size serves any number of them.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.names import look_up
+from protocols.privacy.hierarchy import Hierarchy, best_branching
+from protocols.privacy.smoothing import smooth
+from protocols.privacy.smoothing.counts import smooth_counts
+from protocols.privacy.tree import Tree
+from protocols.records import Column, Holdings
+from protocols.ring import Vector, signed
+from protocols.statistics.contract import Statistic
+
+RESOLUTION_BITS = 32
+MAX_THRESHOLDS = 1 << 20
+SPACINGS = ("linear", "log")
+MECHANISMS = ("hierarchy", "tree")
+SMOOTHINGS = ("none", "1", "2")
+SOLVERS = ("interior-point", "cvxopt")
+
+Points = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Cumulative(Statistic):
+    """Counts at `thresholds` points of the range; the last point is its upper end.
+
+    `mechanism` is `hierarchy`, a b-ary hierarchy of counts with best linear unbiased estimates, or
+    `tree`, that of S0's Theorem 1. `smooth` makes the curve non-decreasing again (S0 Eq. 3) in
+    that norm, within [0, 1] if `box`; it spends nothing.
+    """
+
+    thresholds: int = 64
+    spacing: str = "linear"
+    mechanism: str = "hierarchy"
+    smooth: str = "none"
+    box: bool = True
+    solver: str = "interior-point"
+
+    default_smooth: ClassVar[str] = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for kind, known in (
+            ("spacing", SPACINGS),
+            ("mechanism", MECHANISMS),
+            ("smooth", SMOOTHINGS),
+            ("solver", SOLVERS),
+        ):
+            look_up(kind, getattr(self, kind), dict.fromkeys(known))
+        if not 1 <= self.thresholds <= MAX_THRESHOLDS:
+            raise LocalError(
+                f"--thresholds must be between 1 and {MAX_THRESHOLDS}, not {self.thresholds}"
+            )
+        if self.mechanism == "hierarchy" and self.smooth == "1":
+            raise LocalError(
+                "the hierarchy is smoothed in the 2-norm: --smooth 2, or --mechanism tree"
+            )
+        if self.spacing == "log" and self.lower is not None and self.lower <= 0:
+            raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
+
+    # --- the grid ---
+
+    def lines(self, points: Points) -> Column:
+        """The fine grid: line j of 2^32, as the float that values are compared with."""
+        lower, upper = self.bounds
+        share = (points + np.uint64(1)).astype(np.float64) * 2.0**-RESOLUTION_BITS
+        if self.spacing == "log":
+            lines = lower * np.exp(share * math.log(upper / lower))
+        else:
+            lines = lower + share * (upper - lower)
+        return np.where(share == 1.0, upper, np.minimum(lines, upper))
+
+    def points(self, bits: int) -> Points:
+        """The thresholds in a domain of 2^bits: on the fine grid, or simply counted through."""
+        steps = np.arange(1, self.thresholds + 1, dtype=np.float64)
+        if bits != RESOLUTION_BITS:
+            return (steps - 1).astype(np.uint64)
+        return np.rint(steps * (2.0**bits / self.thresholds)).astype(np.uint64) - np.uint64(1)
+
+    @cached_property
+    def x(self) -> Column:
+        """τ_1 < … < τ_N."""
+        x = self.lines(self.points(RESOLUTION_BITS))
+        if not (np.diff(x) > 0).all():
+            raise LocalError(
+                f"{self.thresholds} thresholds cannot be told apart within "
+                f"[{self.bounds[0]:.17g}, {self.bounds[1]:.17g}]"
+            )
+        return x
+
+    def alphas(self, values: Column, bits: int) -> Points:
+        """For each value the first point of the domain that it is at most, exactly."""
+        values = self.clip(values)
+        if bits != RESOLUTION_BITS:
+            return np.searchsorted(self.x, values, side="left").astype(np.uint64)
+        lower, upper = self.bounds
+        share = (values - lower) / (upper - lower)
+        if self.spacing == "log":
+            share = np.log(values / lower) / math.log(upper / lower)
+        last = 2.0**RESOLUTION_BITS - 1
+        guess = np.clip(np.ceil(share * 2.0**RESOLUTION_BITS) - 1, 0, last).astype(np.uint64)
+        # Rounding may be off by a line or so; what counts is the comparison with the lines.
+        for _ in range(64):
+            low = values > self.lines(guess)
+            high = (guess > 0) & (values <= self.lines(guess - np.minimum(guess, np.uint64(1))))
+            if not (low.any() or high.any()):
+                return guess
+            guess = guess + low.astype(np.uint64) - (high & ~low).astype(np.uint64)
+        raise LocalError("the bounds are too close together for values to be told apart")
+
+    # --- pointwise ---
+
+    @property
+    def length(self) -> int:
+        return self.thresholds
+
+    def encode(self, holdings: Holdings) -> Vector:
+        """Each party's own counts at the thresholds: S0 §4.1, for any `sum` aggregator."""
+        values = self.clip(holdings.column(self.value))
+        cells = np.searchsorted(self.x, values, side="left")
+        parties = len(holdings.ids)
+        party = np.repeat(np.arange(parties), holdings.counts)
+        counts = np.bincount(party * self.length + cells, minlength=parties * self.length)
+        return np.cumsum(counts.reshape(parties, self.length), axis=1).astype(np.uint64)
+
+    # --- noise ---
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        return Hierarchy(self.thresholds, best_branching(self.thresholds))
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(self.thresholds)
+
+    @property
+    def measures(self) -> bool:
+        return self.mechanism == "hierarchy"
+
+    @property
+    def sensitivity(self) -> int:
+        """Of the node counts (hierarchy), or of the node noises that explain a change (tree)."""
+        return self.hierarchy.sensitivity if self.measures else self.tree.levels + 1
+
+    @property
+    def noises(self) -> int:
+        return self.hierarchy.nodes if self.measures else 2 ** (self.tree.levels + 1) - 1
+
+    @property
+    def released(self) -> int:
+        return self.hierarchy.nodes if self.measures else self.length
+
+    def measure(self, total: Vector) -> Vector:
+        return self.hierarchy.node_counts(total) if self.measures else total
+
+    def place(self, noise: Vector) -> Vector:
+        return noise if self.measures else self.tree.whole_noise(noise)
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        if self.measures:
+            variances = self.hierarchy.prefix_variances(noise_variance)
+        else:
+            variances = np.full(self.length, self.tree.count_variance(noise_variance))
+        deviations: Column = np.sqrt(variances) / records
+        return deviations
+
+    def mechanism_words(self, scale: float) -> str:
+        if self.measures:
+            shape = self.hierarchy
+            where = f"{shape.nodes} counts of a {shape.branching}-ary hierarchy of {shape.height} levels"
+        else:
+            where = f"the nodes of S0's binary tree of {self.tree.levels} levels"
+        return f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {where}"
+
+    # --- the curve ---
+
+    def curve(self, released: Vector, records: int, exact: bool) -> Column:
+        """The distribution function at the thresholds, from what was released."""
+        values = signed(released).astype(np.float64)
+        if exact:
+            return values / records
+        if self.measures:
+            if self.smooth == "2":
+                return smooth_counts(self.hierarchy, values, records).curve / records
+            return self.hierarchy.prefix_counts(values, records) / records
+        curve = values / records
+        return curve if self.smooth == "none" else self._smoothed(curve)
+
+    def _smoothed(self, curve: Column) -> Column:
+        p = int(self.smooth)
+        if self.solver == "cvxopt":
+            try:
+                from protocols.privacy.smoothing.reference import smooth_by_cvxopt
+            except ImportError:
+                raise LocalError("--solver cvxopt needs the package cvxopt") from None
+            return smooth_by_cvxopt(curve, p=p, levels=self.tree.levels, box=self.box).curve
+        return smooth(curve, p=p, levels=self.tree.levels, box=self.box).curve
+
+    def true_curve(self, holdings: Holdings) -> Column:
+        values = np.sort(self.clip(holdings.column(self.value)))
+        return np.searchsorted(values, self.x, side="right") / holdings.rows

@@ -1,0 +1,105 @@
+"""Empirical distribution functions (S0 §3), their inverse (§4.3) and their histogram (§7)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.ring import Vector
+from protocols.statistics.contract import Curve, Estimate
+from protocols.statistics.cumulative import Cumulative
+
+
+@dataclass(frozen=True)
+class Ecdf(Cumulative):
+    """The share of values that are at most each threshold."""
+
+    name: ClassVar[str] = "ecdf"
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return Curve(self.x.tolist(), self.curve(released, records, exact).tolist())
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return Curve(self.x.tolist(), self.true_curve(holdings).tolist())
+
+
+@dataclass(frozen=True)
+class Quantile(Cumulative):
+    """The least threshold where the distribution function reaches each quantile.
+
+    All quantiles come from one release: many of them cost one ε.
+    """
+
+    quantile: tuple[float, ...] = (0.5,)
+    thresholds: int = 1024
+    smooth: str = "2"
+
+    name: ClassVar[str] = "quantile"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for quantile in self.quantile:
+            if not 0 <= quantile <= 1:
+                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
+        if not self.quantile:
+            raise LocalError("say which quantile: --quantile 0.5")
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._at(inverse(self.curve(released, records, exact), np.array(self.quantile)))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._at(inverse(self.true_curve(holdings), np.array(self.quantile)))
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Not known before the data: it depends on how steep the curve is at the quantile."""
+        return np.full(len(self.quantile), np.nan)
+
+    def _at(self, indices: NDArray[np.intp]) -> Estimate:
+        values = self.x[indices]
+        if len(values) == 1:
+            return float(values[0])
+        return Curve(list(self.quantile), values.tolist())
+
+
+@dataclass(frozen=True)
+class CumulativeHistogram(Cumulative):
+    """Counts in equal bins as differences of the private curve (S0 §7).
+
+    Its noise moves records between neighbouring bins rather than in and out of each.
+    """
+
+    thresholds: int = 64
+
+    name: ClassVar[str] = "cumulative-histogram"
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._bins(self.curve(released, records, exact) * records)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._bins(self.true_curve(holdings) * holdings.rows)
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(self.thresholds, np.nan)
+
+    def _bins(self, counts: Column) -> Estimate:
+        left = np.concatenate([[self.bounds[0]], self.x[:-1]])
+        return Curve(left.tolist(), np.rint(np.diff(counts, prepend=0.0)).tolist())
+
+
+def inverse(curve: Column, quantiles: Column) -> NDArray[np.intp]:
+    """S0 Algorithm 1 on the points of a curve: for each quantile the first index that reaches it.
+
+    A binary search for every quantile at once. On a curve that is not monotone it still ends at
+    a crossing, which need not be the first.
+    """
+    low = np.zeros(len(quantiles), dtype=np.intp)
+    high = np.full(len(quantiles), len(curve) - 1, dtype=np.intp)
+    while (low < high).any():
+        middle = (low + high) // 2
+        below = curve[middle] < quantiles
+        low = np.where(below & (low < high), middle + 1, low)
+        high = np.where(below, high, np.minimum(high, middle))
+    return low
