@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fss.comparison import Comparison
 from fss.ring import Ring
+from fss.storage import Segment
 from protocols.aggregation.contract import Aggregator, Bulk, ThreatModel
 from protocols.aggregation.roles import CollectingServer, Collector, add_shares, submissions
 from protocols.errors import LocalError
@@ -136,7 +137,7 @@ class FssParty:
 
 
 class FssServer(CollectingServer):
-    """Sees one key of every record. Counts on its shares at the thresholds, adds noise, releases."""
+    """Sees one key of every record. Counts on its shares at the thresholds, and adds noise."""
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
@@ -172,7 +173,7 @@ class FssServer(CollectingServer):
             keys, _ = self._comparison.open(self._index, block)
             share += self._comparison.evaluate_sum(self._index, keys, points)
             if not members[ids].all():
-                rows = keys if isinstance(keys, np.ndarray) else keys.rows()
+                rows = keys.rows() if isinstance(keys, Segment) else np.asarray(keys)
                 left_out = np.repeat(~members[ids], len(rows) // len(ids))
                 share -= self._comparison.evaluate_sum(self._index, rows[left_out], points)
         return share

@@ -8,7 +8,6 @@ logarithmic, so that a comparison key of one size serves any number of them.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +47,6 @@ class Cumulative(Statistic):
     smooth: str = "none"
     box: bool = True
     solver: str = "interior-point"
-
-    default_smooth: ClassVar[str] = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,14 +108,17 @@ class Cumulative(Statistic):
         if self.spacing == "log":
             share = np.log(values / lower) / math.log(upper / lower)
         last = 2.0**RESOLUTION_BITS - 1
-        guess = np.clip(np.ceil(share * 2.0**RESOLUTION_BITS) - 1, 0, last).astype(np.uint64)
+        guess: Points = np.clip(np.ceil(share * 2.0**RESOLUTION_BITS) - 1, 0, last).astype(
+            np.uint64
+        )
         # Rounding may be off by a line or so; what counts is the comparison with the lines.
         for _ in range(64):
             low = values > self.lines(guess)
             high = (guess > 0) & (values <= self.lines(guess - np.minimum(guess, np.uint64(1))))
             if not (low.any() or high.any()):
                 return guess
-            guess = guess + low.astype(np.uint64) - (high & ~low).astype(np.uint64)
+            guess += low.astype(np.uint64)
+            guess -= (high & ~low).astype(np.uint64)
         raise LocalError("the bounds are too close together for values to be told apart")
 
     # --- pointwise ---
@@ -180,7 +180,7 @@ class Cumulative(Statistic):
     def mechanism_words(self, scale: float) -> str:
         if self.measures:
             shape = self.hierarchy
-            where = f"{shape.nodes} counts of a {shape.branching}-ary hierarchy of {shape.height} levels"
+            where = f"{shape.nodes} counts of {shape.height} levels, {shape.branching}-ary"
         else:
             where = f"the nodes of S0's binary tree of {self.tree.levels} levels"
         return f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {where}"
