@@ -48,6 +48,7 @@ class Phase(IntEnum):
     EXCUSE = 4  # coordinator -> server: parties not to wait for any more
     RELEASE = 5  # coordinator -> server: open the sum over these parties
     SHARE = 6  # server -> coordinator: its noisy share of the answer
+    ASK = 7  # coordinator -> server: counts at these points, from keys that are there already
 
     @property
     def label(self) -> str:

@@ -133,6 +133,8 @@ class OneRound(Aggregator):
         return add_shares(shares)
 
     def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
         if query.servers < self.min_servers:
             raise LocalError(
                 f"{self.name} needs at least {self.min_servers} servers, not {query.servers}"

@@ -60,6 +60,7 @@ SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
     (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
     (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
     (ServerState.CLOSED, Phase.RELEASE): Role.COORDINATOR,
+    (ServerState.RELEASED, Phase.ASK): Role.COORDINATOR,
 }
 """What a server takes in which state, and from whom; everything else is rejected."""
 
@@ -113,6 +114,8 @@ class CollectingServer(ABC):
                 return self._submit(message)
             case Phase.EXCUSE:
                 return self._excuse(message)
+            case Phase.ASK:
+                return self._ask(message)
             case _:
                 return self._release(message)
 
@@ -145,7 +148,11 @@ class CollectingServer(ABC):
         self._state = ServerState.CLOSED
         return Continue((self._to_coordinator(Phase.ROSTER, np.packbits(self._present).tobytes()),))
 
-    def _release(self, message: Message) -> Step:
+    def _ask(self, message: Message) -> Step:
+        return Rejected(message.sender, "this run answers no questions on demand")
+
+    def releasable(self, message: Message) -> NDArray[np.bool] | Rejected:
+        """The members of a release that may be made."""
         members = parse_members(message, self._query.parties)
         if isinstance(members, Rejected):
             return members
@@ -155,6 +162,12 @@ class CollectingServer(ABC):
             return Rejected(
                 message.sender, f"a release over fewer than {self._query.minimum} parties"
             )
+        return members
+
+    def _release(self, message: Message) -> Step:
+        members = self.releasable(message)
+        if isinstance(members, Rejected):
+            return members
         share = self._publish(self.sum_over(members))
         self._state = ServerState.RELEASED
         self._bulk.clear()
@@ -307,17 +320,24 @@ class Collector:
             )
         self._heard.clear()
         self._state = CollectorState.SHARES
+        return self._released()
+
+    def _released(self) -> Step:
         return Continue(self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes()))
 
-    def _share(self, message: Message) -> Step:
-        expected = 8 * self._query.released
-        if message.width != expected:
-            return Rejected(message.sender, f"a share of {message.width} bytes, not {expected}")
+    def _collect(self, message: Message, length: int) -> Step | None:
+        """Takes one server's share of `length` values; None once all servers' are there."""
+        if message.width != 8 * length:
+            return Rejected(message.sender, f"a share of {message.width} bytes, not {8 * length}")
         server = int(message.senders[0])
         self._heard.add(server)
         self._answers[server] = message.body[0].view("<u8")
-        if len(self._heard) < self._query.servers:
-            return Continue()
+        return None if len(self._heard) == self._query.servers else Continue()
+
+    def _share(self, message: Message) -> Step:
+        step = self._collect(message, self._query.released)
+        if step is not None:
+            return step
         self._state = CollectorState.OVER
         total = self._unshard([self._answers[i] for i in range(self._query.servers)])
         contributors = np.flatnonzero(self._members).astype(np.uint32)

@@ -5,10 +5,19 @@ from protocols.statistics.contract import Curve, Estimate, Statistic
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 
-STATISTICS: dict[str, type[Statistic]] = {
-    kind.name: kind for kind in (Sum, Mean, Histogram, Ecdf, Quantile, CumulativeHistogram)
-}
+_KINDS = (
+    Sum,
+    Mean,
+    Histogram,
+    Ecdf,
+    Quantile,
+    CumulativeHistogram,
+    EcdfPoints,
+    QuantileSearch,
+)
+STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in _KINDS}
 
 
 def statistic_named(name: str) -> type[Statistic]:
@@ -20,10 +29,12 @@ __all__ = [
     "CumulativeHistogram",
     "Curve",
     "Ecdf",
+    "EcdfPoints",
     "Estimate",
     "Histogram",
     "Mean",
     "Quantile",
+    "QuantileSearch",
     "Statistic",
     "Sum",
     "statistic_named",

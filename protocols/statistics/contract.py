@@ -83,6 +83,11 @@ class Statistic(ABC):
         return False
 
     @property
+    def on_demand(self) -> bool:
+        """Whether points are asked one after another, which takes keys that the servers hold."""
+        return False
+
+    @property
     def noises(self) -> int:
         """How many independent noises a release takes; `sensitivity` is in their L1 metric."""
         return self.length
