@@ -51,7 +51,11 @@ class Participant(ABC):
             raise PeerError(run.hex(), "a run of this name was already begun")
         self._machines[run] = machine
         self._rounds[run] = 0
-        self.meters[run] = Meter()
+        return self._carry_out(run, machine.start())
+
+    def resume(self, run: bytes, machine: Machine) -> Outcome:
+        """Starts another machine in a run that was begun before; rounds go on counting."""
+        self._machines[run] = machine
         return self._carry_out(run, machine.start())
 
     def handle(self, message: Message) -> Outcome:
@@ -70,7 +74,6 @@ class Participant(ABC):
             except PeerError as error:
                 outcome.refused.append(Rejected(error.sender, error.reason))
                 return outcome
-            self.meters[run] = Meter()
             self._machines[run] = machine
             self._hear(message)
             return self._carry_out(run, machine.start())
@@ -104,7 +107,7 @@ class Participant(ABC):
         self._machines.pop(run, None)
 
     def _hear(self, message: Message) -> None:
-        self.meters[message.run].record(Direction.RECEIVED, message)
+        self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 
     def _carry_out(self, run: bytes, step: Step) -> Outcome:
@@ -124,8 +127,9 @@ class Participant(ABC):
                     )
                 round_ = self._rounds[run] + 1
                 outgoing = [replace(message, round=round_) for message in step.messages]
+                meter = self.meters.setdefault(run, Meter())
                 for message in outgoing:
-                    self.meters[run].record(Direction.SENT, message)
+                    meter.record(Direction.SENT, message)
                 if isinstance(step, Continue):
                     return Outcome(run, outgoing)
                 self.abandon(run)

@@ -83,7 +83,7 @@ class PostServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Accounts(self, request, context):
-        """What this station metered for a run.
+        """What this station metered for a run since it was last asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -4,7 +4,7 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Total
+from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.aggregation.roles import Collector, spend_of
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Machine
@@ -21,6 +22,7 @@ from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.cumulative import Cumulative
 from servers.ledger import Ledger
 
 Ids = NDArray[np.uint32]
@@ -73,6 +75,8 @@ class Coordinator(Participant):
         self._randomness = randomness
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
+        self._curves: dict[str | None, Total] = {}
+        self._held: dict[str | None, tuple[bytes, NDArray[np.bool]]] = {}
 
     @property
     def enrolled(self) -> int:
@@ -120,12 +124,25 @@ class Coordinator(Participant):
         )
         aggregator_named(query.aggregator).check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
-        self._ledger.check(spend_of(query))
+        if (tree := tree_of(query)) in self._held:
+            query = replace(query, run=self._held[tree][0])
+        elif tree not in self._curves:
+            self._ledger.check(spend_of(query))
         return query
 
     def ask(self, query: Query) -> Outcome:
-        """Puts the query to all; servers are told not to wait for parties that are not here."""
-        outcome = self.begin(query.run, aggregator_named(query.aggregator).collector(query))
+        """Puts the query to all; servers are told not to wait for parties that are not here.
+
+        A curve that was released before is given again: it costs nothing, not even a message.
+        """
+        tree = tree_of(query)
+        if tree in self._curves:
+            return Outcome(query.run, finished=Done(self._curves[tree]))
+        if tree in self._held:
+            _, members = self._held[tree]
+            return self.resume(query.run, OnDemandCollector(query, self._records, members))
+        machine = aggregator_named(query.aggregator).collector(query, self._records)
+        outcome = self.begin(query.run, machine)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)
             outcome.messages += self.lose(query.run, absent).messages
@@ -138,9 +155,25 @@ class Coordinator(Participant):
             lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
         )
 
-    def records_of(self, done: Done) -> tuple[Total, int]:
-        """What a finished run gave, and how many records are in it."""
+    def conclude(self, query: Query, done: Done) -> Total:
+        """What a finished run gave. Trees are remembered: asking them again spends nothing."""
         total = done.output
         if not isinstance(total, Total):
             raise TypeError(f"a collector is done with a Total, not {type(total).__name__}")
-        return total, int(self._records[total.contributors].sum())
+        tree = tree_of(query)
+        if tree is not None and query.statistic.on_demand:
+            members = np.zeros(self.parties, dtype=bool)
+            members[total.contributors] = True
+            self._held.setdefault(tree, (query.run, members))
+        elif tree is not None:
+            self._curves.setdefault(tree, total)
+        return total
+
+
+def tree_of(query: Query) -> str | None:
+    """What makes two questions ask the same tree: all but how its answer is post-processed."""
+    if not isinstance(query.statistic, Cumulative):
+        return None
+    return query.statistic.tree_key() + repr(
+        (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
+    )

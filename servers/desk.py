@@ -17,6 +17,7 @@ from protocols.errors import LocalError, PeerError, RunFailed, TallyError
 from protocols.identity import Credentials, Identity
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role, decode
+from protocols.meter import Meter
 from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -183,22 +184,22 @@ class Desk(DeskServicer):
         await run.ended
 
     async def _answer(self, run: Run) -> pb.Answer:
-        total, records = self.coordinator.records_of(run.ended.result())
+        total = self.coordinator.conclude(run.query, run.ended.result())
         stations = [
             await stub.Accounts(pb.RunRef(run=run.query.run), timeout=GRACE_SECONDS)
             for stub in self._stubs
         ]
-        stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run)))
+        stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run, Meter())))
         members = np.zeros(self._config.parties, dtype=bool)
         members[total.contributors] = True
         return pb.Answer(
-            records=records,
+            records=total.records,
             total=total.vector.astype("<u8").tobytes(),
             contributors=np.packbits(members).tobytes(),
             stations=stations,
             parties=self._config.parties,
-            submit_seconds=run.released - run.began,
-            release_seconds=run.over - run.released,
+            submit_seconds=(run.released or run.over) - run.began,
+            release_seconds=run.over - (run.released or run.over),
         )
 
     async def _status(self, server: int, run: bytes) -> pb.RunStatus:

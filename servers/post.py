@@ -119,7 +119,7 @@ class Post(PostServicer):
 
     async def Accounts(self, request: pb.RunRef, context: Context) -> pb.AccountList:  # noqa: N802
         await self._stations_only(context)
-        meter = self.participant.meters.get(request.run)
+        meter = self.participant.meters.pop(request.run, None)
         return accounts_to_wire(meter) if meter else pb.AccountList()
 
     async def _stations_only(self, context: Context) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fss.comparison import Comparison
 from fss.ring import Ring
 from fss.storage import Segment
-from protocols.aggregation.contract import Aggregator, Bulk, ThreatModel
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
 from protocols.aggregation.roles import CollectingServer, Collector, add_shares, submissions
 from protocols.errors import LocalError
 from protocols.machine import Done, Machine, Rejected, Step
@@ -73,12 +73,12 @@ class Fss(Aggregator):
         kind = OnDemandServer if isinstance(query.statistic, OnDemand) else FssServer
         return kind(query, index, randomness, bulk)
 
-    def collector(self, query: Query) -> Machine:
+    def collector(self, query: Query, records: Records) -> Machine:
         from protocols.aggregation.on_demand import OnDemandCollector
 
         if isinstance(query.statistic, OnDemand):
-            return OnDemandCollector(query)
-        return Collector(query, add_shares)
+            return OnDemandCollector(query, records)
+        return Collector(query, records, add_shares)
 
 
 def comparison(query: Query) -> Comparison:

@@ -1,11 +1,9 @@
 """The machines of questions on demand: after one upload, the collector asks point after point."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bulk, Total
+from protocols.aggregation.contract import Bulk, Records
 from protocols.aggregation.fss import FssServer, binding
 from protocols.aggregation.roles import (
     Collector,
@@ -14,7 +12,7 @@ from protocols.aggregation.roles import (
     add_shares,
     spend_of,
 )
-from protocols.machine import Continue, Done, Failed, Rejected, Step
+from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -67,18 +65,13 @@ class OnDemandServer(FssServer):
         return placed
 
 
-@dataclass(frozen=True)
-class Held:
-    """What a finished question leaves behind: whose keys the servers hold for its tree."""
-
-    members: NDArray[np.bool]
-
-
 class OnDemandCollector(Collector):
-    """Asks as the statistic plans. With `held`, the keys are there already and no one uploads."""
+    """Asks as the statistic plans. With `held`, those parties' keys are there already."""
 
-    def __init__(self, query: Query, held: Held | None = None) -> None:
-        super().__init__(query, add_shares)
+    def __init__(
+        self, query: Query, records: Records, held: NDArray[np.bool] | None = None
+    ) -> None:
+        super().__init__(query, records, add_shares)
         self._statistic = query.statistic
         self._held = held
         self._known: dict[int, float] = {}
@@ -88,7 +81,7 @@ class OnDemandCollector(Collector):
     def start(self) -> Step:
         if self._held is None:
             return super().start()
-        self._members = self._held.members
+        self._members = self._held
         self._state = CollectorState.SHARES
         return self._next()
 
@@ -103,8 +96,7 @@ class OnDemandCollector(Collector):
         if step is not None:
             return step
         counts = add_shares([self._answers[i] for i in range(self._query.servers)])
-        # Searches compare with the quantile: dividing by the number of records is for the decoder.
-        shares = signed(counts) / self._query.records
+        shares = signed(counts) / self._members_records()
         self._known |= dict(zip(self._asked, shares.tolist(), strict=True))
         self._counts.append(counts)
         self._heard.clear()
@@ -116,10 +108,7 @@ class OnDemandCollector(Collector):
             return Failed(f"{statistic.name} cannot be asked on demand")
         self._asked = statistic.plan(self._known)
         if not self._asked:
-            self._state = CollectorState.OVER
-            counts = np.concatenate([np.zeros(0, dtype=np.uint64), *self._counts])
-            contributors = np.flatnonzero(self._members).astype(np.uint32)
-            return Done(Total(counts, contributors), spends=(spend_of(self._query),))
+            return self._done(np.concatenate([np.zeros(0, dtype=np.uint64), *self._counts]))
         points = np.array(self._asked, dtype="<u8").tobytes()
         return Continue(self._to_servers(Phase.ASK, binding(self._query) + points))
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Total
+from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Records, Total
 from protocols.machine import Continue, Done, Failed, Rejected, Spend, Step
 from protocols.messages import Message, Phase, Role, address, body_of, name_block
 from protocols.privacy.mechanisms import Placement, numeric_delta
@@ -260,8 +260,11 @@ COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
 class Collector:
     """Sees noisy shares and who contributed. Asks for the release over those all servers hold."""
 
-    def __init__(self, query: Query, unshard: Callable[[list[Vector]], Vector]) -> None:
+    def __init__(
+        self, query: Query, records: Records, unshard: Callable[[list[Vector]], Vector]
+    ) -> None:
         self._query = query
+        self._records = records
         self._unshard = unshard
         self._state = CollectorState.ROSTERS
         self._members = np.ones(query.parties, dtype=bool)
@@ -338,10 +341,16 @@ class Collector:
         step = self._collect(message, self._query.released)
         if step is not None:
             return step
+        return self._done(self._unshard([self._answers[i] for i in range(self._query.servers)]))
+
+    def _done(self, released: Vector) -> Step:
         self._state = CollectorState.OVER
-        total = self._unshard([self._answers[i] for i in range(self._query.servers)])
         contributors = np.flatnonzero(self._members).astype(np.uint32)
-        return Done(Total(total, contributors), spends=(spend_of(self._query),))
+        total = Total(released, contributors, self._members_records())
+        return Done(total, spends=(spend_of(self._query),))
+
+    def _members_records(self) -> int:
+        return int(self._records[self._members].sum())
 
     def _to_servers(self, phase: Phase, body: bytes) -> tuple[Message, ...]:
         return tuple(

@@ -121,6 +121,10 @@ class Cumulative(Statistic):
             guess -= (high & ~low).astype(np.uint64)
         raise LocalError("the bounds are too close together for values to be told apart")
 
+    def tree_key(self) -> str:
+        """The parameters that the released values depend on; the rest is post-processing."""
+        return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
+
     # --- pointwise ---
 
     @property

@@ -10,7 +10,7 @@ from parties.block import PartyBlock
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
-from protocols.meter import Bill
+from protocols.meter import Bill, Meter
 from protocols.participant import Outcome, Participant
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
@@ -80,13 +80,13 @@ class InProcess(Runtime):
         ended = time.perf_counter()
         if isinstance(finished, Failed):
             raise RunFailed(finished.reason)
-        total, records = self._coordinator.records_of(finished)
-        stations = [p.meters.pop(query.run) for p in (*self._servers, self._coordinator)]
+        total = self._coordinator.conclude(query, finished)
+        stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
         released = clock.get("release", ended)
         return Opened(
             total.vector,
             total.contributors,
-            records,
+            total.records,
             Bill(stations, parties),
             {"submit": released - started, "release": ended - released},
         )
