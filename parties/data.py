@@ -16,7 +16,7 @@ from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.records import Column, Holdings, deal, deal_by
 
-ROLES = ("value", "label", "score", "x", "y", "target")
+ROLES = ("value", "label", "score", "x", "y", "target", "time")
 Options = dict[str, str]
 OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -187,6 +187,18 @@ def _linear(options: Options) -> Dataset:
     )
 
 
+def _stream(options: Options) -> Dataset:
+    """One value in [0, 1] at each of the times 1 … n."""
+    size = _whole(options, "n", 1024)
+    values = _generator(options).beta(2, 5, size)
+    return Dataset(
+        "stream",
+        {"value": values, "time": np.arange(1.0, size + 1)},
+        {"value": (0.0, 1.0)},
+        {"value": "value", "time": "time"},
+    )
+
+
 # Round numbers above the ranges that the data set's published description gives.
 _BREAST_CANCER_UPPER = {
     "radius": (30.0, 3.0, 40.0),
@@ -224,5 +236,6 @@ BUNDLED: dict[str, Callable[[Options], Dataset]] = {
     "synthetic:poisson": _poisson,
     "synthetic:scores": _scores,
     "synthetic:linear": _linear,
+    "synthetic:stream": _stream,
     "breast-cancer": _breast_cancer,
 }

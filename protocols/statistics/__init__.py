@@ -6,6 +6,7 @@ from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.running_sum import RunningSum
 
 _KINDS = (
     Sum,
@@ -16,6 +17,7 @@ _KINDS = (
     CumulativeHistogram,
     EcdfPoints,
     QuantileSearch,
+    RunningSum,
 )
 STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in _KINDS}
 
@@ -35,6 +37,7 @@ __all__ = [
     "Mean",
     "Quantile",
     "QuantileSearch",
+    "RunningSum",
     "Statistic",
     "Sum",
     "statistic_named",
