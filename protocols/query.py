@@ -95,7 +95,15 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             noise=Placement(fields.pop("noise")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
-    except (LocalError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        LocalError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise PeerError(peer, f"malformed query: {error}") from None
 
 
