@@ -13,6 +13,8 @@ from protocols.statistics import Statistic, statistic_named
 MAX_PARTIES = 1 << 24
 MAX_SERVERS = 64
 MAX_LENGTH = 1 << 24
+MAX_RECORDS = 1 << 32
+"""The sum of that many of the largest values, and the noise, fit the ring."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Query:
             raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
         if not 1 <= self.minimum <= self.parties:
             raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
-        if not 1 <= self.group <= self.records or self.records < self.parties:
+        possible = self.parties <= self.records <= MAX_RECORDS
+        if not possible or not 1 <= self.group <= self.records:
             raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
         if not 0 < self.deadline <= 86400:
             raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
