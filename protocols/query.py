@@ -7,7 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement, parse_epsilon
+from protocols.privacy.mechanisms import (
+    DiscreteLaplace,
+    Placement,
+    enough_shares,
+    parse_epsilon,
+)
 from protocols.statistics import Statistic, statistic_named
 
 MAX_PARTIES = 1 << 24
@@ -50,6 +55,11 @@ class Query:
         possible = self.parties <= self.records <= MAX_RECORDS
         if not possible or not 1 <= self.group <= self.records:
             raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
+        if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
+            raise LocalError(
+                f"noise shared by {self.parties} parties needs at least "
+                f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
+            )
         if not 0 < self.deadline <= 86400:
             raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
         if self.statistic.length > MAX_LENGTH:
