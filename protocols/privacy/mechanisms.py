@@ -69,7 +69,8 @@ class DiscreteLaplace:
     @property
     def variance(self) -> float:
         """2p/(1-p)^2 with p = exp(-1/scale)."""
-        return 1 / (2 * math.sinh(0.5 / float(self.scale)) ** 2)
+        rate = 1 / float(self.scale)
+        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
     def draw(self, count: int, randomness: Randomness) -> Integers:
         return discrete_laplace(count, self.scale, randomness)
