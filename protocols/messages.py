@@ -20,6 +20,8 @@ RUN_BYTES = 8
 VERSION = 1
 MAX_WIRE_BYTES = 4 << 20
 """No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
+MAX_ROUND = 1 << 15
+"""An answer is a round later than what it answers, and must still fit its two bytes."""
 
 _HEADER = struct.Struct("<BBBBHH8sIII")
 _SHARED = 1
@@ -181,6 +183,8 @@ def decode(data: bytes, peer: str) -> Message:
         phase, sender_role, receiver_role = Phase(phase), Role(sender_role), Role(receiver_role)
     except ValueError as error:
         raise refuse(str(error)) from None
+    if round_ > MAX_ROUND:
+        raise refuse(f"round {round_} is past {MAX_ROUND}")
     links = max(senders, receivers)
     if links == 0 or min(senders, receivers) not in (1, links):
         raise refuse(f"{senders} senders cannot pair with {receivers} receivers")

@@ -7,12 +7,19 @@ from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement, parse_epsilon
+from protocols.privacy.mechanisms import (
+    DiscreteLaplace,
+    Placement,
+    enough_shares,
+    parse_epsilon,
+)
 from protocols.statistics import Statistic, statistic_named
 
 MAX_PARTIES = 1 << 24
 MAX_SERVERS = 64
 MAX_LENGTH = 1 << 24
+MAX_RECORDS = 1 << 32
+"""The sum of that many of the largest values, and the noise, fit the ring."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,14 @@ class Query:
             raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
         if not 1 <= self.minimum <= self.parties:
             raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
-        if not 1 <= self.group <= self.records or self.records < self.parties:
+        possible = self.parties <= self.records <= MAX_RECORDS
+        if not possible or not 1 <= self.group <= self.records:
             raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
+        if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
+            raise LocalError(
+                f"noise shared by {self.parties} parties needs at least "
+                f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
+            )
         if not 0 < self.deadline <= 86400:
             raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
         if max(self.statistic.length, self.statistic.noises) > MAX_LENGTH:
@@ -108,7 +121,15 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             noise=Placement(fields.pop("noise")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
-    except (LocalError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        LocalError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise PeerError(peer, f"malformed query: {error}") from None
 
 

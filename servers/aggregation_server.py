@@ -36,6 +36,7 @@ class AggregationServer(Participant):
             aggregator.check(query)
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
+            _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
             self._ledger.check(spend_of(query))
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
