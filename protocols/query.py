@@ -55,7 +55,8 @@ class Query:
         if not 1 <= self.minimum <= self.parties:
             raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
         possible = self.parties <= self.records <= MAX_RECORDS
-        if not possible or not 1 <= self.group <= self.records:
+        held = min(self.group, self.most) >= 1 and max(self.group, self.most) <= self.records
+        if not possible or not held:
             raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
         if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
             raise LocalError(

@@ -119,7 +119,7 @@ def test_the_header_under_test_is_the_real_one() -> None:
         {"version": 0},
         {"version": 2},
         {"phase": 0},
-        {"phase": 7},
+        {"phase": 8},
         {"sender_role": 0},
         {"sender_role": 5},
         {"receiver_role": 9},

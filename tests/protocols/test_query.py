@@ -49,6 +49,7 @@ def queries(draw: st.DrawFn) -> Query:
         draw(st.text(max_size=10)),
         draw(st.integers(1, parties)),
         draw(st.integers(1, min(records, 100))),
+        draw(st.integers(1, min(records, 100))),
         draw(st.floats(0.1, 86400)),
     )
 
@@ -79,7 +80,7 @@ WRONG: list[Any] = ["absent", None, True, [], {"a": 1}, [[]], "no such thing", -
 def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
     free_text = key in ("aggregator", "data") and value == "no such thing"
     allowed = (key == "options" and value in ({"a": 1}, "absent")) or free_text
-    defaulted = key in ("group", "deadline") and value == "absent"
+    defaulted = key in ("group", "most", "deadline") and value == "absent"
     real = key == "deadline" and value == 1.5
     if allowed or defaulted or real:
         decode_query(RUN, wire(**{key: value}), "coordinator")
