@@ -111,13 +111,13 @@ def _rows_at(bits: int, suffix: str, limit: float | None, peer: dict[str, float]
 
 
 def _two_cores() -> Row:
-    bits, count = 32, 1024
+    bits, count = 32, 4096
     stored = _stored(_points(count, bits), _randomness(count), bits)
     thresholds = np.unique(_points(256, bits, seed=3))
     units = count * len(thresholds)
     one = two = 0.0
     # In turns, so that both meet the same quiet moments of a shared machine.
-    for _ in range(5 * _REPEATS):
+    for _ in range(2 * _REPEATS):
         one = max(one, units / seconds(_sum(stored, thresholds, bits, threads=1), 1))
         two = max(two, units / seconds(_sum(stored, thresholds, bits, threads=2), 1))
     return Row("cores-2", two, "points/s", {"cores-1": two / one})
