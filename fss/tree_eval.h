@@ -219,8 +219,17 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
             if (e->sums)
                 here = NAME(total)(values, e->count);
         }
-        if (left && right) {
-            const size_t middle = NAME(split)(e->points, low, high, bit);
+        const size_t middle = right ? NAME(split)(e->points, low, high, bit) : high;
+        const int settled = left && s->step && middle - low == 1 && level + 1 < s->levels
+                            && (e->points[low] & (bit - 1)) == bit - 1;
+        if (settled) { /* the last turn left of the only point there: no child is needed */
+            if (e->matrix)
+                for (size_t key = 0; key < e->count; key++)
+                    values[key] += totals[key];
+            NAME(settle)(e, values, low, running + here);
+            if (++low == high)
+                return;
+        } else if (left && right) {
             NAME(child)(state, turn, w->k[LEFT], seeds, state + CHUNK * SEED_BYTES, w->lanes);
             if (e->matrix)
                 for (size_t key = 0; key < CHUNK; key++)
