@@ -34,7 +34,7 @@ def rows() -> list[Row]:
 def _against_cvxopt(p: int) -> Row:
     curve = noisy_curve(POINTS)
     ours, theirs = smooth(curve, p=p), smooth_by_cvxopt(curve, p=p)
-    time = seconds(partial(smooth, curve, p=p), repeats=15)
+    time = seconds(partial(smooth, curve, p=p), repeats=40)
     peer = seconds(partial(smooth_by_cvxopt, curve, p=p), repeats=3)
     return Row(
         f"p{p}-{POINTS}",
@@ -54,7 +54,7 @@ def _growth(p: int) -> Row:
     large, small = noisy_curve(LARGE), noisy_curve(LARGE_BASE)
     answer = smooth(large, p=p)
     time = seconds(partial(smooth, large, p=p), repeats=3)
-    base = seconds(partial(smooth, small, p=p), repeats=7)
+    base = seconds(partial(smooth, small, p=p), repeats=10)
     return Row(
         f"p{p}-{LARGE}",
         LARGE / time,
