@@ -34,7 +34,8 @@ Vector = NDArray[np.float64]
 # Rows of `State.nodes` and `State.gaps`; `_newton.c` reads the same.
 C, DC, EDGE, Y, DY, UP, DUP, UM, DUM, ZP, ZM = range(11)
 S, LAM, DS, DLAM, K, H, RP = range(7)
-# Rows a power of two apart fall into one set of the cache: p = 1 at N = 2^12 takes half as long again.
+# Rows a power of two apart fall into one set of the cache: p = 1 at N = 2^12 takes half as long
+# again.
 PAD = 24
 # A difference of two numbers near 1 is no better known than this. Slacks and u± fall far below it,
 # so a primal residual this small is none: times a conductance it would be an error in the dual.
