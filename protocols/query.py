@@ -1,8 +1,7 @@
 """What is asked: the public description that every role of a run builds its machine from."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -45,7 +44,6 @@ class Query:
     group: int = 1
     most: int = 1
     deadline: float = 30.0
-    options: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.parties <= MAX_PARTIES:
@@ -103,7 +101,6 @@ class Query:
                 "group": self.group,
                 "most": self.most,
                 "deadline": self.deadline,
-                "options": dict(self.options),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -137,7 +134,6 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "aggregator": str,
     "data": str,
-    "options": dict,
     "deadline": (int, float),
 }
 

@@ -4,14 +4,14 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Total
+from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.aggregation.roles import Collector, spend_of
 from protocols.errors import LocalError, PeerError, RunFailed
@@ -30,7 +30,11 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed."""
+    """What an analyst asks. `minimum` None means that every party is needed.
+
+    `key` is the analyst's own name for the question: asking again under it asks nothing new, it
+    waits for the same answer.
+    """
 
     statistic: Statistic
     aggregator: str
@@ -40,7 +44,7 @@ class Question:
     unit: str = "record"
     minimum: int | None = None
     deadline: float = 30.0
-    options: dict[str, object] = field(default_factory=dict)
+    key: str = ""
 
     def encode(self) -> str:
         return json.dumps(
@@ -99,6 +103,10 @@ class Coordinator(Participant):
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
+    def run_of(self, question: Question) -> bytes:
+        """The same question under the same key is the same run, also after a restart."""
+        return self._randomness.derive(f"question {question.key}").bytes(RUN_BYTES)
+
     def query(self, question: Question) -> Query:
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
@@ -107,7 +115,7 @@ class Coordinator(Participant):
         if group is None:
             raise LocalError(f"the unit of privacy is record or party, not {question.unit!r}")
         query = Query(
-            run=self._randomness.bytes(RUN_BYTES),
+            run=self.run_of(question),
             statistic=question.statistic,
             aggregator=question.aggregator,
             parties=self.parties,
@@ -120,7 +128,6 @@ class Coordinator(Participant):
             group=group,
             most=int(self._records.max()),
             deadline=question.deadline,
-            options=question.options,
         )
         aggregator_named(query.aggregator).check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
@@ -141,12 +148,20 @@ class Coordinator(Participant):
         if tree in self._held:
             _, members = self._held[tree]
             return self.resume(query.run, OnDemandCollector(query, self._records, members))
-        machine = aggregator_named(query.aggregator).collector(query, self._records)
-        outcome = self.begin(query.run, machine)
+        outcome = self.start(query, self._records)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)
             outcome.messages += self.lose(query.run, absent).messages
         return outcome
+
+    def start(self, query: Query, records: Records) -> Outcome:
+        """Begins a run; after a restart, with the records that parties held when it was asked."""
+        collector = aggregator_named(query.aggregator).collector(query, records)
+        return self.begin(query.run, collector)
+
+    @property
+    def records(self) -> Records:
+        return self._records.copy()
 
     def lose(self, run: bytes, parties: Ids) -> Outcome:
         """Servers need not wait any more for what these parties have not submitted."""

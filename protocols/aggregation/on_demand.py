@@ -39,6 +39,7 @@ class OnDemandServer(FssServer):
         if isinstance(members, Rejected):
             return members
         self._members = members
+        self._released_members = message.body[0].tobytes()
         self._state = ServerState.RELEASED
         return Continue(spends=(spend_of(self._query),))
 

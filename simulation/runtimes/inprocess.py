@@ -82,6 +82,9 @@ class InProcess(Runtime):
             raise RunFailed(finished.reason)
         total = self._coordinator.conclude(query, finished)
         stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
+        if not question.statistic.on_demand:
+            for participant in (*self._servers, *self._blocks):
+                participant.forget(query.run)
         released = clock.get("release", ended)
         return Opened(
             total.vector,
