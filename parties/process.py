@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
 import grpc.aio
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,18 @@ class PartyHost:
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
 
+    def use(self, credentials: Credentials) -> None:
+        """From the next connection on: what runs now is not cut off."""
+        self._config = replace(self._config, credentials=credentials)
+
     async def run(self) -> None:
         """Serves queries for as long as the process lives, joining again when cut off."""
         while True:
+            shown = self._config.credentials
             try:
                 await self._join_and_serve()
             except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                if error.code() in REFUSED and shown is self._config.credentials:
                     raise PeerError("coordinator", str(error.details())) from None
                 log.warning("coordinator: %s; joining again", error.details())
             finally:

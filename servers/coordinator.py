@@ -79,6 +79,11 @@ class Coordinator(Participant):
         """How many parties are here now."""
         return int(np.count_nonzero(self._present))
 
+    @property
+    def most_records(self) -> int:
+        """The number of records of the largest party that ever joined."""
+        return int(self._records.max())
+
     def enrol(self, ids: Ids, records: NDArray[np.uint32]) -> None:
         """Parties join, with the number of records that each holds, which is public."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:

@@ -26,13 +26,17 @@ from protos.tally_pb2_grpc import (
     DeskServicer,
     PostStub,
     add_DeskServicer_to_server,
+    add_DirectoryServicer_to_server,
     add_PostServicer_to_server,
 )
 from servers.accounts import accounts_to_wire
 from servers.coordinator import Coordinator, Question
+from servers.enrolment import EnrolmentConfig, FederationDirectory, enrolling, registrar_of
 from servers.ledger import Ledger
+from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
 from servers.process import Ready
+from servers.revocation import Revocations, Screen
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +54,8 @@ class CoordinatorConfig:
     ledger: Path | None = None
     cap: Fraction | None = None
     seed: int | None = None
+    enrolment: EnrolmentConfig | None = None
+    metrics: str | None = None
 
 
 @dataclass
@@ -77,11 +83,11 @@ class Desk(DeskServicer):
         self.mailboxes = Mailboxes()
         self.post = Post(self.coordinator, self.mailboxes, self._carry)
         self.post.lost = self._host_lost
-        self._channels = [
+        self.channels = [
             open_channel(target, Identity(Role.SERVER, i, i), config.credentials)
             for i, target in enumerate(config.servers)
         ]
-        self._stubs = [PostStub(channel) for channel in self._channels]
+        self._stubs = [PostStub(channel) for channel in self.channels]
         self._runs: dict[bytes, Run] = {}
         self._joined = asyncio.Condition()
         self._background: set[asyncio.Task[None]] = set()
@@ -90,11 +96,18 @@ class Desk(DeskServicer):
         for index in range(len(self._stubs)):
             self._spawn(self._listen(index))
 
+    def watch(self, metrics: Metrics) -> None:
+        watch_ledger(metrics, self._ledger)
+        metrics.watch(
+            "tally_parties_present", "Parties that are here.", lambda: self.coordinator.enrolled
+        )
+        metrics.watch("tally_runs", "Runs in progress.", lambda: len(self._runs))
+
     async def close(self) -> None:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        for channel in self._channels:
+        for channel in self.channels:
             await channel.close()
         self._ledger.close()
 
@@ -309,11 +322,20 @@ class Desk(DeskServicer):
 async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     """Serves until the process is told to stop."""
     desk = Desk(config)
-    server, port = new_server(config.credentials, config.listen)
+    credentials = config.credentials
+    revocations = Revocations(credentials.party_authority)
+    metrics = Metrics(credentials)
+    desk.watch(metrics)
+    server, port = new_server(credentials, config.listen, [metrics, Screen(revocations)])
     add_PostServicer_to_server(desk.post, server)
     add_DeskServicer_to_server(desk, server)
-    async with serving(server):
-        desk.listen_to_servers()
-        ready(port)
-        await stop_signal()
-        await desk.close()
+    async with registrar_of(config.enrolment) as registrar:
+        directory = FederationDirectory(desk.coordinator, registrar, credentials.authority)
+        add_DirectoryServicer_to_server(directory, server)
+        enrolment = enrolling(config.enrolment, registrar, credentials, revocations, desk.channels)
+        async with enrolment, serving(server):
+            desk.listen_to_servers()
+            with metrics.serving(config.metrics):
+                ready(port)
+                await stop_signal()
+            await desk.close()

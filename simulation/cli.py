@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.names import look_up
 from protocols.statistics import Statistic, statistic_named
+from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
 from simulation.terminal import show_progress, show_result, warn
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 
 app.add_typer(processes)
+app.add_typer(enrol)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
