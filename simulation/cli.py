@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.names import look_up
 from protocols.statistics import Statistic, statistic_named
+from simulation.cli_ask import ask
 from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
 from simulation.terminal import show_progress, show_result, warn
@@ -28,6 +29,7 @@ app = typer.Typer(
 
 app.add_typer(processes)
 app.add_typer(enrol)
+app.add_typer(ask)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -62,9 +64,14 @@ def run(
     solver: Annotated[str | None, typer.Option(help="interior-point or cvxopt.")] = None,
     value: Annotated[str | None, typer.Option(help="The column; the data set's own.")] = None,
     coordinator: Annotated[
-        str | None, typer.Option(help="host:port: ask a running federation, simulate none.")
+        str | None,
+        typer.Option(
+            envvar="TALLY_COORDINATOR", help="host:port: ask a running federation, simulate none."
+        ),
     ] = None,
-    identity: Annotated[Path | None, typer.Option(help="The analyst's, for --coordinator.")] = None,
+    identity: Annotated[
+        Path | None, typer.Option(envvar="TALLY_IDENTITY", help="The analyst's, for --coordinator.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for result, plots and report.")] = None,
     as_json: Json = False,
 ) -> None:
