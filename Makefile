@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: setup demo test lint protos protos-check bench clean
+.PHONY: setup demo test compose-test lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -23,6 +23,10 @@ lint: setup
 
 test: lint protos-check
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# On a machine with a docker engine, or where root can install one; skips with a reason elsewhere.
+compose-test: setup
+	$(BIN)/python -m tests.compose.run
 
 protos: setup
 	$(BIN)/python protos/generate.py

@@ -42,6 +42,18 @@ class Dataset:
             )
         return holdings
 
+    def held_by(self, party: int, slices: int | None) -> Holdings:
+        """All of it, as one party's; or that party's slice of what is dealt to `slices`."""
+        ids = np.array([party], dtype=np.uint32)
+        if slices is None:
+            return Holdings(ids, np.zeros(1, dtype=np.intp), self.columns)
+        dealt = self.deal(slices)
+        if party >= slices:
+            raise LocalError(f"party-{party} has no slice of data dealt to {slices}")
+        begin, rows = int(dealt.starts[party]), int(dealt.counts[party])
+        columns = {name: column[begin : begin + rows] for name, column in dealt.columns.items()}
+        return Holdings(ids, np.zeros(1, dtype=np.intp), columns)
+
 
 def load(spec: str) -> Dataset:
     """Reads what a DATA SPEC names. Raises `LocalError` with one clear line."""

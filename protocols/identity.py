@@ -3,11 +3,16 @@
 An identity is a URI in the certificate, `tally:ROLE:FIRST-LAST`. A party host's certificate names
 all the parties it may speak for. Pure: keys and the time come in, PEM goes out; writing files is
 the shells' work.
+
+A federation has two authorities. The members' authority signs the coordinator, the servers and the
+analysts; its key may stay offline. The party authority signs parties alone: its key is at the
+coordinator, which must not be able to pass as a server and collect shares (`identity_of`).
 """
 
 import datetime as dt
 import ipaddress
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -22,6 +27,7 @@ from protocols.messages import Message, Role
 
 _URI = re.compile(r"tally:(party|server|coordinator|analyst):(\d{1,9})-(\d{1,9})")
 _CLOCK_SLACK = dt.timedelta(minutes=5)
+_PARTIES_ONLY = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "parties")
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,17 @@ class Identity:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a process needs to speak TLS. The key is secret and shows nowhere."""
+    """What a process needs to speak TLS. The key is secret and shows nowhere.
+
+    `party_authority` is whose signature on a calling party is taken as well; it certifies nobody
+    that is called.
+    """
 
     identity: Identity
     certificate: bytes
     authority: bytes
     key: bytes = field(repr=False)
+    party_authority: bytes = b""
 
 
 class Authority:
@@ -73,9 +84,13 @@ class Authority:
         self._certificate = certificate
 
     @classmethod
-    def create(cls, federation: str, now: dt.datetime, lifetime: dt.timedelta) -> "Authority":
+    def create(
+        cls, federation: str, now: dt.datetime, lifetime: dt.timedelta, parties_only: bool = False
+    ) -> "Authority":
+        """A new one. What one for `parties_only` signs is taken for a party and nothing else."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Tallyroom {federation}")])
+        common = x509.NameAttribute(NameOID.COMMON_NAME, f"Tallyroom {federation}")
+        name = x509.Name([common, _PARTIES_ONLY] if parties_only else [common])
         certificate = (
             _builder(name, name, key.public_key(), now, lifetime)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -83,9 +98,30 @@ class Authority:
         )
         return cls(key, certificate)
 
+    @classmethod
+    def load(cls, key: bytes, certificate: bytes) -> "Authority":
+        """Raises `ValueError` if the two are not the PEM of one authority."""
+        private = serialization.load_pem_private_key(key, password=None)
+        parsed = x509.load_pem_x509_certificate(certificate)
+        if (
+            not isinstance(private, ec.EllipticCurvePrivateKey)
+            or private.public_key() != parsed.public_key()
+        ):
+            raise ValueError("the key is not that of the certificate")
+        return cls(private, parsed)
+
     @property
     def pem(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """Secret."""
+        return _private_pem(self._key)
+
+    @property
+    def public_key(self) -> ec.EllipticCurvePublicKey:
+        return self._key.public_key()
 
     def issue(
         self,
@@ -97,12 +133,7 @@ class Authority:
         """A key pair and its certificate, for participants that this process starts itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self.sign(key.public_key(), identity, now, lifetime, hosts)
-        pem = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        return Credentials(identity, certificate, self.pem, pem)
+        return Credentials(identity, certificate, self.pem, _private_pem(key))
 
     def sign(
         self,
@@ -131,23 +162,75 @@ class Authority:
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
 
+    def revoke(self, serials: Iterable[int], number: int, now: dt.datetime) -> bytes:
+        """The signed list of all serials that are revoked, as PEM. `number` only grows."""
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._certificate.subject)
+            .last_update(now)
+            .next_update(now + dt.timedelta(days=7))
+            .add_extension(x509.CRLNumber(number), critical=False)
+        )
+        for serial in serials:
+            revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
+            builder = builder.add_revoked_certificate(revoked.build())
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def new_key() -> tuple[ec.EllipticCurvePrivateKey, bytes]:
+    """A participant's own key pair, and its secret PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key, _private_pem(key)
+
+
+@dataclass(frozen=True)
+class Passport:
+    """What a certificate says beside the identity: its number and for how long it holds."""
+
+    serial: int
+    begins: dt.datetime
+    ends: dt.datetime
+
+    def due(self, now: dt.datetime) -> bool:
+        """Whether it is time to renew: less than a third of the lifetime is left."""
+        return now > self.ends - (self.ends - self.begins) / 3
+
+
+@lru_cache(maxsize=4096)
+def passport_of(certificate: bytes) -> Passport:
+    """Raises `PeerError` if `certificate` is none."""
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise PeerError("unknown", "its certificate cannot be read") from None
+    return Passport(parsed.serial_number, parsed.not_valid_before_utc, parsed.not_valid_after_utc)
+
 
 @lru_cache(maxsize=4096)
 def identity_of(certificate: bytes) -> Identity:
     """Reads the identity off a certificate that TLS has verified. Raises `PeerError`."""
     try:
-        names = (
-            x509.load_pem_x509_certificate(certificate)
-            .extensions.get_extension_for_class(x509.SubjectAlternativeName)
-            .value.get_values_for_type(x509.UniformResourceIdentifier)
-        )
+        parsed = x509.load_pem_x509_certificate(certificate)
+        names = parsed.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value.get_values_for_type(x509.UniformResourceIdentifier)
     except (ValueError, x509.ExtensionNotFound):
-        names = []
+        raise PeerError("unknown", "its certificate names no participant of a federation") from None
     matches = [match for name in names if (match := _URI.fullmatch(name))]
     if len(matches) != 1:
         raise PeerError("unknown", "its certificate names no participant of a federation")
     role, first, last = matches[0].groups()
+    if role != "party" and _PARTIES_ONLY in parsed.issuer:
+        raise PeerError("unknown", f"an authority for parties cannot certify a {role}")
     return Identity(Role[role.upper()], int(first), int(last))
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 def _builder(

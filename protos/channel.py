@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing import parent_process
 from typing import Any
@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity, identity_of
-from protocols.messages import MAX_WIRE_BYTES
+from protocols.messages import MAX_WIRE_BYTES, Role
 
 _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.max_receive_message_length", MAX_WIRE_BYTES + (64 << 10)),
@@ -45,23 +45,55 @@ def _client_options(expected: Identity) -> list[tuple[str, str | int]]:
     return [("grpc.ssl_target_name_override", expected.name), *_LIMITS]
 
 
-def new_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, int]:
+def new_server(
+    credentials: Credentials,
+    listen: str,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+) -> tuple[grpc.aio.Server, int]:
     """A server that only certified callers reach, with the health service, and its port.
 
     Raises `OSError` if it cannot listen there.
     """
-    server = grpc.aio.server(options=[*_LIMITS, ("grpc.so_reuseport", 0)])
+    server = grpc.aio.server(
+        options=[*_LIMITS, ("grpc.so_reuseport", 0)], interceptors=interceptors
+    )
     tls = grpc.ssl_server_credentials(
         [(credentials.key, credentials.certificate)],
-        root_certificates=credentials.authority,
+        root_certificates=credentials.authority + credentials.party_authority,
         require_client_auth=True,
     )
-    try:
-        port = server.add_secure_port(listen, tls)
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {listen}: {error}") from None
+    port = _bind(server, listen, tls)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     return server, port
+
+
+def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, int]:
+    """A server that anybody may call: small messages, few calls at a time. Raises `OSError`."""
+    options: list[tuple[str, str | int]] = [
+        ("grpc.max_receive_message_length", 16 << 10),
+        ("grpc.max_concurrent_streams", 4),
+        ("grpc.max_connection_idle_ms", 30_000),
+        ("grpc.so_reuseport", 0),
+    ]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=64)
+    tls = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])
+    return server, _bind(server, listen, tls)
+
+
+def open_enrolment_channel(target: str, coordinator: bytes) -> grpc.aio.Channel:
+    """A channel to a coordinator whose very certificate is known; the caller shows none."""
+    return grpc.aio.secure_channel(
+        target,
+        grpc.ssl_channel_credentials(coordinator),
+        _client_options(Identity(Role.COORDINATOR)),
+    )
+
+
+def _bind(server: grpc.aio.Server, listen: str, tls: grpc.ServerCredentials) -> int:
+    try:
+        return server.add_secure_port(listen, tls)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {listen}: {error}") from None
 
 
 Context = grpc.aio.ServicerContext[Any, Any]

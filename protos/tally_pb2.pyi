@@ -6,6 +6,56 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class EnrolRequest(_message.Message):
+    __slots__ = ("token", "request")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    request: bytes
+    def __init__(self, token: _Optional[str] = ..., request: _Optional[bytes] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+
+class Certified(_message.Message):
+    __slots__ = ("certificate", "authority")
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITY_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    authority: bytes
+    def __init__(self, certificate: _Optional[bytes] = ..., authority: _Optional[bytes] = ...) -> None: ...
+
+class DescribeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Description(_message.Message):
+    __slots__ = ("servers", "parties", "present", "most_records")
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    MOST_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    servers: int
+    parties: int
+    present: int
+    most_records: int
+    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ...) -> None: ...
+
+class RevocationList(_message.Message):
+    __slots__ = ("list",)
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    list: bytes
+    def __init__(self, list: _Optional[bytes] = ...) -> None: ...
+
+class RevocationState(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
 class Parcel(_message.Message):
     __slots__ = ("message",)
     MESSAGE_FIELD_NUMBER: _ClassVar[int]

@@ -55,6 +55,11 @@ class PostStub:
                 request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.AccountList.FromString,
                 _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/tallyroom.Post/Forget',
+                request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
 
 
 class PostServicer:
@@ -89,6 +94,13 @@ class PostServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Forget(self, request, context):
+        """The answer is safe with the coordinator: a run's submissions and machine may go.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PostServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_PostServicer_to_server(servicer, server):
                     servicer.Accounts,
                     request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
                     response_serializer=protos_dot_tally__pb2.AccountList.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
+                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -232,6 +249,33 @@ class Post:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Post/Forget',
+            protos_dot_tally__pb2.RunRef.SerializeToString,
+            protos_dot_tally__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class DeskStub:
     """Served by the coordinator.
@@ -342,6 +386,278 @@ class Desk:
             '/tallyroom.Desk/Ask',
             protos_dot_tally__pb2.Question.SerializeToString,
             protos_dot_tally__pb2.Event.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class EnrolmentStub:
+    """Served by the coordinator on a port of its own: the caller has no certificate yet.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Enrol = channel.unary_unary(
+                '/tallyroom.Enrolment/Enrol',
+                request_serializer=protos_dot_tally__pb2.EnrolRequest.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Certified.FromString,
+                _registered_method=True)
+
+
+class EnrolmentServicer:
+    """Served by the coordinator on a port of its own: the caller has no certificate yet.
+    """
+
+    def Enrol(self, request, context):
+        """Trades a one-time token and a signing request for a party's certificate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_EnrolmentServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Enrol': grpc.unary_unary_rpc_method_handler(
+                    servicer.Enrol,
+                    request_deserializer=protos_dot_tally__pb2.EnrolRequest.FromString,
+                    response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tallyroom.Enrolment', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tallyroom.Enrolment', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Enrolment:
+    """Served by the coordinator on a port of its own: the caller has no certificate yet.
+    """
+
+    @staticmethod
+    def Enrol(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Enrolment/Enrol',
+            protos_dot_tally__pb2.EnrolRequest.SerializeToString,
+            protos_dot_tally__pb2.Certified.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class DirectoryStub:
+    """Served by the coordinator to certified callers.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Describe = channel.unary_unary(
+                '/tallyroom.Directory/Describe',
+                request_serializer=protos_dot_tally__pb2.DescribeRequest.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Description.FromString,
+                _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/tallyroom.Directory/Renew',
+                request_serializer=protos_dot_tally__pb2.RenewRequest.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Certified.FromString,
+                _registered_method=True)
+
+
+class DirectoryServicer:
+    """Served by the coordinator to certified callers.
+    """
+
+    def Describe(self, request, context):
+        """What the federation is, for those who ask it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Renew(self, request, context):
+        """A party's next certificate, for a new key pair.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_DirectoryServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Describe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Describe,
+                    request_deserializer=protos_dot_tally__pb2.DescribeRequest.FromString,
+                    response_serializer=protos_dot_tally__pb2.Description.SerializeToString,
+            ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=protos_dot_tally__pb2.RenewRequest.FromString,
+                    response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tallyroom.Directory', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tallyroom.Directory', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Directory:
+    """Served by the coordinator to certified callers.
+    """
+
+    @staticmethod
+    def Describe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Directory/Describe',
+            protos_dot_tally__pb2.DescribeRequest.SerializeToString,
+            protos_dot_tally__pb2.Description.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Directory/Renew',
+            protos_dot_tally__pb2.RenewRequest.SerializeToString,
+            protos_dot_tally__pb2.Certified.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class RevocationStub:
+    """Served by every server to the coordinator.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Update = channel.unary_unary(
+                '/tallyroom.Revocation/Update',
+                request_serializer=protos_dot_tally__pb2.RevocationList.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.RevocationState.FromString,
+                _registered_method=True)
+
+
+class RevocationServicer:
+    """Served by every server to the coordinator.
+    """
+
+    def Update(self, request, context):
+        """Whose certificates are revoked. Without a list it only tells which one the server holds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RevocationServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Update': grpc.unary_unary_rpc_method_handler(
+                    servicer.Update,
+                    request_deserializer=protos_dot_tally__pb2.RevocationList.FromString,
+                    response_serializer=protos_dot_tally__pb2.RevocationState.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tallyroom.Revocation', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tallyroom.Revocation', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Revocation:
+    """Served by every server to the coordinator.
+    """
+
+    @staticmethod
+    def Update(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Revocation/Update',
+            protos_dot_tally__pb2.RevocationList.SerializeToString,
+            protos_dot_tally__pb2.RevocationState.FromString,
             options,
             channel_credentials,
             insecure,

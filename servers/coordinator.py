@@ -16,10 +16,11 @@ from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.aggregation.roles import Collector, spend_of
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Machine
-from protocols.messages import RUN_BYTES, Message, Role
+from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
+from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import Query
+from protocols.query import Query, decode_query
 from protocols.randomness import Randomness
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.cumulative import Cumulative
@@ -86,6 +87,11 @@ class Coordinator(Participant):
     def enrolled(self) -> int:
         """How many parties are here now."""
         return int(np.count_nonzero(self._present))
+
+    @property
+    def most_records(self) -> int:
+        """The number of records of the largest party that ever joined."""
+        return int(self._records.max())
 
     def enrol(self, ids: Ids, records: NDArray[np.uint32]) -> None:
         """Parties join, with the number of records that each holds, which is public."""
@@ -163,6 +169,27 @@ class Coordinator(Participant):
     def records(self) -> Records:
         return self._records.copy()
 
+    def remind(self, query: Query, parties: Ids) -> Message:
+        """The question again, for parties that may have missed it."""
+        return self._query_message(query, Role.PARTY, parties)
+
+    def remind_server(self, query: Query, server: int) -> Message:
+        return self._query_message(query, Role.SERVER, address(server))
+
+    def _query_message(self, query: Query, to: Role, receivers: Ids) -> Message:
+        message = Message(
+            query.run,
+            Phase.QUERY,
+            Role.COORDINATOR,
+            to,
+            address(0),
+            receivers,
+            body_of(query.encode()),
+            round=1,
+        )
+        self.meters.setdefault(query.run, Meter()).record(Direction.SENT, message)
+        return message
+
     def lose(self, run: bytes, parties: Ids) -> Outcome:
         """Servers need not wait any more for what these parties have not submitted."""
         return self.advance(
@@ -192,3 +219,16 @@ def tree_of(query: Query) -> str | None:
     return query.statistic.tree_key() + repr(
         (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
     )
+
+
+def beginning(query: Query, records: Records) -> bytes:
+    """What the journal keeps of a run's beginning."""
+    counts = records.astype("<i8").tobytes()
+    return len(counts).to_bytes(4, "little") + counts + query.encode()
+
+
+def begun(run: bytes, data: bytes) -> tuple[Query, Records]:
+    """Reads `beginning` back."""
+    size = int.from_bytes(data[:4], "little")
+    counts = np.frombuffer(data, dtype="<i8", count=size // 8, offset=4).astype(np.int64)
+    return decode_query(run, data[4 + size :], "journal"), counts

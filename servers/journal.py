@@ -26,6 +26,7 @@ class Kind(IntEnum):
     EXPIRE = 3  # the deadline passed
 
 
+KINDS = frozenset(kind.value for kind in Kind)
 Record = tuple[Kind, bytes]
 
 
@@ -108,7 +109,7 @@ def read_records(path: Path) -> list[Record]:
     while offset + _HEAD.size <= len(data):
         kind, size, checksum = _HEAD.unpack_from(data, offset)
         body = data[offset + _HEAD.size : offset + _HEAD.size + size]
-        if len(body) < size or zlib.crc32(body) != checksum or kind not in Kind:
+        if len(body) < size or zlib.crc32(body) != checksum or kind not in KINDS:
             break
         records.append((Kind(kind), body))
         offset += _HEAD.size + size

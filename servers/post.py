@@ -87,18 +87,16 @@ class Post(PostServicer):
             await self.journal.commit()
         await self._carry(outcome)
 
-    async def replay(self, run: bytes, records: list[Record]) -> None:
-        """Tells a new participant what the old one was told, and carries what it answers."""
+    def replay(self, run: bytes, records: list[Record]) -> list[Outcome]:
+        """Tells a new participant what the old one was told; what it answers is to be carried."""
+        outcomes = []
         for kind, data in records:
-            match kind:
-                case Kind.MESSAGE:
-                    outcome = self.participant.handle(decode(data, "journal"))
-                case Kind.EXPIRE:
-                    outcome = self.participant.expire(run)
-                case _:
-                    continue
-            await self._carry(outcome)
+            if kind is Kind.MESSAGE:
+                outcomes.append(self.participant.handle(decode(data, "journal")))
+            elif kind is Kind.EXPIRE:
+                outcomes.append(self.participant.expire(run))
         self.watch_deadline(run)
+        return outcomes
 
     def forget(self, run: bytes) -> None:
         self.participant.forget(run)

@@ -9,11 +9,13 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
 from protos.channel import new_server, serving, stop_signal
-from protos.tally_pb2_grpc import add_PostServicer_to_server
+from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
 from servers.journal import Journal
 from servers.ledger import Ledger
+from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
+from servers.revocation import RevocationDesk, Revocations, Screen
 from servers.store import Store
 
 Ready = Callable[[int], None]
@@ -30,6 +32,7 @@ class ServerConfig:
     store: Path | None = None
     cap: Fraction | None = None
     seed: int | None = None
+    metrics: str | None = None
 
 
 async def run_server(config: ServerConfig, ready: Ready) -> None:
@@ -51,11 +54,17 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         for run in journal.forgotten():
             participant.forget(run)
         for run, records in journal.runs():
-            await post.replay(run, records)
-    server, port = new_server(config.credentials, config.listen)
+            for outcome in post.replay(run, records):
+                await carry(outcome)
+    revocations = Revocations(config.credentials.party_authority, store.revoked)
+    metrics = Metrics(config.credentials)
+    watch_ledger(metrics, ledger)
+    server, port = new_server(config.credentials, config.listen, [metrics, Screen(revocations)])
     add_PostServicer_to_server(post, server)
+    add_RevocationServicer_to_server(RevocationDesk(revocations), server)
     async with serving(server):
-        ready(port)
-        await stop_signal()
+        with metrics.serving(config.metrics):
+            ready(port)
+            await stop_signal()
     ledger.close()
     store.close()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.randomness import KEY_BYTES, Randomness
-from servers.identity_files import write_secret
+from protos.identity_files import write_secret
 
 VERSION = 1
 
@@ -43,6 +43,11 @@ class Store:
     @property
     def ledger(self) -> Path | None:
         return self.folder / "ledger.sqlite" if self.durable else None
+
+    @property
+    def revoked(self) -> Path | None:
+        """Where a server keeps the revocation list."""
+        return self.folder / "revoked.pem" if self.durable else None
 
     def randomness(self, seed: int | None, role: str) -> Randomness:
         """The keeper's stream: from its secret, which is made once, or from a run's seed."""

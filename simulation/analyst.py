@@ -1,6 +1,7 @@
 """The analyst's side of the wire: puts a question to a coordinator and waits for the answer."""
 
 import time
+from collections.abc import Iterable, Iterator
 
 import grpc
 import numpy as np
@@ -11,45 +12,79 @@ from protocols.messages import Role
 from protocols.meter import Bill
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import DeskStub
+from protos.tally_pb2_grpc import DeskStub, DirectoryStub
 from servers.accounts import accounts_from_wire
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
 
+PATIENCE_SECONDS = 60.0
+
 
 class Analyst:
-    def __init__(self, coordinator: str, credentials: Credentials) -> None:
+    """`patient`: a coordinator that keeps a store comes back, and is waited for."""
+
+    def __init__(self, coordinator: str, credentials: Credentials, patient: bool = False) -> None:
+        self._patient = patient
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
         self._desk = DeskStub(self._channel)
 
     def close(self) -> None:
         self._channel.close()
 
+    def describe(self, seconds: float) -> pb.Description:
+        """What the federation is. Raises `RunFailed` if nobody answers in time."""
+        try:
+            description: pb.Description = DirectoryStub(self._channel).Describe(
+                pb.DescribeRequest(), timeout=seconds, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise RunFailed(f"the coordinator does not answer: {error.details()}") from None
+        return description
+
+    def events(self, question: str) -> Iterator[pb.Event]:
+        """What the coordinator says to a question, until its answer. Raises `RunFailed`.
+
+        Asking again is asking the same: the question carries a key of its own.
+        """
+        last = time.monotonic()
+        while True:
+            try:
+                for event in self._desk.Ask(pb.Question(json=question), wait_for_ready=True):
+                    last = time.monotonic()
+                    yield event
+                return
+            except grpc.RpcError as error:
+                if not self._patient or time.monotonic() > last + PATIENCE_SECONDS:
+                    raise RunFailed(f"the coordinator is gone: {error.details()}") from None
+            time.sleep(0.2)
+
     def ask(self, question: Question, report: Report) -> Opened:
         """Raises `LocalError` if the question is wrong, `RunFailed` if the run cannot finish."""
-        begun = time.perf_counter()
-        try:
-            for event in self._desk.Ask(pb.Question(json=question.encode()), wait_for_ready=True):
-                match event.WhichOneof("kind"):
-                    case "progress":
-                        shown = event.progress
-                        report(
-                            Progress(
-                                shown.phase,
-                                shown.enrolled,
-                                shown.parties,
-                                shown.submissions,
-                                shown.bytes,
-                            )
-                        )
-                    case "failure":
-                        kind = LocalError if event.failure.our_input else RunFailed
-                        raise kind(event.failure.reason)
-                    case "answer":
-                        return _opened(event.answer, time.perf_counter() - begun)
-        except grpc.RpcError as error:
-            raise RunFailed(f"the coordinator is gone: {error.details()}") from None
-        raise RunFailed("the coordinator ended the run without an answer")
+        return follow(self.events(question.encode()), report)
+
+
+def follow(events: Iterable[pb.Event], report: Report) -> Opened:
+    """Reports progress until the answer. Raises `LocalError` or `RunFailed`, whose fault it is."""
+    begun = time.perf_counter()
+    for event in events:
+        match event.WhichOneof("kind"):
+            case "progress":
+                shown = event.progress
+                report(
+                    Progress(
+                        shown.phase,
+                        shown.enrolled,
+                        shown.parties,
+                        shown.submissions,
+                        shown.bytes,
+                    )
+                )
+            case "failure":
+                kind = LocalError if event.failure.our_input else RunFailed
+                raise kind(event.failure.reason)
+            case "answer":
+                return _opened(event.answer, time.perf_counter() - begun)
+    raise RunFailed("the coordinator ended the run without an answer")
 
 
 def _opened(answer: pb.Answer, seconds: float) -> Opened:

@@ -13,6 +13,8 @@ from typer.exceptions import TyperException
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.names import look_up
 from protocols.statistics import Statistic, statistic_named
+from simulation.cli_ask import ask
+from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
 from simulation.terminal import show_progress, show_result, warn
 
@@ -26,6 +28,8 @@ app = typer.Typer(
 )
 
 app.add_typer(processes)
+app.add_typer(enrol)
+app.add_typer(ask)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -60,18 +64,44 @@ def run(
     smooth: Annotated[str | None, typer.Option(help="Of curves: none, 1 or 2.")] = None,
     box: Annotated[bool | None, typer.Option(help="Keep smoothed curves in [0, 1].")] = None,
     solver: Annotated[str | None, typer.Option(help="interior-point or cvxopt.")] = None,
+    value: Annotated[str | None, typer.Option(help="The column; the data set's own.")] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TALLY_COORDINATOR", help="host:port: ask a running federation, simulate none."
+        ),
+    ] = None,
+    identity: Annotated[
+        Path | None, typer.Option(envvar="TALLY_IDENTITY", help="The analyst's, for --coordinator.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for result, plots and report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run one statistic in a simulated federation."""
+    """Run one statistic, in a simulated federation or in one that is deployed."""
     from parties.data import load
+    from simulation.deployment import Deployment
     from simulation.federation import DEFAULT_DATA, Federation
 
-    dataset = load(data or DEFAULT_DATA)
+    if (coordinator is None) != (identity is None):
+        raise LocalError("a running federation is asked with both --coordinator and --identity")
+    simulated = {
+        "data": data,
+        "parties": parties,
+        "servers": servers,
+        "hosts": hosts,
+        "cap": cap,
+        "seed": seed,
+        "runtime": None if runtime == "inprocess" else runtime,
+    }
+    if coordinator is not None:
+        for name, given in simulated.items():
+            if given is not None:
+                raise LocalError(f"--{name} is of a simulation; --coordinator asks a running one")
+    dataset = load(data or DEFAULT_DATA) if coordinator is None else None
     question = build_statistic(
         statistic,
         {
-            "value": dataset.roles.get("value"),
+            "value": value or (dataset.roles.get("value") if dataset else None),
             "lower": lower,
             "upper": upper,
             "bins": bins,
@@ -88,19 +118,21 @@ def run(
     )
     if out is not None:
         check_writable(out)
-    with (
-        Federation(
+    asked: Federation | Deployment
+    if coordinator is not None and identity is not None:
+        asked = Deployment(coordinator, identity, aggregator)
+    else:
+        asked = Federation(
             parties=parties,
             servers=servers,
             aggregator=aggregator,
             runtime=runtime,
-            data=dataset,
+            data=dataset or DEFAULT_DATA,
             hosts=hosts,
             seed=seed,
             cap=cap,
-        ) as federation,
-        show_progress() as report,
-    ):
+        )
+    with asked as federation, show_progress() as report:
         result = federation.run(
             question,
             epsilon,

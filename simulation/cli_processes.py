@@ -1,6 +1,7 @@
-"""The process commands: `tally coordinator`, `tally server`, `tally party`, `tally enrol`."""
+"""The process commands: `tally coordinator`, `tally server`, `tally party`, `tally health`."""
 
 import asyncio
+import datetime as dt
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +9,11 @@ from typing import Annotated
 import typer
 
 from protocols.errors import LocalError
+from protocols.identity import Credentials, passport_of
 from protocols.messages import Role
 from protocols.privacy.mechanisms import parse_epsilon
-from servers.identity_files import create_federation, read_identity
+from protos.identity_files import read_identity
+from servers.logs import configure_logs
 from servers.process import Ready
 from simulation.terminal import err
 
@@ -19,7 +22,16 @@ processes = typer.Typer()
 IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
 Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
 Store = Annotated[Path | None, typer.Option(help="Folder for the ledger; memory if left out.")]
-Cap = Annotated[str | None, typer.Option(help="The most epsilon ever released; no cap.")]
+Cap = Annotated[
+    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon ever released; no cap.")
+]
+LogFormat = Annotated[str, typer.Option(envvar="TALLY_LOG_FORMAT", help="text or json.")]
+LogLevel = Annotated[
+    str, typer.Option(envvar="TALLY_LOG_LEVEL", help="debug, info, warning or error.")
+]
+MetricsAt = Annotated[
+    str | None, typer.Option("--metrics", help="host:port for Prometheus; none if left out.")
+]
 
 
 @processes.command()
@@ -28,17 +40,22 @@ def server(
     listen: Listen = "127.0.0.1:7101",
     store: Store = None,
     cap: Cap = None,
+    metrics: MetricsAt = None,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
 ) -> None:
     """Run one server until it is stopped."""
     from servers.process import ServerConfig, run_server
 
-    credentials = read_identity(identity, Role.SERVER)
+    credentials = _member(identity, Role.SERVER)
+    configure_logs(credentials.identity.name, log_format, log_level)
     config = ServerConfig(
         credentials.identity.first,
         credentials,
         listen,
-        _ledger(store),
-        None if cap is None else parse_epsilon(cap),
+        store,
+        parse_epsilon(cap) if cap else None,
+        metrics=metrics,
     )
     _serve(run_server(config, _announce(credentials.identity.name)))
 
@@ -46,24 +63,49 @@ def server(
 @processes.command()
 def coordinator(
     identity: IdentityFolder,
-    server: Annotated[list[str], typer.Option(help="host:port of each server, in order.")],
-    parties: Annotated[int, typer.Option(help="How many parties the federation has.")],
+    server: Annotated[
+        list[str],
+        typer.Option(envvar="TALLY_SERVERS", help="host:port of each server, in order."),
+    ],
+    parties: Annotated[
+        int, typer.Option(envvar="TALLY_PARTIES", help="How many parties the federation has.")
+    ],
     listen: Listen = "127.0.0.1:7100",
+    enrolment: Annotated[
+        str, typer.Option(help="host:port where parties enrol, if the identity has an authority.")
+    ] = "127.0.0.1:7099",
+    lifetime: Annotated[float, typer.Option(help="Days that party certificates hold.")] = 30.0,
     store: Store = None,
     cap: Cap = None,
+    metrics: MetricsAt = None,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
 ) -> None:
     """Run the coordinator until it is stopped."""
-    from servers.desk import CoordinatorConfig, run_coordinator
+    from servers.coordinator_process import run_coordinator
+    from servers.desk import CoordinatorConfig
+    from servers.enrolment import EnrolmentConfig
 
     if parties < 1:
         raise LocalError("a federation needs at least one party")
+    if not 0 < lifetime <= 365:
+        raise LocalError("party certificates hold for some time, a year at most")
+    credentials = _member(identity, Role.COORDINATOR)
+    configure_logs("coordinator", log_format, log_level)
+    authority = identity / "enrolment"
     config = CoordinatorConfig(
-        read_identity(identity, Role.COORDINATOR),
+        credentials,
         parties,
         tuple(server),
         listen,
-        _ledger(store),
-        None if cap is None else parse_epsilon(cap),
+        store,
+        parse_epsilon(cap) if cap else None,
+        enrolment=EnrolmentConfig(
+            authority, enrolment, dt.timedelta(days=lifetime), _announce("enrolment")
+        )
+        if authority.is_dir()
+        else None,
+        metrics=metrics,
     )
     _serve(run_coordinator(config, _announce("coordinator")))
 
@@ -73,41 +115,80 @@ def party(
     identity: IdentityFolder,
     coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
     data: Annotated[str, typer.Option(help="What this party holds: a DATA SPEC.")],
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="TALLY_TOKEN", help="One-time token, if there is no identity yet."),
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="Folder of tokens to claim one from, instead.")
+    ] = None,
+    enrolment: Annotated[
+        str | None, typer.Option(help="host:port to enrol at; the coordinator's host, port 7099.")
+    ] = None,
+    slices: Annotated[
+        int | None,
+        typer.Option("--slice", help="Hold only this party's slice of the data, dealt to N."),
+    ] = None,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
 ) -> None:
     """Run one party until it is stopped. It only calls out: it needs no open port."""
-    import numpy as np
-
     from parties.data import load
-    from parties.process import PartyConfig, run_party
-    from protocols.records import Holdings
+    from parties.membership import is_member, run_member
+    from parties.process import PartyConfig
 
-    credentials = read_identity(identity, Role.PARTY)
-    ids = np.array([credentials.identity.first], dtype=np.uint32)
-    holdings = Holdings(ids, np.zeros(1, dtype=np.intp), load(data).columns)
-    config = PartyConfig(credentials, coordinator, holdings)
+    configure_logs("party", log_format, log_level)
+    dataset = load(data)
+    if not is_member(identity):
+        at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
+        _enrol(identity, token, tokens, at)
+    credentials = _member(identity, Role.PARTY)
+    configure_logs(credentials.identity.name, log_format, log_level)
+    holdings = dataset.held_by(credentials.identity.first, slices)
     err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
-    _serve(run_party(config))
+    _serve(run_member(identity, PartyConfig(credentials, coordinator, holdings)))
 
 
 @processes.command()
-def enrol(
-    folder: Annotated[Path, typer.Argument(help="A new folder for the federation.")],
-    servers: Annotated[int, typer.Option(help="How many servers.")] = 2,
-    parties: Annotated[int, typer.Option(help="How many parties.")] = 5,
+def health(
+    target: Annotated[str, typer.Argument(help="host:port")],
+    identity: Annotated[
+        Path | None, typer.Option(help="Whose certificate to show; TCP alone if left out.")
+    ] = None,
+    expect: Annotated[
+        str | None, typer.Option(help="Who must answer; the identity itself if left out.")
+    ] = None,
 ) -> None:
-    """Make a federation: its authority, and an identity folder for each member."""
-    for path in create_federation(folder, servers, parties):
-        print(path)
+    """Ask a station whether it serves: exit code 0 if so, 3 if not."""
+    from simulation.health import check_health
+
+    check_health(target, identity, expect)
 
 
-def _ledger(store: Path | None) -> Path | None:
-    if store is None:
-        return None
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LocalError(f"cannot write to {store}: {error.strerror}") from None
-    return store / "ledger.sqlite"
+def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) -> None:
+    from parties.membership import claim_token, discard_claim, join_federation
+    from protocols.enrolment import Token
+
+    if token:
+        claimed = Token.decode(token.strip())
+    elif tokens is not None:
+        claimed = claim_token(tokens)
+    else:
+        raise LocalError(f"no identity in {identity}: give --token to enrol")
+    asyncio.run(join_federation(identity, claimed, target))
+    if tokens is not None:
+        discard_claim(tokens)
+
+
+def _member(folder: Path, role: Role) -> Credentials:
+    """Raises `LocalError` on an identity that nobody would take any more."""
+    credentials = read_identity(folder, role)
+    if passport_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
+        raise LocalError(
+            f"the certificate in {folder} has expired: a party enrols again in an empty folder "
+            "with a new token, others get `tally enrol renew`"
+        )
+    return credentials
 
 
 def _announce(name: str) -> Ready:

@@ -1,28 +1,21 @@
 """The Python API: a federation of n parties and m servers to put questions to."""
 
 import dataclasses
+import os
 import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from parties.data import Dataset, load
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.privacy.mechanisms import (
-    DiscreteLaplace,
-    Placement,
-    noise_variance,
-    numeric_delta,
-    parse_epsilon,
-)
-from protocols.records import Column
+from protocols.privacy.mechanisms import parse_epsilon
 from protocols.statistics import Statistic
 from servers.coordinator import Question
-from simulation.result import Privacy, Result
+from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
+from simulation.statement import Setting
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 MAX_OWN_PROCESSES = 100
@@ -51,7 +44,7 @@ class Federation:
         hosts: int | None = None,
         seed: int | None = None,
         cap: float | str | None = None,
-        ledgers: Path | None = None,
+        store: Path | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         kind = runtime_named(runtime)
@@ -64,16 +57,19 @@ class Federation:
         count = len(self.holdings.ids)
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
+        most = int(self.holdings.counts.max())
+        self._setting = Setting(self._aggregator, count, self.servers, most)
         plan = Plan(
             self.holdings,
             self.servers,
             hosts or (count if count <= MAX_OWN_PROCESSES else BLOCK_HOSTS),
             seed,
             None if cap is None else parse_epsilon(str(cap)),
-            ledgers,
+            store,
         )
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None
+        self._asked = 0
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +101,7 @@ class Federation:
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
         statistic = self._with_bounds(statistic)
-        placement = self._placement(noise)
+        placement = self._setting.placement(noise)
         question = Question(
             statistic,
             self._aggregator.name,
@@ -115,6 +111,7 @@ class Federation:
             unit=unit,
             minimum=minimum,
             deadline=deadline,
+            key=self._next_key(),
         )
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings)
@@ -122,18 +119,23 @@ class Federation:
         self.start()
         opened = self.runtime.ask(question, report)
         seconds = {"start": self._started or 0.0} if first else {}
-        mechanism = self._mechanism(question)
+        mechanism = self._setting.mechanism(question)
         return Result(
             statistic.name,
             statistic.decode(opened.total, opened.records, exact=mechanism is None),
             truth,
-            self._privacy(question, mechanism),
+            self._setting.privacy(question, mechanism),
             self._describe(),
             opened.bill,
             seconds | opened.seconds,
-            self._deviation(question, mechanism, opened),
+            self._setting.deviations(question, mechanism, opened.records),
             tuple(self._notes(question, opened, clipped)),
         )
+
+    def _next_key(self) -> str:
+        """A name for the next question; under a seed, the same in every run."""
+        self._asked += 1
+        return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""
@@ -145,55 +147,8 @@ class Federation:
             upper=upper if statistic.upper is None else statistic.upper,
         )
 
-    def _placement(self, noise: str | None) -> Placement:
-        if noise is None:
-            return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
-        try:
-            return Placement(noise)
-        except ValueError:
-            raise LocalError(
-                f"no noise placement {noise!r}; there are {', '.join(Placement)}"
-            ) from None
-
-    def _mechanism(self, question: Question) -> DiscreteLaplace | None:
-        group = int(self.holdings.counts.max()) if question.unit == "party" else 1
-        sensitivity = question.statistic.sensitivity * group
-        if question.epsilon is None or sensitivity == 0:
-            return None
-        return DiscreteLaplace.spending(question.epsilon, sensitivity)
-
-    def _privacy(self, question: Question, mechanism: DiscreteLaplace | None) -> Privacy:
-        adjacency = "one record" if question.unit == "record" else "all records of one party"
-        if question.epsilon is None:
-            words, statement = "none", "NOT PRIVATE: no noise was added"
-        elif mechanism is None:
-            words, statement = "none needed", "the answer does not depend on any record"
-        else:
-            words = question.statistic.mechanism_words(float(mechanism.scale))
-            statement = f"{question.noise.statement(self.servers)}; adjacent: {adjacency} replaced"
-        return Privacy(
-            None if question.epsilon is None else float(question.epsilon),
-            numeric_delta(question.noise, len(self.holdings.ids), question.statistic.noises)
-            if mechanism
-            else 0.0,
-            words,
-            str(question.noise),
-            f"{self._aggregator.threat_model(self.servers)}; {statement}",
-        )
-
-    def _deviation(
-        self, question: Question, mechanism: DiscreteLaplace | None, opened: Opened
-    ) -> Column:
-        if mechanism is None:
-            return np.zeros(1)
-        parties = len(self.holdings.ids)
-        variance = noise_variance(mechanism, question.noise, parties, self.servers)
-        return question.statistic.deviations(variance, opened.records)
-
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
-        notes = []
-        if question.epsilon is None:
-            notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
+        notes = self._setting.notes(question, len(opened.contributors))
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         if clipped:
@@ -202,9 +157,6 @@ class Federation:
                 f"{clipped} of {self.holdings.rows} values lay outside [{lower:g}, {upper:g}] "
                 "and were clipped"
             )
-        parties = len(self.holdings.ids)
-        if len(opened.contributors) < parties:
-            notes.append(f"{len(opened.contributors)} of {parties} parties contributed")
         return notes
 
     def _describe(self) -> dict[str, object]:

@@ -24,8 +24,9 @@ def new_figure(title: str, width: float = 7.0, height: float = 4.0) -> tuple[Fig
 def estimate_figure(result: Result) -> Figure:
     epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
     figure, axes = new_figure(f"{result.statistic}, {epsilon}")
-    if isinstance(result.estimate, Curve) and isinstance(result.truth, Curve):
-        _histogram(axes, result.estimate, result.truth, result.deviations)
+    if isinstance(result.estimate, Curve):
+        truth = result.truth if isinstance(result.truth, Curve) else None
+        _histogram(axes, result.estimate, truth, result.deviations)
     else:
         _number(axes, result)
     axes.legend(frameon=False, fontsize=9)
@@ -50,10 +51,11 @@ def communication_figure(result: Result) -> Figure:
     return figure
 
 
-def _histogram(axes: Axes, estimate: Curve, truth: Curve, deviations: Column) -> None:
+def _histogram(axes: Axes, estimate: Curve, truth: Curve | None, deviations: Column) -> None:
     x = np.array(estimate.x)
     width = x[1] - x[0] if len(x) > 1 else 1.0
-    axes.bar(x, truth.y, width=width, align="edge", color=QUIET, label="truth")
+    if truth is not None:
+        axes.bar(x, truth.y, width=width, align="edge", color=QUIET, label="truth")
     centres = x + width / 2
     bars = 1.96 * float(deviations[0])
     axes.errorbar(
@@ -71,7 +73,8 @@ def _histogram(axes: Axes, estimate: Curve, truth: Curve, deviations: Column) ->
 
 def _number(axes: Axes, result: Result) -> None:
     estimate, truth = result.estimate, result.truth
-    axes.axvline(float(truth), color=TRUTH, label=f"truth {truth:.6g}")  # type: ignore[arg-type]
+    if truth is not None:
+        axes.axvline(float(truth), color=TRUTH, label=f"truth {truth:.6g}")  # type: ignore[arg-type]
     bars = 1.96 * float(result.deviations[0])
     axes.errorbar(
         [float(estimate)],  # type: ignore[arg-type]

@@ -44,14 +44,16 @@ def _page(result: Result, plots: list[Path]) -> str:
         f'{base64.b64encode(path.read_bytes()).decode()}">'
         for path in plots
     ]
-    error = result.error
     answer: list[tuple[str, object]] = []
     if not isinstance(result.estimate, Curve):
-        answer += [("estimate", f"{result.estimate:.8g}"), ("truth", f"{result.truth:.8g}")]
-    answer += [
-        ("root mean square error", f"{error['rmse']:.4g}"),
-        ("largest", f"{error['max']:.4g}"),
-    ]
+        answer.append(("estimate", f"{result.estimate:.8g}"))
+        if result.truth is not None:
+            answer.append(("truth", f"{result.truth:.8g}"))
+    if (error := result.error) is not None:
+        answer += [
+            ("root mean square error", f"{error['rmse']:.4g}"),
+            ("largest", f"{error['max']:.4g}"),
+        ]
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]

@@ -36,14 +36,16 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Result:
-    """`deviations` are the standard deviations of the noise in the values of the estimate.
+    """`truth` is None where nobody knows it: in a deployment.
+
+    `deviations` are the standard deviations of the noise in the values of the estimate.
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     """
 
     statistic: str
     estimate: Estimate
-    truth: Estimate
+    truth: Estimate | None
     privacy: Privacy
     federation: dict[str, object]
     bill: Bill
@@ -56,7 +58,10 @@ class Result:
         return self.bill.as_json()
 
     @property
-    def error(self) -> dict[str, float]:
+    def error(self) -> dict[str, float] | None:
+        """None where the truth is not known."""
+        if self.truth is None:
+            return None
         difference = np.abs(_values(self.estimate) - _values(self.truth))
         return {
             "rmse": math.sqrt(float(np.mean(difference**2))),
@@ -64,13 +69,15 @@ class Result:
         }
 
     def as_json(self) -> dict[str, object]:
-        """The object that `--json` prints. `notes` is there only when there are any."""
+        """The object that `--json` prints. What there is none of is not there."""
         document: dict[str, object] = {
             "schema": SCHEMA,
             "statistic": self.statistic,
             "estimate": _plain(self.estimate),
-            "truth": _plain(self.truth),
-            "error": self.error,
+        }
+        if self.truth is not None:
+            document |= {"truth": _plain(self.truth), "error": self.error}
+        document |= {
             "privacy": self.privacy.as_json(),
             "federation": self.federation,
             "communication": self.communication,

@@ -71,8 +71,10 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         more = f", … ({len(result.estimate.y)} values)" if len(result.estimate.y) > 8 else ""
         yield result.statistic, f"[bold]{shown}{more}[/bold]"
     else:
-        yield result.statistic, f"[bold]{result.estimate:.8g}[/bold]   (truth {result.truth:.8g})"
-    yield "error", f"rmse {result.error['rmse']:.4g}, largest {result.error['max']:.4g}"
+        truth = "" if result.truth is None else f"   (truth {result.truth:.8g})"
+        yield result.statistic, f"[bold]{result.estimate:.8g}[/bold]{truth}"
+    if (error := result.error) is not None:
+        yield "error", f"rmse {error['rmse']:.4g}, largest {error['max']:.4g}"
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
     delta = f", δ = {privacy.delta:.2g}" if privacy.delta else ""
     yield "privacy", f"ε = {epsilon}{delta}; {privacy.mechanism}; noise: {privacy.noise}"

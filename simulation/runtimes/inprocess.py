@@ -117,5 +117,9 @@ class InProcess(Runtime):
         return participant.role.label
 
     def _ledger(self, keeper: str) -> Ledger:
-        self._ledgers.append(Ledger(self.plan.ledger(keeper), self.plan.cap))
+        folder = self.plan.store_of(keeper)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder /= "ledger.sqlite"
+        self._ledgers.append(Ledger(folder, self.plan.cap))
         return self._ledgers[-1]

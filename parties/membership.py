@@ -1,0 +1,102 @@
+"""A party's whole life at its machine: claim a token, enrol, take part, renew."""
+
+import asyncio
+import logging
+import os
+import socket
+from pathlib import Path
+
+from parties.enrolment import enrol, is_due, renew
+from parties.process import PartyConfig, PartyHost
+from protocols.enrolment import Token
+from protocols.errors import LocalError, PeerError
+from protocols.identity import Credentials
+from protos.channel import stop_signal
+from protos.identity_files import replace_pair, write_identity
+
+log = logging.getLogger(__name__)
+
+RENEWAL_SECONDS = 30.0
+"""How often to look whether the certificate is due."""
+
+
+def claim_token(folder: Path) -> Token:
+    """Takes one of the tokens that wait in `folder` for whoever comes first.
+
+    Renaming is atomic, so that of several replicas each gets its own; a replica that was stopped
+    between claim and enrolment finds its claim again. Raises `LocalError` if none is left.
+    """
+    mine = f".claimed-{socket.gethostname()}"
+    try:
+        names = sorted(os.listdir(folder))
+        for name in names:
+            if name.endswith(mine):
+                return Token.decode((folder / name).read_text().strip())
+        for name in names:
+            if name.endswith(".token"):
+                claimed = folder / (name + mine)
+                try:
+                    (folder / name).rename(claimed)
+                except FileNotFoundError:
+                    continue
+                return Token.decode(claimed.read_text().strip())
+    except OSError as error:
+        raise LocalError(f"cannot claim a token in {folder}: {error.strerror}") from None
+    raise LocalError(f"no token is left in {folder}: the federation has no room for this party")
+
+
+def discard_claim(folder: Path) -> None:
+    """A used token is worth nothing; it need not lie about."""
+    for path in folder.glob(f"*.token.claimed-{socket.gethostname()}"):
+        path.unlink(missing_ok=True)
+
+
+def is_member(folder: Path) -> bool:
+    return (folder / "certificate.pem").exists()
+
+
+async def join_federation(folder: Path, token: Token, target: str) -> Credentials:
+    """Enrols and writes the identity. Raises `LocalError` if it could not be kept, before the
+    token is spent."""
+    try:
+        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        if any(folder.iterdir()):
+            raise LocalError(f"{folder} is not empty, and holds no identity")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise LocalError(f"cannot write to {folder}")
+    except OSError as error:
+        raise LocalError(f"cannot write to {folder}: {error.strerror}") from None
+    credentials = await enrol(token, target)
+    write_identity(folder, credentials)
+    return credentials
+
+
+async def keep_current(folder: Path, host: PartyHost, config: PartyConfig) -> None:
+    """Renews the certificate whenever it is due. A failure is tried again while it still holds."""
+    credentials = config.credentials
+    while True:
+        if is_due(credentials):
+            try:
+                credentials = await renew(credentials, config.coordinator)
+            except PeerError as error:
+                log.warning("%s", error)
+            else:
+                replace_pair(folder, credentials.key, credentials.certificate)
+                host.use(credentials)
+                log.info("%s renewed its certificate", credentials.identity.name)
+        await asyncio.sleep(RENEWAL_SECONDS)
+
+
+async def run_member(folder: Path, config: PartyConfig) -> None:
+    """Takes part until the process is told to stop, or the coordinator will not have it."""
+    host = PartyHost(config)
+    work = asyncio.create_task(host.run())
+    stop = asyncio.create_task(stop_signal())
+    current = asyncio.create_task(keep_current(folder, host, config))
+    tasks = (work, stop, current)
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

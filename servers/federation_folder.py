@@ -1,0 +1,169 @@
+"""A federation on disk, as its operator keeps it: `tally enrol create` and its fellows.
+
+authority/              the members' authority: signs all but parties; keep it offline
+coordinator/            an identity, and enrolment/: the party authority and the registry
+server-0/ … analyst/    one identity each, to be carried to the machine it is for
+"""
+
+import datetime as dt
+import re
+import secrets
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.enrolment import SECRET_BYTES, Token, compressed
+from protocols.errors import LocalError
+from protocols.identity import Authority, Credentials, Identity
+from protocols.messages import Role
+from protos.identity_files import make_folder, write_identity, write_public, write_secret
+from servers.registry import Registry
+
+AUTHORITY_LIFETIME = dt.timedelta(days=3650)
+MEMBER_LIFETIME = dt.timedelta(days=365)
+TOKEN_LIFETIME = dt.timedelta(days=7)
+MAX_PARTIES = 1 << 16
+
+_PARTY = re.compile(r"party-(\d{1,9})")
+
+
+def create_federation(
+    folder: Path, servers: int, parties: int, hosts: tuple[str, ...] = ()
+) -> list[Token]:
+    """Makes both authorities and the members' identities; a token for each party.
+
+    `hosts` are names by which the coordinator and the servers are reached, beside their own.
+    Folders may be there already if they are empty (mounted volumes). Raises `LocalError`.
+    """
+    if servers < 1 or not 1 <= parties <= MAX_PARTIES:
+        raise LocalError(f"a federation has a server or more, and 1 to {MAX_PARTIES} parties")
+    if (folder / "authority" / "key.pem").exists():
+        raise LocalError(f"there is a federation in {folder}: it is made once")
+    now = dt.datetime.now(dt.UTC)
+    name = folder.resolve().name
+    authority = Authority.create(name, now, AUTHORITY_LIFETIME)
+    party_authority = Authority.create(name, now, AUTHORITY_LIFETIME, parties_only=True)
+    members = [
+        Identity(Role.COORDINATOR),
+        Identity(Role.ANALYST),
+        *(Identity(Role.SERVER, i, i) for i in range(servers)),
+    ]
+    for member in members:
+        write_identity(
+            folder / member.name, _member(authority, party_authority.pem, member, now, hosts)
+        )
+    enrolment = folder / "coordinator" / "enrolment"
+    _write_authority(enrolment, party_authority)
+    # Last: where this key is, the federation is whole.
+    _write_authority(folder / "authority", authority)
+    registry = Registry(enrolment / "registry.sqlite")
+    try:
+        return [_invite(registry, authority.public_key, party, now) for party in range(parties)]
+    finally:
+        registry.close()
+
+
+def invite(folder: Path, party: str) -> Token:
+    """A new token for a party: for one that lost its key, or let its token expire."""
+    authority = read_authority(folder / "authority")
+    registry = open_registry(folder)
+    try:
+        return _invite(registry, authority.public_key, index_of(party), dt.datetime.now(dt.UTC))
+    finally:
+        registry.close()
+
+
+def revoke(folder: Path, party: str) -> int:
+    """Revokes a party's certificates; the coordinator tells the servers within seconds.
+
+    How many there were. Raises `LocalError` if there is nothing to revoke.
+    """
+    registry = open_registry(folder)
+    try:
+        count = registry.revoke(index_of(party), dt.datetime.now(dt.UTC))
+        if not count:
+            raise LocalError(f"{party} has no certificate and no token here")
+        write_public(
+            folder / "coordinator" / "enrolment" / "revoked.pem",
+            signed_revocations(registry, read_authority(folder / "coordinator" / "enrolment")),
+        )
+    finally:
+        registry.close()
+    return count
+
+
+def renew_member(folder: Path, name: str, hosts: tuple[str, ...] = ()) -> Path:
+    """A new key and certificate for a server, the coordinator or the analyst, in NAME.renewed/."""
+    found = re.fullmatch(r"(server)-(\d{1,3})|coordinator|analyst", name)
+    if found is None:
+        raise LocalError(f"{name!r} is none of coordinator, analyst, server-0, server-1 …")
+    role = Role[(found[1] or name).upper()]
+    index = int(found[2] or 0)
+    parties = read_authority(folder / "coordinator" / "enrolment").pem
+    target = folder / f"{name}.renewed"
+    authority = read_authority(folder / "authority")
+    member = Identity(role, index, index)
+    write_identity(target, _member(authority, parties, member, dt.datetime.now(dt.UTC), hosts))
+    return target
+
+
+def signed_revocations(registry: Registry, authority: Authority) -> bytes:
+    revoked = registry.revoked()
+    return authority.revoke(revoked, len(revoked), dt.datetime.now(dt.UTC))
+
+
+def open_registry(folder: Path) -> Registry:
+    """Raises `LocalError` if `folder` is no federation."""
+    path = folder / "coordinator" / "enrolment" / "registry.sqlite"
+    if not path.is_file():
+        raise LocalError(f"no federation in {folder}: `tally enrol create` makes one")
+    return Registry(path)
+
+
+def read_authority(folder: Path) -> Authority:
+    try:
+        key, certificate = ((folder / name).read_bytes() for name in ("key.pem", "certificate.pem"))
+        return Authority.load(key, certificate)
+    except OSError as error:
+        raise LocalError(f"no authority in {folder}: {error.strerror}") from None
+    except ValueError as error:
+        raise LocalError(f"no authority in {folder}: {error}") from None
+
+
+def index_of(party: str) -> int:
+    found = _PARTY.fullmatch(party)
+    if found is None:
+        raise LocalError(f"{party!r} is not a party: they are called party-0, party-1 …")
+    return int(found[1])
+
+
+def _member(
+    authority: Authority,
+    party_authority: bytes,
+    member: Identity,
+    now: dt.datetime,
+    hosts: tuple[str, ...],
+) -> Credentials:
+    serves = member.role is not Role.ANALYST
+    issued = authority.issue(member, now, MEMBER_LIFETIME, hosts if serves else ())
+    return Credentials(
+        member,
+        issued.certificate,
+        issued.authority,
+        issued.key,
+        party_authority if serves else b"",
+    )
+
+
+def _write_authority(folder: Path, authority: Authority) -> None:
+    make_folder(folder)
+    write_public(folder / "certificate.pem", authority.pem)
+    write_secret(folder / "key.pem", authority.key_pem)
+
+
+def _invite(
+    registry: Registry, authority: ec.EllipticCurvePublicKey, party: int, now: dt.datetime
+) -> Token:
+    token = Token(party, compressed(authority), secrets.token_bytes(SECRET_BYTES))
+    registry.add_token(token.digest, party, now + TOKEN_LIFETIME)
+    return token

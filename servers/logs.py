@@ -1,0 +1,45 @@
+"""Log lines of the process commands, for people or as one JSON object a line.
+
+No line has a key, a token, a share or a record in it: messages show only their sizes, credentials
+and tokens hide their secrets, and errors are written without what they quote.
+"""
+
+import datetime as dt
+import json
+import logging
+import sys
+
+from protocols.errors import LocalError
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+
+
+class JsonLines(logging.Formatter):
+    def __init__(self, station: str) -> None:
+        super().__init__()
+        self._station = station
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "station": self._station,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+def configure_logs(station: str, form: str, level: str) -> None:
+    """Sends log lines to standard error. Raises `LocalError` on a format or level there is not."""
+    if form not in FORMATS:
+        raise LocalError(f"no log format {form!r}; there are {', '.join(FORMATS)}")
+    if level not in LEVELS:
+        raise LocalError(f"no log level {level!r}; there are {', '.join(LEVELS)}")
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter(f"%(asctime)s %(levelname)s {station} %(name)s: %(message)s")
+    handler.setFormatter(JsonLines(station) if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,113 @@
+"""What a station tells its operator: counts, times and states in Prometheus' plain text.
+
+Names of methods and numbers only: nothing here is from a message's body.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import grpc
+import grpc.aio
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from protocols.errors import LocalError
+from protocols.identity import Credentials, passport_of
+from servers.ledger import Ledger
+from servers.revocation import Handler
+
+_BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+
+class Metrics(grpc.aio.ServerInterceptor):
+    """Counts the calls that it intercepts; `watch` adds a number that is read when asked for."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._registry = CollectorRegistry()
+        self._calls = Counter(
+            "tally_calls", "Calls received, by method.", ["method"], registry=self._registry
+        )
+        self._failures = Counter(
+            "tally_call_failures",
+            "Calls that ended in a refusal or an error.",
+            ["method"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "tally_call_seconds",
+            "How long single calls took.",
+            ["method"],
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        ends = passport_of(credentials.certificate).ends.timestamp()
+        self.watch(
+            "tally_certificate_expiry_seconds",
+            "When this station's certificate ends, in Unix time.",
+            lambda: ends,
+        )
+
+    def watch(self, name: str, meaning: str, read: Callable[[], float]) -> None:
+        Gauge(name, meaning, registry=self._registry).set_function(read)
+
+    @contextmanager
+    def serving(self, listen: str | None) -> Iterator[None]:
+        """Serves GET /metrics at host:port; None serves nothing. Raises `LocalError`."""
+        if listen is None:
+            yield
+            return
+        host, port = parse_address(listen)
+        try:
+            server, thread = start_http_server(port, host, registry=self._registry)
+        except OSError as error:
+            raise LocalError(f"cannot serve metrics on {listen}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = handler_call_details.method.rpartition("/")[2]
+        self._calls.labels(method).inc()
+        if handler.request_streaming or handler.response_streaming:
+            return handler
+        inner = handler.unary_unary
+
+        async def timed(request: object, context: object) -> object:
+            began = time.perf_counter()
+            try:
+                return await inner(request, context)
+            except BaseException:
+                self._failures.labels(method).inc()
+                raise
+            finally:
+                self._seconds.labels(method).observe(time.perf_counter() - began)
+
+        return grpc.unary_unary_rpc_method_handler(
+            timed, handler.request_deserializer, handler.response_serializer
+        )
+
+
+def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
+    metrics.watch(
+        "tally_epsilon_spent",
+        "The epsilon of all private spends in this keeper's ledger.",
+        lambda: float(ledger.spent()),
+    )
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """host and port of host:port. Raises `LocalError`."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise LocalError(f"{address!r} is not host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,192 @@
+"""Certificates that are refused although TLS takes them: revoked ones, and those that ran out.
+
+TLS looks at a certificate when a connection opens. Here every call is looked at, and open streams
+again every other second, so that a revoked party is out within seconds, not at its next connection.
+"""
+
+import asyncio
+import datetime as dt
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.errors import PeerError
+from protocols.identity import passport_of
+from protocols.messages import Role
+from protos import tally_pb2 as pb
+from protos.channel import Context, caller
+from protos.identity_files import write_public
+from protos.tally_pb2_grpc import RevocationServicer
+
+log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 1.0
+MAX_LIST_BYTES = 3 << 20
+
+
+class Revocations:
+    """The newest list that the party authority signed; kept in `path`, which may also be put there
+    by hand. None keeps it in memory."""
+
+    def __init__(self, party_authority: bytes, path: Path | None = None) -> None:
+        self._authority = party_authority
+        self._path = path
+        self._stamp: int | None = None
+        self._looked = -1.0
+        self.number = 0
+        self._serials: frozenset[int] = frozenset()
+        self._read()
+
+    def update(self, revoked: bytes) -> None:
+        """Takes a list unless an older one than ours. Raises `PeerError` if it is forged."""
+        number, serials = self._parse(revoked)
+        if number <= self.number:
+            return
+        if self._path is not None:
+            write_public(self._path, revoked)
+        self.number, self._serials = number, serials
+        log.info("revocation list %d: %d certificates", number, len(serials))
+
+    def refuses(self, certificate: bytes, now: dt.datetime) -> str | None:
+        """Why a certificate is refused, or None."""
+        self._read()
+        passport = passport_of(certificate)
+        if passport.serial in self._serials:
+            return "its certificate is revoked"
+        if now > passport.ends:
+            return "its certificate has expired"
+        return None
+
+    def _read(self) -> None:
+        if self._path is None or time.monotonic() < self._looked + RECHECK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        try:
+            stamp = self._path.stat().st_mtime_ns
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            number, serials = self._parse(self._path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, PeerError) as error:
+            log.error("the revocation list %s cannot be used: %s", self._path, error)
+            return
+        if number > self.number:
+            self.number, self._serials = number, serials
+
+    def _parse(self, revoked: bytes) -> tuple[int, frozenset[int]]:
+        try:
+            if len(revoked) > MAX_LIST_BYTES:
+                raise ValueError("too long")
+            key = x509.load_pem_x509_certificate(self._authority).public_key()
+            parsed = x509.load_pem_x509_crl(revoked)
+            if not isinstance(key, ec.EllipticCurvePublicKey) or not parsed.is_signature_valid(key):
+                raise ValueError("not signed by this federation's party authority")
+            number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+            return number, frozenset(entry.serial_number for entry in parsed)
+        except (ValueError, TypeError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
+            raise PeerError("coordinator", f"malformed revocation list: {error}") from None
+
+
+class RevocationDesk(RevocationServicer):
+    """At a server: takes the list from the coordinator."""
+
+    def __init__(self, revocations: Revocations) -> None:
+        self._revocations = revocations
+
+    async def Update(  # noqa: N802
+        self, request: pb.RevocationList, context: Context
+    ) -> pb.RevocationState:
+        identity = await caller(context)
+        if identity.role is not Role.COORDINATOR:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may")
+        if request.list:
+            try:
+                self._revocations.update(request.list)
+            except PeerError as error:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            except OSError as error:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, f"cannot keep it: {error}")
+        return pb.RevocationState(number=self._revocations.number)
+
+
+Handler = Any
+"""grpc.RpcMethodHandler: its types leave out the fields that an interceptor needs."""
+Around = Callable[[Context], Awaitable[None]]
+
+
+class Screen(grpc.aio.ServerInterceptor):
+    """Looks at the caller's certificate before every call, and during streams."""
+
+    def __init__(self, revocations: Revocations) -> None:
+        self._revocations = revocations
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        handler = await continuation(handler_call_details)
+        return None if handler is None else guarded(handler, self._check)
+
+    async def _check(self, context: Context) -> None:
+        certificates = list(context.auth_context().get("x509_pem_cert", []))
+        try:
+            now = dt.datetime.now(dt.UTC)
+            reason = self._revocations.refuses(certificates[0] if certificates else b"", now)
+        except PeerError as error:
+            reason = error.reason
+        if reason is not None:
+            log.warning("refused a caller: %s", reason)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
+
+
+def guarded(handler: Handler, check: Around) -> Handler:
+    """The same handler, with `check` before a call, and now and then while a stream is open."""
+    kind = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")[
+        2 * handler.request_streaming + handler.response_streaming
+    ]
+    inner = getattr(handler, kind)
+
+    async def single(request: object, context: Context) -> object:
+        await check(context)
+        return await inner(request, context)
+
+    async def several(request: object, context: Context) -> AsyncIterator[object]:
+        await check(context)
+        answers = inner(request, context)
+        waiting: asyncio.Future[object] | None = None
+        try:
+            while True:
+                waiting = waiting or asyncio.ensure_future(anext(answers))
+                done, _ = await asyncio.wait([waiting], timeout=RECHECK_SECONDS)
+                if not done:
+                    await check(context)
+                    continue
+                try:
+                    answer = waiting.result()
+                except StopAsyncIteration:
+                    return
+                waiting = None
+                yield answer
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+            await answers.aclose()
+
+    streams = handler.response_streaming and inspect.isasyncgenfunction(inner)
+    make = getattr(grpc, f"{kind}_rpc_method_handler")
+    return make(
+        several if streams else single, handler.request_deserializer, handler.response_serializer
+    )

@@ -1,0 +1,91 @@
+"""A federation that is already running somewhere: the same questions, nothing simulated."""
+
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Self
+
+from protocols.aggregation import aggregator_named
+from protocols.errors import LocalError
+from protocols.messages import Role
+from protocols.privacy.mechanisms import parse_epsilon
+from protocols.statistics import Statistic
+from protos.identity_files import read_identity
+from servers.coordinator import Question
+from servers.metrics import parse_address
+from simulation.analyst import Analyst
+from simulation.result import Result
+from simulation.runtimes import Progress, Report
+from simulation.statement import Setting
+
+
+def _quiet(_: Progress) -> None:
+    pass
+
+
+class Deployment:
+    """The coordinator at host:port, asked with the analyst's identity in a folder.
+
+    There is no truth to compare with: results have none, and no error.
+    """
+
+    def __init__(self, coordinator: str, identity: Path, aggregator: str = "additive") -> None:
+        self._aggregator = aggregator_named(aggregator)
+        parse_address(coordinator)
+        self._analyst = Analyst(coordinator, read_identity(identity, Role.ANALYST))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._analyst.close()
+
+    def run(
+        self,
+        statistic: Statistic,
+        epsilon: float | str | Fraction,
+        noise: str | None = None,
+        unit: str = "record",
+        minimum: int | None = None,
+        deadline: float = 30.0,
+        report: Report = _quiet,
+    ) -> Result:
+        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
+        if statistic.lower is None or statistic.upper is None:
+            raise LocalError(
+                "give --lower and --upper: bounds of deployed data must be known beforehand"
+            )
+        there = self._analyst.describe(deadline)
+        question = Question(
+            statistic,
+            self._aggregator.name,
+            parse_epsilon(str(epsilon)),
+            Setting(self._aggregator, there.parties, there.servers, 1).placement(noise),
+            unit=unit,
+            minimum=minimum,
+            deadline=deadline,
+            key=os.urandom(8).hex(),
+        )
+        opened = self._analyst.ask(question, report)
+        # Asked again: parties may have joined while the question waited for them.
+        there = self._analyst.describe(deadline)
+        setting = Setting(self._aggregator, there.parties, there.servers, there.most_records)
+        mechanism = setting.mechanism(question)
+        return Result(
+            statistic.name,
+            statistic.decode(opened.total, opened.records, exact=mechanism is None),
+            None,
+            setting.privacy(question, mechanism),
+            {
+                "parties": there.parties,
+                "servers": there.servers,
+                "aggregator": self._aggregator.name,
+                "runtime": "deployed",
+                "network": "none",
+                "seed": None,
+            },
+            opened.bill,
+            opened.seconds,
+            setting.deviations(question, mechanism, opened.records),
+            tuple(setting.notes(question, len(opened.contributors))),
+        )
