@@ -103,10 +103,13 @@ class Desk(DeskServicer):
             self._spawn(self._resume_run(self._runs[run], outcomes))
 
     async def _resume_run(self, run: Run, outcomes: list[Outcome]) -> None:
+        finished = next((outcome.finished for outcome in outcomes if outcome.finished), None)
+        if isinstance(finished, Done):  # nobody needs to hear of it again
+            self._end(run, finished)
+            self.coordinator.conclude(run.query, finished)
+            return
         for outcome in outcomes:
             await self._carry(outcome)
-        if run.ended.done() and run.ended.exception() is None:
-            self.coordinator.conclude(run.query, run.ended.result())
 
     def listen_to_servers(self) -> None:
         for index in range(len(self._stubs)):
