@@ -32,8 +32,8 @@ def panels(title: str, names: Sequence[str], height: float = 4.2) -> tuple[Canva
     return canvas, axes
 
 
-def log_axis(axes: Axes, which: str, label: str) -> None:
-    """A logarithmic axis with plain numbers at its decades, as far as they are readable."""
+def log_axis(axes: Axes, which: str, label: str, subs: Sequence[float] = (1.0,)) -> None:
+    """A logarithmic axis with plain numbers at its decades, or at those times `subs`."""
     axis: Axis
     if which == "x":
         axes.set_xscale("log")
@@ -43,7 +43,7 @@ def log_axis(axes: Axes, which: str, label: str) -> None:
         axes.set_yscale("log")
         axes.set_ylabel(label)
         axis = axes.yaxis
-    axis.set_major_locator(LogLocator(base=10, numticks=12))
+    axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
     axis.set_minor_formatter(NullFormatter())
 

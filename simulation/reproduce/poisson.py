@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.hierarchy import Hierarchy
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.privacy.tree import Tree
 from protocols.randomness import Randomness
@@ -37,22 +36,14 @@ def poisson_counts(points: int, rate: float, run: int) -> Counts:
     return np.cumsum(cells)
 
 
-def tree_mechanism(tree: Tree, epsilon: Fraction) -> DiscreteLaplace:
-    """Theorem 1: a record's move is explained by L + 1 noises."""
-    return DiscreteLaplace.spending(epsilon, tree.levels + 1)
-
-
 def tree_releases(points: int, rate: float, epsilon: Fraction, runs: int) -> Iterator[Release]:
     """Fresh data and fresh exact discrete noise in every run; F̂ as in S0 Eq. 2."""
     tree = Tree(points)
-    mechanism = tree_mechanism(tree, epsilon)
+    # Theorem 1: a record's move is explained by L + 1 noises.
+    mechanism = DiscreteLaplace.spending(epsilon, tree.levels + 1)
     randomness = Randomness.from_seed(SEED, f"tree {points} {rate} {epsilon}")
     for run in range(runs):
         counts = poisson_counts(points, rate, run)
         noise = mechanism.draw(2 ** (tree.levels + 1) - 1, randomness)
         n = int(counts[-1])
         yield Release(counts / n, (counts + tree.whole_noise(noise)) / n, n)
-
-
-def hierarchy_mechanism(hierarchy: Hierarchy, epsilon: Fraction) -> DiscreteLaplace:
-    return DiscreteLaplace.spending(epsilon, hierarchy.sensitivity)

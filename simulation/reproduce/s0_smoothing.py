@@ -15,7 +15,7 @@ import numpy as np
 
 from protocols.privacy.smoothing import smooth
 from protocols.privacy.tree import Tree
-from simulation.reproduce.confidence import Mean
+from simulation.reproduce.confidence import CONFIDENCE, Mean
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from simulation.reproduce.drawing import (
     COLOURS,
@@ -242,11 +242,11 @@ def _draw(
                 ms=4,
                 lw=1.2,
                 capsize=2,
-                label=f"{p}-norm",
+                label=f"{p}-norm, mean and its {CONFIDENCE:.1%} interval",
             )
         log_axis(panel, "x", symbol)
         level(panel, 1.0, "no effect")
-    log_axis(axes[0], "y", "ratio of squared errors")
+    log_axis(axes[0], "y", "ratio of squared errors", (1.0, 2.0, 5.0))
     legend_below(canvas, axes, 2)
     return save(canvas, path)
 
