@@ -19,7 +19,8 @@ from protocols.privacy.mechanisms import (
     parse_epsilon,
 )
 from protocols.records import Column
-from protocols.statistics import Statistic
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.ecdf import Ecdf
 from servers.coordinator import Question
 from simulation.result import Privacy, Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -31,6 +32,14 @@ BLOCK_HOSTS = 4
 
 def _quiet(_: Progress) -> None:
     pass
+
+
+def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
+    """The curve of the same release before smoothing; decoding it again spends nothing."""
+    if not isinstance(statistic, Ecdf) or statistic.smooth == "none":
+        return None
+    curve = dataclasses.replace(statistic, smooth="none").decode(opened.total, opened.records)
+    return curve if isinstance(curve, Curve) else None
 
 
 class Federation:
@@ -133,6 +142,7 @@ class Federation:
             seconds | opened.seconds,
             self._deviation(question, mechanism, opened),
             tuple(self._notes(question, opened, clipped)),
+            None if mechanism is None else _unsmoothed(statistic, opened),
         )
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:

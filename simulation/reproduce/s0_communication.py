@@ -32,7 +32,7 @@ class Sizes:
 
 
 SIZES = {
-    Scale.PAPER: Sizes((250, 1000, 4000), (1, 4, 16, 64, 128, 256, 512, 1024), (1, 4, 16, 64)),
+    Scale.PAPER: Sizes((250, 1000, 4000), tuple(2**k for k in range(11)), (1, 4, 16, 64)),
     Scale.SMALL: Sizes((20, 40), (4, 64, 512), (1, 3)),
 }
 
@@ -258,17 +258,17 @@ def _draw(
         color=COLOURS[0],
         ls=":",
         lw=1.4,
-        label=f"repeated for every threshold, n = {repeated[0].parties:,}",
+        label=f"repeated, n = {repeated[0].parties:,}",
     )
     log_axis(axes, "x", "thresholds |B|")
     log_axis(axes, "y", "bytes in all")
-    legend_below(canvas, [axes], 2)
+    legend_below(canvas, [axes], 4)
     return save(canvas, path)
 
 
 FIGURE = Figure(
     "s0-communication",
     "S0 §4: evaluating a curve of n parties at |B| points costs O(n·|B|) bytes pointwise and "
-    "O(n + m·|B|) with function secret sharing, which pays except for small |B|.",
+    "O(n + m·|B|) with function secret sharing, which pays except for small |B| (at m = 2).",
     run,
 )
