@@ -27,7 +27,7 @@ CURVES = {
     "hierarchy": "hierarchy of counts",
     "hierarchy_smoothed": "hierarchy, smoothed",
 }
-# All intervals of the figure together miss a right theory once in a thousand times.
+# All intervals of the figure together miss a right theory about once in a thousand times.
 FAMILY = 0.999
 
 
