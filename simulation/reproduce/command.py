@@ -13,9 +13,15 @@ FOLDER = Path("reproduce")
 
 
 def named(names: Sequence[str]) -> list[Figure]:
-    """The figures asked for, each once. Raises `LocalError` on an unknown one, before any runs."""
+    """The figures asked for, each once.
+
+    Raises `LocalError` on one that is unknown or cannot be tried here, before any runs.
+    """
     asked = list(FIGURES) if "all" in names else list(dict.fromkeys(names))
-    return [look_up("figure", name, FIGURES) for name in asked]
+    figures = [look_up("figure", name, FIGURES) for name in asked]
+    for figure in figures:
+        figure.check()
+    return figures
 
 
 def folder_of(figure: Figure, chosen: Path | None) -> Path:

@@ -4,7 +4,10 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
+
+from protocols.errors import LocalError
 
 Number = float | int | str
 Row = Mapping[str, Number]
@@ -34,12 +37,19 @@ class Outcome:
 class Figure:
     """`claim` is one sentence with the section it is from. `run` writes into an existing folder.
 
-    A claim that fails is a result. `run` raises `LocalError` if it cannot be tried at all.
+    A claim that fails is a result. `package` is an optional dependency that `run` cannot do
+    without.
     """
 
     name: str
     claim: str
     run: Callable[[Path, Scale], Outcome]
+    package: str | None = None
+
+    def check(self) -> None:
+        """Raises `LocalError` if the package it needs is not installed."""
+        if self.package is not None and find_spec(self.package) is None:
+            raise LocalError(f"{self.name} needs the package {self.package}")
 
     def document(self, outcome: Outcome, scale: Scale) -> dict[str, object]:
         """The object that `--json` prints."""

@@ -162,7 +162,7 @@ def _row(each: Errors) -> dict[str, Number]:
 def _draw(path: Path, measured: Sequence[Errors], sizes: Sizes) -> Path:
     title = f"Error of a private curve, λ = {RATE:g}, N = {sizes.points}"
     canvas, (axes,) = panels(title, [""])
-    canvas.set_size_inches(6.8, 4.8)
+    canvas.set_size_inches(7.4, 4.8)
     epsilons = [each.epsilon for each in measured]
     for (name, label), colour, marker in zip(CURVES.items(), COLOURS, MARKERS, strict=False):
         means = [each.mean(name) for each in measured]

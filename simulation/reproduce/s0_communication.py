@@ -160,7 +160,7 @@ def run(folder: Path, scale: Scale) -> Outcome:
             / (n * (last.thresholds - first.thresholds)),
             "repeated_bytes_a_party_and_threshold": repeated[-1].total
             / (n * repeated[-1].thresholds),
-            "bytes_saved_by_keys_at_most_thresholds": {
+            "pointwise_over_keys_at_largest_thresholds": {
                 str(n): _saving(metered, n, sizes.thresholds[-1]) for n in sizes.parties
             },
             "three_servers_key_bytes_a_party": {

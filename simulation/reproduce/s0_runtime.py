@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.errors import LocalError
 from protocols.privacy.smoothing import Smoothed, smooth
 from protocols.privacy.tree import Tree
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
@@ -53,10 +52,8 @@ class Times:
 
 def measure(points: int, runs: int) -> Times:
     """Solvers take turns on each curve, so that a busy machine hits all of them alike."""
-    try:
-        from protocols.privacy.smoothing.reference import smooth_by_cvxopt
-    except ImportError:
-        raise LocalError("s0-fig7 times the package cvxopt, which is not installed") from None
+    from protocols.privacy.smoothing.reference import smooth_by_cvxopt  # an optional dependency
+
     levels = Tree(points).levels
     solvers: dict[str, tuple[Callable[..., Smoothed], int]] = {
         "cvxopt_lp": (smooth_by_cvxopt, 1),
@@ -163,4 +160,5 @@ FIGURE = Figure(
     "S0 §6.7, Fig. 7: with CVXOPT the quadratic program of 2-norm smoothing is solved more quickly "
     "than the linear program of 1-norm smoothing.",
     run,
+    package="cvxopt",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
+from protocols.errors import LocalError
 from simulation.reproduce import (
     ecdf_error,
     s0_communication,
@@ -170,6 +171,12 @@ def test_no_criteria_prove_nothing() -> None:
     assert Outcome({}, {}, []).verdict == "fails"
     assert Outcome({"a": True, "b": False}, {}, []).verdict == "fails"
     assert Outcome({"a": True}, {}, []).verdict == "holds"
+
+
+def test_a_missing_package_is_told_before_anything_runs() -> None:
+    figure = replace(FIGURES["s0-fig7"], package="no_such_solver")
+    with pytest.raises(LocalError, match="s0-fig7 needs the package no_such_solver"):
+        figure.check()
 
 
 class TestSmoothing:
