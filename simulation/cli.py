@@ -168,7 +168,9 @@ def check_writable(folder: Path) -> None:
 
 @app.command("list")
 def list_things(
-    what: Annotated[str, typer.Argument(help="aggregators, statistics, runtimes or networks.")],
+    what: Annotated[
+        str, typer.Argument(help="aggregators, statistics, runtimes, networks or figures.")
+    ],
     as_json: Json = False,
 ) -> None:
     """What there is to choose from."""
@@ -201,6 +203,23 @@ def bench(
     from simulation.bench.command import run_benchmarks
 
     run_benchmarks(name, as_json)
+
+
+@app.command()
+def reproduce(
+    figures: Annotated[list[str], typer.Argument(help="See `tally list figures`; or all.")],
+    out: Annotated[Path | None, typer.Option(help="Folder; reproduce/FIGURE if left out.")] = None,
+    small: Annotated[bool, typer.Option("--small", help="Seconds, and proves little.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a figure.")] = False,
+) -> None:
+    """A paper's figure again, with a verdict on its claim."""
+    from simulation.reproduce import command
+    from simulation.reproduce.contract import Scale
+
+    chosen = command.named(figures)
+    for figure in chosen:
+        check_writable(command.folder_of(figure, out))
+    command.reproduce(chosen, out, Scale.SMALL if small else Scale.PAPER, as_json)
 
 
 @app.command()

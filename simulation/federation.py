@@ -11,7 +11,8 @@ from parties.data import Dataset, load
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
-from protocols.statistics import Statistic
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.ecdf import Ecdf
 from servers.coordinator import Question
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -24,6 +25,14 @@ BLOCK_HOSTS = 4
 
 def _quiet(_: Progress) -> None:
     pass
+
+
+def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
+    """The curve of the same release before smoothing; decoding it again spends nothing."""
+    if not isinstance(statistic, Ecdf) or statistic.smooth == "none":
+        return None
+    curve = dataclasses.replace(statistic, smooth="none").decode(opened.total, opened.records)
+    return curve if isinstance(curve, Curve) else None
 
 
 class Federation:
@@ -130,6 +139,7 @@ class Federation:
             seconds | opened.seconds,
             self._setting.deviations(question, mechanism, opened.records),
             tuple(self._notes(question, opened, clipped)),
+            None if mechanism is None else _unsmoothed(statistic, opened),
         )
 
     def _next_key(self) -> str:
