@@ -80,7 +80,7 @@ def counted(
         if server.state.name == "COLLECTING":
             server.expire()
         step = server.receive(release(query, members))
-        assert isinstance(step, Done)
+        assert isinstance(step, Continue)
         total += step.messages[0].body[0].view("<u8")
     records = int(some_holdings().counts[members].sum())
     answer = query.statistic.decode(total, records, exact=True)
