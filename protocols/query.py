@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
+from protocols.messages import MAX_MEMBERS
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -15,7 +16,7 @@ from protocols.privacy.mechanisms import (
 )
 from protocols.statistics import Statistic, statistic_named
 
-MAX_PARTIES = 1 << 24
+MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
 MAX_LENGTH = 1 << 24
 MAX_RECORDS = 1 << 32
