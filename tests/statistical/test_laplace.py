@@ -69,7 +69,7 @@ def test_geometric_samples_have_the_exact_distribution(scale: Fraction) -> None:
     support = np.arange(0, math.ceil(20 * scale) + 2)
     q = math.exp(-1 / scale)
     samples = geometric(N, scale, randomness(f"geometric {scale}"))
-    assert fits(samples, support, (1 - q) * q**support) > ALPHA
+    assert fits(samples, support, ((1 - q) * q**support).astype(np.float64)) > ALPHA
 
 
 @pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 1), (1, 2), (3, 7), (99, 100)])

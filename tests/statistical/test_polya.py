@@ -25,7 +25,7 @@ def shares(
         Randomness.from_seed(seed, f"polya {scale} {parties}"),
     )
     assert drawn.shape == (parties, count)
-    return drawn  # type: ignore[return-value]
+    return drawn
 
 
 @pytest.mark.parametrize("parties", [1, 2, 5, 8])
