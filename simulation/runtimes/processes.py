@@ -57,7 +57,10 @@ class Processes(Runtime):
             reports = [
                 self._launch(context, f"server-{s.index}", children.serve, s) for s in servers
             ]
-            targets = tuple(f"127.0.0.1:{_port(report)}" for report in reports)
+            targets = tuple(
+                self.address_of(f"server-{s.index}", _port(report))
+                for s, report in zip(servers, reports, strict=True)
+            )
             coordinator = CoordinatorConfig(
                 self._credentials(Identity(Role.COORDINATOR)),
                 len(plan.holdings.ids),
@@ -67,7 +70,7 @@ class Processes(Runtime):
                 seed=plan.seed,
             )
             report = self._launch(context, "coordinator", children.coordinate, coordinator)
-            target = f"127.0.0.1:{_port(report)}"
+            target = self.address_of("coordinator", _port(report))
             self._start_hosts(context, target)
         except BaseException:
             self.stop()
@@ -93,6 +96,10 @@ class Processes(Runtime):
                 process.kill()
                 process.join()
         self.children.clear()
+
+    def address_of(self, name: str, port: int) -> str:
+        """Where others find a station. A relay in between may answer another address."""
+        return f"127.0.0.1:{port}"
 
     def _start_hosts(self, context: ForkServerContext, coordinator: str) -> None:
         for number, block in enumerate(self.plan.holdings.blocks(self.plan.hosts)):
