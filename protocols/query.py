@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
-from protocols.messages import MAX_MEMBERS
+from protocols.messages import MAX_MEMBERS, MAX_WIRE_BYTES
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -18,7 +18,8 @@ from protocols.statistics import Statistic, statistic_named
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
-MAX_LENGTH = 1 << 24
+MAX_LENGTH = (MAX_WIRE_BYTES - 64) // 8
+"""A share of the whole vector is one row of a message, which cannot be split."""
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 
