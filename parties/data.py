@@ -130,7 +130,8 @@ def _numeric_columns(rows: list[Line], header: list[str], path: Path) -> dict[st
 
 def _whole(options: Options, key: str, default: int, least: int = 1, most: int = 10**8) -> int:
     text = options.pop(key, str(default))
-    if not text.isdigit() or not least <= int(text) <= most:
+    written = text.isascii() and text.isdigit() and len(text) <= 20
+    if not written or not least <= int(text) <= most:
         raise LocalError(f"{key}= takes a whole number from {least} to {most}, not {text!r}")
     return int(text)
 
