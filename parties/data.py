@@ -3,6 +3,7 @@
 import csv
 import gzip
 import lzma
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +89,14 @@ def _read_rows(path: Path) -> tuple[list[Line], list[str]]:
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", newline="") as text:
             reader = csv.reader(text)
             lines = [(reader.line_num, line) for line in reader if line]
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        UnicodeDecodeError,
+        csv.Error,
+    ) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LocalError(f"cannot read {path}: {reason}") from None
     if len(lines) < 2:
