@@ -58,8 +58,9 @@ def new_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, 
     )
     try:
         port = server.add_secure_port(listen, tls)
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {listen}: {error}") from None
+    except RuntimeError:
+        reason = "the port is taken or the address is not of this machine"
+        raise OSError(f"cannot listen on {listen}: {reason}") from None
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     return server, port
 
