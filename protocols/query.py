@@ -63,7 +63,7 @@ class Query:
                 f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
             )
         if not 0 < self.deadline <= 86400:
-            raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
+            raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         if self.statistic.length > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
 
