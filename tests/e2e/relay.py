@@ -15,13 +15,13 @@ SEAL = 17
 class Flow:
     """One direction of one connection. `plaintext` is what was inside its application records."""
 
-    bytes: int = 0
+    size: int = 0
     plaintext: int = 0
     _pending: bytearray = field(default_factory=bytearray)
     _skip: int = 0
 
     def see(self, data: bytes) -> None:
-        self.bytes += len(data)
+        self.size += len(data)
         position = 0
         while position < len(data):
             if self._skip:

@@ -15,7 +15,8 @@ import pytest
 from protocols.errors import LocalError, RunFailed
 from protocols.statistics import Mean
 from simulation import Federation, Result
-from simulation.runtimes import Processes, Progress
+from simulation.runtimes import Progress
+from simulation.runtimes.processes import Processes
 
 PATIENCE = 60.0
 """A hang is what these tests look for; they are never near it."""

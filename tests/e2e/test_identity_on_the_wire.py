@@ -15,7 +15,8 @@ from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from servers.coordinator import Question
-from simulation.runtimes import Plan, Processes
+from simulation.runtimes import Plan
+from simulation.runtimes.processes import Processes
 from tests.samples import RUN, a_message, a_query, holdings_of
 
 LIFETIME = dt.timedelta(days=1)

@@ -19,7 +19,8 @@ from protocols.meter import Bill
 from protocols.privacy.mechanisms import Placement
 from protocols.statistics import Histogram
 from servers.coordinator import Question
-from simulation.runtimes import Plan, Processes, Progress
+from simulation.runtimes import Plan, Progress
+from simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay
 from tests.samples import holdings_of
 
@@ -55,12 +56,12 @@ class Relayed(Processes):
             if name.startswith("server"):
                 # The coordinator listens to its servers before there are parties: it is the first.
                 for upward, _ in relay.connections[1:]:
-                    seen += (upward.bytes, upward.plaintext)
+                    seen += (upward.size, upward.plaintext)
         return seen
 
     def everything(self) -> int:
         return sum(
-            flow.bytes
+            flow.size
             for relay in self.relays.values()
             for both in relay.connections
             for flow in both
