@@ -20,6 +20,8 @@ RUN_BYTES = 8
 VERSION = 1
 MAX_WIRE_BYTES = 4 << 20
 """No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
+MAX_MEMBERS = 1 << 24
+"""Indices are below this: meters keep arrays by party, which a wild index must not inflate."""
 MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
 
@@ -195,6 +197,8 @@ def decode(data: bytes, peer: str) -> Message:
     if len(data) != expected:
         raise refuse(f"{len(data)} bytes where its header promises {expected}")
     ids = np.frombuffer(data, dtype="<u4", count=senders + receivers, offset=_HEADER.size)
+    if int(ids.max()) >= MAX_MEMBERS:
+        raise refuse(f"index {ids.max()} is past {MAX_MEMBERS}")
     body = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size + ids.nbytes)
     return Message(
         run,

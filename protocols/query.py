@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
+from protocols.messages import MAX_MEMBERS, MAX_WIRE_BYTES
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -14,9 +15,10 @@ from protocols.privacy.mechanisms import (
 )
 from protocols.statistics import Statistic, statistic_named
 
-MAX_PARTIES = 1 << 24
+MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
-MAX_LENGTH = 1 << 24
+MAX_LENGTH = (MAX_WIRE_BYTES - 64) // 8
+"""A share of the whole vector is one row of a message, which cannot be split."""
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 
@@ -62,7 +64,7 @@ class Query:
                 f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
             )
         if not 0 < self.deadline <= 86400:
-            raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
+            raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         if max(self.statistic.length, self.statistic.noises) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
         if self.noise is Placement.PARTIES and self.statistic.measures:

@@ -66,9 +66,29 @@ class Question:
             fields["statistic"] = kind.from_parameters(fields.pop("parameters"))
             fields["epsilon"] = parse_epsilon(fields["epsilon"])
             fields["noise"] = Placement(fields["noise"])
+            for key, kinds in _KINDS.items():
+                if type(fields[key]) not in kinds:
+                    raise TypeError(f"{key} cannot be {fields[key]!r}")
             return cls(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (
+            ArithmeticError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise LocalError(f"malformed question: {error}") from None
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "aggregator": (str,),
+    "data": (str,),
+    "unit": (str,),
+    "minimum": (int, type(None)),
+    "deadline": (int, float),
+    "options": (dict,),
+}
 
 
 class Coordinator(Participant):

@@ -241,6 +241,7 @@ def ledger(
 
 def main() -> None:
     """Maps errors to one line and an exit code, here and nowhere else."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said below, in one line
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
     try:
         code = app(standalone_mode=False)

@@ -65,8 +65,10 @@ def meter(way: str, parties: int, thresholds: int, servers: int = 2) -> Metered:
 
 def meter_repeated(parties: int, thresholds: int) -> Metered:
     """S0 §4.1 to the letter: the aggregation repeated, one threshold at a time."""
-    with _federation("additive", parties, 2) as federation:
-        runs = [_ask(federation, "repeated", parties, 2, 1) for _ in range(thresholds)]
+    runs = []
+    for _ in range(thresholds):  # a new federation each time: one that has the curve asks nobody
+        with _federation("additive", parties, 2) as federation:
+            runs.append(_ask(federation, "repeated", parties, 2, 1))
     return Metered(
         way="repeated",
         parties=parties,

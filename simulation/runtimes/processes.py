@@ -114,6 +114,10 @@ class Processes(Runtime):
                 process.join()
         self.children.clear()
 
+    def address_of(self, name: str, port: int) -> str:
+        """Where others find a station. A relay in between may answer another address."""
+        return f"127.0.0.1:{port}"
+
     def _start_host(self, number: int) -> None:
         name = f"host-{number}"
         block = self._blocks[number]
@@ -137,8 +141,9 @@ class Processes(Runtime):
             process.start()
         theirs.close()
         self.children[name] = process
-        self._listen[name] = f"127.0.0.1:{_port(ours)}"
-        return self._listen[name]
+        port = _port(ours)
+        self._listen[name] = f"127.0.0.1:{port}"
+        return self.address_of(name, port)
 
     def _credentials(self, identity: Identity) -> Credentials:
         return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)

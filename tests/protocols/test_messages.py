@@ -140,6 +140,15 @@ def test_bad_headers_are_refused(changes: dict[str, int]) -> None:
         decode(header(**changes), "peer")
 
 
+@pytest.mark.parametrize("index", [2**24, 2**32 - 1])
+def test_an_index_that_no_federation_has_is_refused(index: int) -> None:
+    """Meters keep arrays by party: one wild index must not cost gigabytes."""
+    for senders, receivers in (((index,), (0,)), ((0,), (index,)), ((0, index), (0,))):
+        message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, senders, receivers, b"body")
+        with pytest.raises(PeerError, match="malformed message: index"):
+            decode(message.encode(), "peer")
+
+
 @pytest.mark.parametrize(
     "counts", [(2**32 - 1, 1, 0), (1, 2**32 - 1, 2**32 - 1), (1, 1, 2**32 - 1)]
 )
