@@ -9,7 +9,7 @@ import pytest
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.errors import TallyError
-from protocols.machine import Done, Failed, Machine, Spend
+from protocols.machine import Failed, Machine, Spend
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant

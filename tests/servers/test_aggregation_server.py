@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.machine import Done
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome
 from protocols.query import Query

@@ -9,6 +9,7 @@ import pytest
 
 from protocols.errors import LocalError, RunFailed
 from protocols.messages import Phase, Role
+from protocols.privacy.ledger import LedgerRefusal
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.statistics import Mean

@@ -17,7 +17,7 @@ from protocols.aggregation.curator import Curator
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
 from protocols.ring import signed
-from protocols.statistics import STATISTICS, Curve, Histogram, Mean, Statistic, Sum
+from protocols.statistics import STATISTICS, Curve, EcdfPoints, Histogram, Mean, Statistic, Sum
 from protocols.whole_run import whole_run
 from simulation import Federation
 from tests.samples import holdings_of
