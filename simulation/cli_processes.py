@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import socket
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
@@ -171,12 +172,12 @@ def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) 
     if token:
         claimed = Token.decode(token.strip())
     elif tokens is not None:
-        claimed = claim_token(tokens)
+        claimed = claim_token(tokens, socket.gethostname())
     else:
         raise LocalError(f"no identity in {identity}: give --token to enrol")
     asyncio.run(join_federation(identity, claimed, target))
     if tokens is not None:
-        discard_claim(tokens)
+        discard_claim(tokens, socket.gethostname())
 
 
 def _member(folder: Path, role: Role) -> Credentials:
