@@ -18,7 +18,13 @@ from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.identity_files import read_identity, replace_pair, write_identity, write_secret
 from protos.tally_pb2_grpc import PostStub, RevocationStub
-from servers.federation_folder import create_federation, read_authority, revoke
+from servers.federation_folder import (
+    create_federation,
+    invite,
+    read_authority,
+    renew_member,
+    revoke,
+)
 from servers.revocation import Revocations
 from tests.servers.stations import (
     COORDINATOR,
@@ -192,3 +198,17 @@ def test_a_key_of_another_certificate_is_no_identity(tmp_path: Path) -> None:
     write_secret(tmp_path / "identity" / "key.pem", new_key()[1])
     with pytest.raises(LocalError, match="not the certificate's key"):
         read_identity(tmp_path / "identity", Role.PARTY)
+
+
+def test_members_are_renewed_where_the_authority_is(tmp_path: Path) -> None:
+    create_federation(tmp_path / "room", 1, 1)
+    (tmp_path / "room" / "coordinator").rename(tmp_path / "elsewhere")
+    old = read_identity(tmp_path / "room" / "server-0", Role.SERVER)
+    new = read_identity(renew_member(tmp_path / "room", "server-0"), Role.SERVER)
+    assert new.identity == old.identity
+    assert new.key != old.key
+    assert (new.authority, new.party_authority) == (old.authority, old.party_authority)
+    assert invite(tmp_path / "elsewhere", "party-0").party == 0
+    assert revoke(tmp_path / "elsewhere", "party-0") == 1
+    with pytest.raises(LocalError, match="none of coordinator"):
+        renew_member(tmp_path / "room", "party-0")
