@@ -2,7 +2,7 @@
 
 A private value α lies in [l, r] exactly if α ≤ r and not α ≤ l − 1, so any comparison key answers
 any interval, and the differences are free after `evaluate`. (For private intervals and a public,
-masked x see BCG+21, §4; that is another function and needs other keys.)
+masked x see BCG+21, eprint 2020/1392; that is another function and needs other keys.)
 """
 
 from typing import Protocol

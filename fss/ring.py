@@ -32,7 +32,7 @@ class Ring:
 
     def reduce(self, words: Words) -> Words:
         """Drop the high bits: Z_2^64 maps onto Z_2^32, so sums may run in 64 bits."""
-        return words.astype(self.dtype)
+        return words.astype(self.dtype, copy=False)
 
 
 Z32 = Ring(32)

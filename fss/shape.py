@@ -7,8 +7,8 @@ A key is a binary tree of seeds, followed from the most significant bit of x. It
                                     and, for a comparison, one ring word that corrects the value
     for the terminal nodes          `words` ring words
 
-The tree stops `terminal_bits` before the leaves (early termination, Boyle–Gilboa–Ishai, CCS 2016,
-§3.2.3): a terminal node's seed is stretched to the values of all leaves below it.
+The tree stops `terminal_bits` before the leaves (early termination, Boyle–Gilboa–Ishai, CCS
+2016): a terminal node's seed is stretched to the values of all leaves below it.
 
 A comparison's inner node at depth d carries 1 if it lies on the path of α and α turns right there;
 x < α exactly if x leaves α's path to the left at such a node (the comparison from an incremental
@@ -19,8 +19,8 @@ that node, so its word may be left out. With that a comparison takes exactly
     Z_2^64:  16 + 24(n−3) + 8·7  = 24n bytes (n ≥ 3),  16 + 24(n−1) + 8 = 24n (n < 3)
     Z_2^32:  16 + 20(n−4) + 4·16 = 20n bytes (n ≥ 4),  16 + 20(n−1) + 4 = 20n (n < 4)
 
-against n(λ + ℓ + 2) + λ + ℓ bits, 800 bytes at n = 32 over Z_2^64, for BCG+21 (eprint 2020/1392,
-Thm. 2, λ = 128).
+against n(λ + ℓ + 2) + λ + ℓ bits, 800 bytes at n = 32 over Z_2^64, for the comparison of BCG+21
+(eprint 2020/1392, λ = 128).
 
 Control bits live in the two lowest bits of a corrected seed: bit 0 tells the left child's, bit 1
 the right child's, and both are cleared before the seed is hashed. That is what keeps a correction

@@ -1,7 +1,7 @@
 """Comparison among three servers, private against any two, with keys of about 2^(n/2).
 
-After Boyle–Gilboa–Ishai (Eurocrypt 2015, §3.2), with two changes: a step instead of a point, and
-additive shares in Z_2^k instead of XOR.
+After the multi-party DPF of Boyle–Gilboa–Ishai (Eurocrypt 2015), with two changes of our own: a
+step instead of a point, and additive shares in Z_2^k instead of XOR.
 
 The domain is a grid. Write x = (ρ, col) and α = (γ, δ); then
     f_α(x) = [γ < ρ] + [γ = ρ]·[δ ≤ col].
@@ -31,7 +31,7 @@ counts both families' views over a small ring. Two servers cannot compute the W_
 either: it involves G of the seed in the slot (O, –, –) of the third server, with a unit factor.
 
     key bytes over Z_2^64, the largest of the servers' keys
-    n = 14   about 40,000      n = 16   about 80,000      n = 20   about 323,000
+    n = 14   41,088      n = 16   82,176      n = 20   328,704      about 321·2^(n/2)
 against 24n between two servers, and 8·2^n for one of three servers that share a table.
 """
 

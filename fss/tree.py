@@ -32,8 +32,9 @@ def gen(
     if code is None:
         return twin.gen(shape, alphas, randomness)
     randomness = np.ascontiguousarray(randomness)
-    rows0 = np.empty((len(alphas), shape.key_bytes), dtype=np.uint8)
-    rows1 = np.empty_like(rows0)
+    # One allocation, because the allocator keeps one for the next call but gives two back to the
+    # system, and faulting their pages in again costs more than filling them.
+    rows0, rows1 = np.empty((2, len(alphas), shape.key_bytes), dtype=np.uint8)
 
     def work(begin: int, end: int) -> None:
         native.compiled.tree_gen(

@@ -175,6 +175,16 @@ static inline size_t NAME(split)(const uint64_t *points, size_t low, size_t high
     return low;
 }
 
+/* Point p needs nothing below the state that has these totals. */
+FN void NAME(settle)(evaluation *e, const uint64_t *totals, size_t p, uint64_t running)
+{
+    if (e->sums)
+        e->sums[p] += running;
+    else
+        for (size_t key = 0; key < e->count; key++)
+            e->matrix[key * e->points_count + p] = totals[key];
+}
+
 /* Points [low, high) share their first `level` bits; buffer `depth` holds the state there. A left
  * child that has a sibling moves to the next buffer; otherwise the state is replaced in place. */
 ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_t low, size_t high,
@@ -189,7 +199,14 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
         const size_t offset = SEED_BYTES + (size_t)level * s->level_bytes;
         const uint8_t *seeds = NAME(field)(&e->view, offset, SEED_BYTES);
         const uint8_t *words = NAME(field)(&e->view, offset + SEED_BYTES, s->word_bytes);
-        const uint64_t bit = (uint64_t)1 << (s->bits - 1 - level);
+        const uint64_t bit = (uint64_t)1 << (s->bits - 1 - level), rest = bit | (bit - 1);
+        /* A threshold that only turns right from here on meets no more values: on a coarse grid
+         * of a fine domain, that is most of the way down. */
+        if (s->step && (e->points[high - 1] & rest) == rest) {
+            NAME(settle)(e, totals, high - 1, running);
+            if (--high == low)
+                return;
+        }
         const int left = !(e->points[low] & bit), right = !!(e->points[high - 1] & bit);
         if (low == 0 && e->look_ahead) {
             NAME(fetch_ahead)(seeds, SEED_BYTES);
@@ -202,8 +219,17 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
             if (e->sums)
                 here = NAME(total)(values, e->count);
         }
-        if (left && right) {
-            const size_t middle = NAME(split)(e->points, low, high, bit);
+        const size_t middle = right ? NAME(split)(e->points, low, high, bit) : high;
+        const int settled = left && s->step && middle - low == 1 && level + 1 < s->levels
+                            && (e->points[low] & (bit - 1)) == bit - 1;
+        if (settled) { /* the last turn left of the only point there: no child is needed */
+            if (e->matrix)
+                for (size_t key = 0; key < e->count; key++)
+                    values[key] += totals[key];
+            NAME(settle)(e, values, low, running + here);
+            if (++low == high)
+                return;
+        } else if (left && right) {
             NAME(child)(state, turn, w->k[LEFT], seeds, state + CHUNK * SEED_BYTES, w->lanes);
             if (e->matrix)
                 for (size_t key = 0; key < CHUNK; key++)

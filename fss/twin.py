@@ -97,15 +97,27 @@ def evaluate_block(
 ) -> Points:
     """(points, keys) unsigned shares at sorted distinct `points`, modulo the ring after `reduce`.
 
-    Breadth-first over the trie of the points' prefixes: each prefix is computed once for a key.
+    Breadth-first over the trie of the points' prefixes: each prefix is computed once for a key. A
+    threshold that only turns right from some level on meets no more values and is left behind.
     """
     count = end - begin
+    everything, waiting = np.empty((len(points), count), dtype=np.uint64), np.arange(len(points))
     root = part.field(0, SEED_BYTES, begin, end).view("<u8").reshape(1, count, 2)
     seeds = root & _SEED
     control = np.full((1, count), server, dtype=np.uint64)
     total = np.zeros((1, count), dtype=np.uint64)
     prefixes = np.zeros(1, dtype=np.uint64)
     for level in range(shape.levels):
+        if shape.step:
+            rest = np.uint64((1 << (shape.bits - level)) - 1)
+            settled = (points & rest) == rest
+            nodes = (
+                points[settled] >> np.uint64(shape.bits - level) if level else points[settled] * 0
+            )
+            everything[waiting[settled]] = total[np.searchsorted(prefixes, nodes)]
+            points, waiting = points[~settled], waiting[~settled]
+            if not len(points):
+                return everything
         start = shape.level_offset(level)
         correction = part.field(start, SEED_BYTES, begin, end).view("<u8")
         children = _distinct(points >> np.uint64(shape.bits - 1 - level))
@@ -140,7 +152,8 @@ def evaluate_block(
         word = part.field(offset, shape.ring.bytes, begin, end).view(shape.ring.dtype)[:, 0]
         value = _terminal_words(shape, seeds[above], word_index)
         out[chosen] += value + word.astype(np.uint64) * control[above]
-    return out
+    everything[waiting] = out
+    return everything
 
 
 def _distinct(ascending: Points) -> Points:

@@ -4,7 +4,7 @@ from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Machine
 from protocols.messages import Message, Role
-from protocols.participant import Participant
+from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -17,6 +17,13 @@ class PartyBlock(Participant):
         super().__init__(Role.PARTY, lambda _: None)
         self.holdings = holdings
         self._randomness = randomness
+
+    def _asked_again(self, message: Message) -> Outcome:
+        """The same shares again, drawn from the same randomness: servers count them once."""
+        run = message.run
+        if message.body[0].tobytes() != self._queries[run]:
+            return super()._asked_again(message)
+        return self.resume(run, self.open(message))
 
     def open(self, message: Message) -> Machine:
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)

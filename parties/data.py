@@ -3,6 +3,7 @@
 import csv
 import gzip
 import lzma
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,10 @@ from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.records import Column, Holdings, deal, deal_by
 
-ROLES = ("value", "label", "score", "x", "y", "target")
+ROLES = ("value", "label", "score", "x", "y", "target", "time")
 Options = dict[str, str]
+Line = tuple[int, list[str]]
+"""Fields, and the number of the line that they end on."""
 OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -86,24 +89,32 @@ def _from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
     owner = None
     if party is not None:
         position = header.index(party)
-        _, owner = np.unique([row[position] for row in rows], return_inverse=True)
+        _, owner = np.unique([row[position] for _, row in rows], return_inverse=True)
     return Dataset(path.name, columns, roles={}, owner=owner)
 
 
-def _read_rows(path: Path) -> tuple[list[list[str]], list[str]]:
+def _read_rows(path: Path) -> tuple[list[Line], list[str]]:
     name = path.name.removesuffix(".gz").removesuffix(".xz")
     if not name.endswith(".csv"):
         raise LocalError(f"{path}: files end in .csv, .csv.gz or .csv.xz")
     try:
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", newline="") as text:
-            lines = [line for line in csv.reader(text) if line]
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
+            reader = csv.reader(text)
+            lines = [(reader.line_num, line) for line in reader if line]
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        UnicodeDecodeError,
+        csv.Error,
+    ) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LocalError(f"cannot read {path}: {reason}") from None
     if len(lines) < 2:
         raise LocalError(f"{path} has no records below its header")
-    header, rows = lines[0], lines[1:]
-    for number, row in enumerate(rows, 2):
+    header, rows = lines[0][1], lines[1:]
+    for number, row in rows:
         if len(row) != len(header):
             raise LocalError(
                 f"{path}, line {number}: {len(row)} fields, the header has {len(header)}"
@@ -111,21 +122,21 @@ def _read_rows(path: Path) -> tuple[list[list[str]], list[str]]:
     return rows, header
 
 
-def _numbers(rows: list[list[str]], position: int, name: str, path: Path) -> Column:
+def _numbers(rows: list[Line], position: int, name: str, path: Path) -> Column:
     values = np.empty(len(rows))
-    for i, row in enumerate(rows):
+    for i, (number, row) in enumerate(rows):
         try:
             values[i] = float(row[position])
         except ValueError:
             values[i] = np.nan
         if not np.isfinite(values[i]):
             raise LocalError(
-                f"{path}, line {i + 2}: column {name!r} has {row[position]!r}, not a number"
+                f"{path}, line {number}: column {name!r} has {row[position]!r}, not a number"
             )
     return values
 
 
-def _numeric_columns(rows: list[list[str]], header: list[str], path: Path) -> dict[str, Column]:
+def _numeric_columns(rows: list[Line], header: list[str], path: Path) -> dict[str, Column]:
     columns = {}
     for position, name in enumerate(header):
         try:
@@ -139,7 +150,8 @@ def _numeric_columns(rows: list[list[str]], header: list[str], path: Path) -> di
 
 def _whole(options: Options, key: str, default: int, least: int = 1, most: int = 10**8) -> int:
     text = options.pop(key, str(default))
-    if not text.isdigit() or not least <= int(text) <= most:
+    written = text.isascii() and text.isdigit() and len(text) <= 20
+    if not written or not least <= int(text) <= most:
         raise LocalError(f"{key}= takes a whole number from {least} to {most}, not {text!r}")
     return int(text)
 
@@ -199,6 +211,18 @@ def _linear(options: Options) -> Dataset:
     )
 
 
+def _stream(options: Options) -> Dataset:
+    """One value in [0, 1] at each of the times 1 … n."""
+    size = _whole(options, "n", 1024)
+    values = _generator(options).beta(2, 5, size)
+    return Dataset(
+        "stream",
+        {"value": values, "time": np.arange(1.0, size + 1)},
+        {"value": (0.0, 1.0)},
+        {"value": "value", "time": "time"},
+    )
+
+
 # Round numbers above the ranges that the data set's published description gives.
 _BREAST_CANCER_UPPER = {
     "radius": (30.0, 3.0, 40.0),
@@ -236,5 +260,6 @@ BUNDLED: dict[str, Callable[[Options], Dataset]] = {
     "synthetic:poisson": _poisson,
     "synthetic:scores": _scores,
     "synthetic:linear": _linear,
+    "synthetic:stream": _stream,
     "breast-cancer": _breast_cancer,
 }

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -11,16 +13,18 @@ from parties.block import PartyBlock
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Role, decode
-from protocols.randomness import Randomness
+from protocols.randomness import KEY_BYTES, Randomness
 from protocols.records import Holdings
 from protos import tally_pb2 as pb
 from protos.channel import open_channel, stop_signal
+from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
@@ -30,6 +34,19 @@ class PartyConfig:
     coordinator: str
     holdings: Holdings
     seed: int | None = None
+    store: Path | None = None
+
+
+def party_randomness(config: PartyConfig) -> Randomness:
+    """A party that is restarted must send the same shares again, or servers would hold halves of
+    two different sharings: with a store, its secret is made once and kept."""
+    if config.seed is not None or config.store is None:
+        return Randomness.for_role(config.seed, "parties")
+    path = config.store / "secret.key"
+    if not path.exists():
+        config.store.mkdir(parents=True, exist_ok=True)
+        write_secret(path, os.urandom(KEY_BYTES))
+    return Randomness(path.read_bytes())
 
 
 class PartyHost:
@@ -37,7 +54,7 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig) -> None:
         self._config = config
-        self._block = PartyBlock(config.holdings, Randomness.for_role(config.seed, "parties"))
+        self._block = PartyBlock(config.holdings, party_randomness(config))
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
 
@@ -95,11 +112,20 @@ class PartyHost:
                 raise result
 
     async def _send(self, message: Message) -> None:
+        """Tries a server that is away again until it has had time to come back."""
         server = self._servers[int(message.receivers[0])]
+        deadline = asyncio.get_running_loop().time() + SEND_SECONDS
         for chunk in message.chunks():
-            receipt = await server.Send(
-                pb.Parcel(message=chunk.encode()), timeout=SEND_SECONDS, wait_for_ready=True
-            )
+            parcel = pb.Parcel(message=chunk.encode())
+            while True:
+                try:
+                    receipt = await server.Send(parcel, timeout=SEND_SECONDS, wait_for_ready=True)
+                    break
+                except grpc.aio.AioRpcError as error:
+                    if error.code() not in AWAY or asyncio.get_running_loop().time() > deadline:
+                        raise
+                    log.warning("%s: %s; sending again", message.receiver, error.details())
+                    await asyncio.sleep(0.2)
             for refusal in receipt.refused:
                 log.error("%s refused %s: %s", message.receiver, refusal.sender, refusal.reason)
 

@@ -20,6 +20,10 @@ RUN_BYTES = 8
 VERSION = 1
 MAX_WIRE_BYTES = 4 << 20
 """No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
+MAX_MEMBERS = 1 << 24
+"""Indices are below this: meters keep arrays by party, which a wild index must not inflate."""
+MAX_ROUND = 1 << 15
+"""An answer is a round later than what it answers, and must still fit its two bytes."""
 
 _HEADER = struct.Struct("<BBBBHH8sIII")
 _SHARED = 1
@@ -48,6 +52,7 @@ class Phase(IntEnum):
     EXCUSE = 4  # coordinator -> server: parties not to wait for any more
     RELEASE = 5  # coordinator -> server: open the sum over these parties
     SHARE = 6  # server -> coordinator: its noisy share of the answer
+    ASK = 7  # coordinator -> server: counts at these points, from keys that are there already
 
     @property
     def label(self) -> str:
@@ -180,6 +185,8 @@ def decode(data: bytes, peer: str) -> Message:
         phase, sender_role, receiver_role = Phase(phase), Role(sender_role), Role(receiver_role)
     except ValueError as error:
         raise refuse(str(error)) from None
+    if round_ > MAX_ROUND:
+        raise refuse(f"round {round_} is past {MAX_ROUND}")
     links = max(senders, receivers)
     if links == 0 or min(senders, receivers) not in (1, links):
         raise refuse(f"{senders} senders cannot pair with {receivers} receivers")
@@ -190,6 +197,8 @@ def decode(data: bytes, peer: str) -> Message:
     if len(data) != expected:
         raise refuse(f"{len(data)} bytes where its header promises {expected}")
     ids = np.frombuffer(data, dtype="<u4", count=senders + receivers, offset=_HEADER.size)
+    if int(ids.max()) >= MAX_MEMBERS:
+        raise refuse(f"index {ids.max()} is past {MAX_MEMBERS}")
     body = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size + ids.nbytes)
     return Message(
         run,

@@ -123,7 +123,9 @@ class Bill:
 
     @property
     def rounds(self) -> int:
-        return max((link.round for link in self.accounts), default=0)
+        """From the first message to the last; a question to a tree that is there starts later."""
+        rounds = [link.round for link in self.accounts]
+        return max(rounds) - min(rounds) + 1 if rounds else 0
 
     def party_bytes(self) -> NDArray[np.int64]:
         """Bytes sent and received by each party."""

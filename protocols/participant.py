@@ -37,6 +37,8 @@ class Participant(ABC):
         self._rounds: dict[bytes, int] = {}
         self.meters: dict[bytes, Meter] = {}
         self.deadlines: dict[bytes, float] = {}
+        self._queries: dict[bytes, bytes] = {}
+        self._said: dict[bytes, list[Message]] = {}
 
     def is_addressed(self, message: Message) -> bool:
         return message.receiver_role is self.role
@@ -51,7 +53,11 @@ class Participant(ABC):
             raise PeerError(run.hex(), "a run of this name was already begun")
         self._machines[run] = machine
         self._rounds[run] = 0
-        self.meters[run] = Meter()
+        return self._carry_out(run, machine.start())
+
+    def resume(self, run: bytes, machine: Machine) -> Outcome:
+        """Starts another machine in a run that was begun before; rounds go on counting."""
+        self._machines[run] = machine
         return self._carry_out(run, machine.start())
 
     def handle(self, message: Message) -> Outcome:
@@ -62,6 +68,8 @@ class Participant(ABC):
             outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
             return outcome
         run = message.run
+        if message.phase is Phase.QUERY and run in self._queries:
+            return self._asked_again(message)
         if message.phase is Phase.QUERY and run not in self._rounds:
             try:
                 if message.sender_role is not Role.COORDINATOR:
@@ -70,8 +78,8 @@ class Participant(ABC):
             except PeerError as error:
                 outcome.refused.append(Rejected(error.sender, error.reason))
                 return outcome
-            self.meters[run] = Meter()
             self._machines[run] = machine
+            self._queries[run] = message.body[0].tobytes()
             self._hear(message)
             return self._carry_out(run, machine.start())
         known = self._machines.get(run)
@@ -90,6 +98,14 @@ class Participant(ABC):
             return outcome
         return self._carry_out(run, step)
 
+    def _asked_again(self, message: Message) -> Outcome:
+        """A coordinator that was restarted asks as before, and hears again what it was told."""
+        run = message.run
+        if message.body[0].tobytes() != self._queries[run]:
+            refusal = Rejected(message.sender, f"run {run.hex()} was begun with another query")
+            return Outcome(run, refused=[refusal])
+        return Outcome(run, list(self._said.get(run, ())))
+
     def expire(self, run: bytes) -> Outcome:
         """The deadline of a run has passed."""
         return self.advance(run, lambda machine: machine.expire())
@@ -100,11 +116,18 @@ class Participant(ABC):
         return self._carry_out(run, move(machine)) if machine else Outcome(run)
 
     def abandon(self, run: bytes) -> None:
-        """Forgets a run's machine; its messages are refused from now on."""
+        """Drops a run's machine; its messages are refused from now on."""
         self._machines.pop(run, None)
 
+    def forget(self, run: bytes) -> None:
+        """Drops all there is of a run but that it was."""
+        self.abandon(run)
+        self._rounds.setdefault(run, 0)
+        for kept in (self._queries, self._said, self.meters, self.deadlines):
+            kept.pop(run, None)
+
     def _hear(self, message: Message) -> None:
-        self.meters[message.run].record(Direction.RECEIVED, message)
+        self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 
     def _carry_out(self, run: bytes, step: Step) -> Outcome:
@@ -124,8 +147,11 @@ class Participant(ABC):
                     )
                 round_ = self._rounds[run] + 1
                 outgoing = [replace(message, round=round_) for message in step.messages]
+                meter = self.meters.setdefault(run, Meter())
                 for message in outgoing:
-                    self.meters[run].record(Direction.SENT, message)
+                    meter.record(Direction.SENT, message)
+                to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
+                self._said.setdefault(run, []).extend(to_coordinator[-1:])
                 if isinstance(step, Continue):
                     return Outcome(run, outgoing)
                 self.abandon(run)

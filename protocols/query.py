@@ -1,18 +1,26 @@
 """What is asked: the public description that every role of a run builds its machine from."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement, parse_epsilon
+from protocols.messages import MAX_MEMBERS, MAX_WIRE_BYTES
+from protocols.privacy.mechanisms import (
+    DiscreteLaplace,
+    Placement,
+    enough_shares,
+    parse_epsilon,
+)
 from protocols.statistics import Statistic, statistic_named
 
-MAX_PARTIES = 1 << 24
+MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
-MAX_LENGTH = 1 << 24
+MAX_LENGTH = (MAX_WIRE_BYTES - 64) // 8
+"""A share of the whole vector is one row of a message, which cannot be split."""
+MAX_RECORDS = 1 << 32
+"""The sum of that many of the largest values, and the noise, fit the ring."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,6 @@ class Query:
     group: int = 1
     most: int = 1
     deadline: float = 30.0
-    options: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.parties <= MAX_PARTIES:
@@ -47,10 +54,17 @@ class Query:
             raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
         if not 1 <= self.minimum <= self.parties:
             raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
-        if not 1 <= self.group <= self.records or self.records < self.parties:
+        possible = self.parties <= self.records <= MAX_RECORDS
+        held = min(self.group, self.most) >= 1 and max(self.group, self.most) <= self.records
+        if not possible or not held:
             raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
+        if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
+            raise LocalError(
+                f"noise shared by {self.parties} parties needs at least "
+                f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
+            )
         if not 0 < self.deadline <= 86400:
-            raise LocalError(f"a deadline of {self.deadline:g} seconds is not possible")
+            raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         if max(self.statistic.length, self.statistic.noises) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
         if self.noise is Placement.PARTIES and self.statistic.measures:
@@ -89,7 +103,6 @@ class Query:
                 "group": self.group,
                 "most": self.most,
                 "deadline": self.deadline,
-                "options": dict(self.options),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -108,14 +121,21 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             noise=Placement(fields.pop("noise")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
-    except (LocalError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        LocalError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise PeerError(peer, f"malformed query: {error}") from None
 
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "aggregator": str,
     "data": str,
-    "options": dict,
     "deadline": (int, float),
 }
 

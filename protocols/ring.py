@@ -38,7 +38,7 @@ class FixedPoint:
         if magnitude == 0:
             return cls(PRECISION_BITS)
         bits = PRECISION_BITS - math.frexp(magnitude)[1]
-        if not -1000 < bits < 1000:
+        if not -900 < bits < 900:  # a sum of many such values must be a double
             raise LocalError(f"bounds [{lower}, {upper}] are out of the range of fixed point")
         return cls(bits)
 

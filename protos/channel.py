@@ -92,8 +92,9 @@ def open_enrolment_channel(target: str, coordinator: bytes) -> grpc.aio.Channel:
 def _bind(server: grpc.aio.Server, listen: str, tls: grpc.ServerCredentials) -> int:
     try:
         return server.add_secure_port(listen, tls)
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {listen}: {error}") from None
+    except RuntimeError:
+        reason = "the port is taken or the address is not of this machine"
+        raise OSError(f"cannot listen on {listen}: {reason}") from None
 
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -55,6 +55,11 @@ class PostStub:
                 request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.AccountList.FromString,
                 _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/tallyroom.Post/Forget',
+                request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
 
 
 class PostServicer:
@@ -83,7 +88,14 @@ class PostServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Accounts(self, request, context):
-        """What this station metered for a run.
+        """What this station metered for a run since it was last asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """The answer is safe with the coordinator: a run's submissions and machine may go.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,6 +123,11 @@ def add_PostServicer_to_server(servicer, server):
                     servicer.Accounts,
                     request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
                     response_serializer=protos_dot_tally__pb2.AccountList.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
+                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class Post:
             '/tallyroom.Post/Accounts',
             protos_dot_tally__pb2.RunRef.SerializeToString,
             protos_dot_tally__pb2.AccountList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Post/Forget',
+            protos_dot_tally__pb2.RunRef.SerializeToString,
+            protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,

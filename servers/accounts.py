@@ -19,7 +19,8 @@ def _to_runs(values: NDArray[np.int64]) -> bytes:
 
 def _from_runs(data: bytes) -> NDArray[np.int64]:
     lengths, values = np.frombuffer(data, dtype="<i8").reshape(-1, 2).T
-    if (lengths < 0).any() or int(lengths.sum()) > MAX_PARTIES:
+    impossible = ((lengths < 0) | (lengths > MAX_PARTIES)).any()  # before a sum that could wrap
+    if impossible or int(lengths.sum()) > MAX_PARTIES:
         raise ValueError("runs of impossible length")
     return np.repeat(values, lengths)
 

@@ -1,7 +1,9 @@
 """A server: accumulates shares, keeps its own ledger, adds its own noise."""
 
+from collections.abc import Callable
+
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
+from protocols.aggregation.contract import Bulk, Memory
 from protocols.aggregation.roles import spend_of
 from protocols.errors import LocalError, PeerError, TallyError
 from protocols.machine import Machine
@@ -20,11 +22,13 @@ class AggregationServer(Participant):
         index: int,
         ledger: Ledger,
         randomness: Randomness,
+        bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
     ) -> None:
         super().__init__(Role.SERVER, ledger.record)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
+        self._bulk = bulk
 
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
@@ -36,9 +40,10 @@ class AggregationServer(Participant):
             aggregator.check(query)
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
+            _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
             self._ledger.check(spend_of(query))
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(f"run {query.run.hex()}")
-        return aggregator.server(query, self.index, randomness, Memory())
+        return aggregator.server(query, self.index, randomness, self._bulk(query.run))

@@ -4,23 +4,26 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Total
+from protocols.aggregation.contract import Records, Total
+from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.aggregation.roles import Collector, spend_of
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Machine
-from protocols.messages import RUN_BYTES, Message, Role
+from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
+from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import Query
+from protocols.query import Query, decode_query
 from protocols.randomness import Randomness
 from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.cumulative import Cumulative
 from servers.ledger import Ledger
 
 Ids = NDArray[np.uint32]
@@ -28,7 +31,11 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed."""
+    """What an analyst asks. `minimum` None means that every party is needed.
+
+    `key` is the analyst's own name for the question: asking again under it asks nothing new, it
+    waits for the same answer.
+    """
 
     statistic: Statistic
     aggregator: str
@@ -38,7 +45,7 @@ class Question:
     unit: str = "record"
     minimum: int | None = None
     deadline: float = 30.0
-    options: dict[str, object] = field(default_factory=dict)
+    key: str = ""
 
     def encode(self) -> str:
         return json.dumps(
@@ -59,9 +66,29 @@ class Question:
             fields["statistic"] = kind.from_parameters(fields.pop("parameters"))
             fields["epsilon"] = parse_epsilon(fields["epsilon"])
             fields["noise"] = Placement(fields["noise"])
+            for key, kinds in _KINDS.items():
+                if type(fields[key]) not in kinds:
+                    raise TypeError(f"{key} cannot be {fields[key]!r}")
             return cls(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (
+            ArithmeticError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise LocalError(f"malformed question: {error}") from None
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "aggregator": (str,),
+    "data": (str,),
+    "unit": (str,),
+    "minimum": (int, type(None)),
+    "deadline": (int, float),
+    "options": (dict,),
+}
 
 
 class Coordinator(Participant):
@@ -73,6 +100,8 @@ class Coordinator(Participant):
         self._randomness = randomness
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
+        self._curves: dict[str | None, Total] = {}
+        self._held: dict[str | None, tuple[bytes, NDArray[np.bool]]] = {}
 
     @property
     def enrolled(self) -> int:
@@ -100,6 +129,10 @@ class Coordinator(Participant):
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
+    def run_of(self, question: Question) -> bytes:
+        """The same question under the same key is the same run, also after a restart."""
+        return self._randomness.derive(f"question {question.key}").bytes(RUN_BYTES)
+
     def query(self, question: Question) -> Query:
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
@@ -108,7 +141,7 @@ class Coordinator(Participant):
         if group is None:
             raise LocalError(f"the unit of privacy is record or party, not {question.unit!r}")
         query = Query(
-            run=self._randomness.bytes(RUN_BYTES),
+            run=self.run_of(question),
             statistic=question.statistic,
             aggregator=question.aggregator,
             parties=self.parties,
@@ -121,20 +154,61 @@ class Coordinator(Participant):
             group=group,
             most=int(self._records.max()),
             deadline=question.deadline,
-            options=question.options,
         )
         aggregator_named(query.aggregator).check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
-        self._ledger.check(spend_of(query))
+        if (tree := tree_of(query)) in self._held:
+            query = replace(query, run=self._held[tree][0])
+        elif tree not in self._curves:
+            self._ledger.check(spend_of(query))
         return query
 
     def ask(self, query: Query) -> Outcome:
-        """Puts the query to all; servers are told not to wait for parties that are not here."""
-        outcome = self.begin(query.run, aggregator_named(query.aggregator).collector(query))
+        """Puts the query to all; servers are told not to wait for parties that are not here.
+
+        A curve that was released before is given again: it costs nothing, not even a message.
+        """
+        tree = tree_of(query)
+        if tree in self._curves:
+            return Outcome(query.run, finished=Done(self._curves[tree]))
+        if tree in self._held:
+            _, members = self._held[tree]
+            return self.resume(query.run, OnDemandCollector(query, self._records, members))
+        outcome = self.start(query, self._records)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)
             outcome.messages += self.lose(query.run, absent).messages
         return outcome
+
+    def start(self, query: Query, records: Records) -> Outcome:
+        """Begins a run; after a restart, with the records that parties held when it was asked."""
+        collector = aggregator_named(query.aggregator).collector(query, records)
+        return self.begin(query.run, collector)
+
+    @property
+    def records(self) -> Records:
+        return self._records.copy()
+
+    def remind(self, query: Query, parties: Ids) -> Message:
+        """The question again, for parties that may have missed it."""
+        return self._query_message(query, Role.PARTY, parties)
+
+    def remind_server(self, query: Query, server: int) -> Message:
+        return self._query_message(query, Role.SERVER, address(server))
+
+    def _query_message(self, query: Query, to: Role, receivers: Ids) -> Message:
+        message = Message(
+            query.run,
+            Phase.QUERY,
+            Role.COORDINATOR,
+            to,
+            address(0),
+            receivers,
+            body_of(query.encode()),
+            round=1,
+        )
+        self.meters.setdefault(query.run, Meter()).record(Direction.SENT, message)
+        return message
 
     def lose(self, run: bytes, parties: Ids) -> Outcome:
         """Servers need not wait any more for what these parties have not submitted."""
@@ -143,9 +217,38 @@ class Coordinator(Participant):
             lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
         )
 
-    def records_of(self, done: Done) -> tuple[Total, int]:
-        """What a finished run gave, and how many records are in it."""
+    def conclude(self, query: Query, done: Done) -> Total:
+        """What a finished run gave. Trees are remembered: asking them again spends nothing."""
         total = done.output
         if not isinstance(total, Total):
             raise TypeError(f"a collector is done with a Total, not {type(total).__name__}")
-        return total, int(self._records[total.contributors].sum())
+        tree = tree_of(query)
+        if tree is not None and query.statistic.on_demand:
+            members = np.zeros(self.parties, dtype=bool)
+            members[total.contributors] = True
+            self._held.setdefault(tree, (query.run, members))
+        elif tree is not None:
+            self._curves.setdefault(tree, total)
+        return total
+
+
+def tree_of(query: Query) -> str | None:
+    """What makes two questions ask the same tree: all but how its answer is post-processed."""
+    if not isinstance(query.statistic, Cumulative):
+        return None
+    return query.statistic.tree_key() + repr(
+        (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
+    )
+
+
+def beginning(query: Query, records: Records) -> bytes:
+    """What the journal keeps of a run's beginning."""
+    counts = records.astype("<i8").tobytes()
+    return len(counts).to_bytes(4, "little") + counts + query.encode()
+
+
+def begun(run: bytes, data: bytes) -> tuple[Query, Records]:
+    """Reads `beginning` back."""
+    size = int.from_bytes(data[:4], "little")
+    counts = np.frombuffer(data, dtype="<i8", count=size // 8, offset=4).astype(np.int64)
+    return decode_query(run, data[4 + size :], "journal"), counts

@@ -1,7 +1,8 @@
-"""The coordinator process: `tally coordinator`. Party hosts join it, analysts ask it."""
+"""The coordinator's desk: party hosts join it, analysts ask it, servers answer it."""
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -17,26 +18,20 @@ from protocols.errors import LocalError, PeerError, RunFailed, TallyError
 from protocols.identity import Credentials, Identity
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role, decode
+from protocols.meter import Meter
 from protocols.participant import Outcome
 from protocols.query import Query
-from protocols.randomness import Randomness
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller, new_server, open_channel, serving, stop_signal
-from protos.tally_pb2_grpc import (
-    DeskServicer,
-    PostStub,
-    add_DeskServicer_to_server,
-    add_DirectoryServicer_to_server,
-    add_PostServicer_to_server,
-)
+from protos.channel import Context, caller, open_channel
+from protos.tally_pb2_grpc import DeskServicer, PostStub
 from servers.accounts import accounts_to_wire
-from servers.coordinator import Coordinator, Question
-from servers.enrolment import EnrolmentConfig, FederationDirectory, enrolling, registrar_of
+from servers.coordinator import Coordinator, Question, beginning, begun
+from servers.enrolment import EnrolmentConfig
+from servers.journal import Journal, Kind
 from servers.ledger import Ledger
 from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
-from servers.process import Ready
-from servers.revocation import Revocations, Screen
+from servers.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +46,7 @@ class CoordinatorConfig:
     parties: int
     servers: tuple[str, ...]
     listen: str = "127.0.0.1:0"
-    ledger: Path | None = None
+    store: Path | None = None
     cap: Fraction | None = None
     seed: int | None = None
     enrolment: EnrolmentConfig | None = None
@@ -73,15 +68,17 @@ class Run:
 class Desk(DeskServicer):
     def __init__(self, config: CoordinatorConfig) -> None:
         self._config = config
-        self._ledger = Ledger(config.ledger, config.cap)
+        self._store = Store(config.store)
+        self._ledger = Ledger(self._store.ledger, config.cap)
         self.coordinator = Coordinator(
             len(config.servers),
             config.parties,
             self._ledger,
-            Randomness.for_role(config.seed, "coordinator"),
+            self._store.randomness(config.seed, "coordinator"),
         )
         self.mailboxes = Mailboxes()
-        self.post = Post(self.coordinator, self.mailboxes, self._carry)
+        journal = Journal(self._store.folder / "runs") if self._store.durable else None
+        self.post = Post(self.coordinator, self.mailboxes, self._carry, journal)
         self.post.lost = self._host_lost
         self.channels = [
             open_channel(target, Identity(Role.SERVER, i, i), config.credentials)
@@ -91,6 +88,28 @@ class Desk(DeskServicer):
         self._runs: dict[bytes, Run] = {}
         self._joined = asyncio.Condition()
         self._background: set[asyncio.Task[None]] = set()
+
+    def resume(self) -> None:
+        """Takes up the runs of the journal where they were left."""
+        if self.post.journal is None:
+            return
+        for run, records in self.post.journal.runs():
+            if not records or records[0][0] is not Kind.QUERY:
+                continue  # it was cut off before it asked anybody
+            query, counts = begun(run, records[0][1])
+            self._runs[run] = Run(query, asyncio.get_running_loop().create_future())
+            outcomes = [self.coordinator.start(query, counts)]
+            outcomes += self.post.replay(run, records[1:])
+            self._spawn(self._resume_run(self._runs[run], outcomes))
+
+    async def _resume_run(self, run: Run, outcomes: list[Outcome]) -> None:
+        finished = next((outcome.finished for outcome in outcomes if outcome.finished), None)
+        if isinstance(finished, Done):  # nobody needs to hear of it again
+            self._end(run, finished)
+            self.coordinator.conclude(run.query, finished)
+            return
+        for outcome in outcomes:
+            await self._carry(outcome)
 
     def listen_to_servers(self) -> None:
         for index in range(len(self._stubs)):
@@ -110,6 +129,7 @@ class Desk(DeskServicer):
         for channel in self.channels:
             await channel.close()
         self._ledger.close()
+        self._store.close()
 
     # --- what party hosts and analysts call ---
 
@@ -125,6 +145,9 @@ class Desk(DeskServicer):
         except LocalError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         self.mailboxes.of(identity)
+        for run in self._runs.values():  # it may have missed the question while it was away
+            if not run.ended.done() and run.phase == "submit":
+                self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
         async with self._joined:
             self._joined.notify_all()
         return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
@@ -137,18 +160,14 @@ class Desk(DeskServicer):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only an analyst may ask")
         try:
             question = Question.decode(request.json)
-            async for progress in self._wait_for_parties(question):
-                yield progress
-            query = self.coordinator.query(question)
-            run = Run(query, asyncio.get_running_loop().create_future())
-            self._runs[query.run] = run
-            try:
-                async for progress in self._conduct(run):
+            run = self._runs.get(self.coordinator.run_of(question))
+            if run is None:
+                async for progress in self._wait_for_parties(question):
                     yield progress
-                yield pb.Event(answer=await self._answer(run))
-            finally:
-                del self._runs[query.run]
-                self.coordinator.abandon(query.run)
+                run = await self._begin(self.coordinator.query(question))
+            async for progress in self._conduct(run):
+                yield progress
+            yield pb.Event(answer=await self._answer(run))
         except RunFailed as error:
             yield pb.Event(failure=pb.Failure(reason=str(error)))
         except TallyError as error:
@@ -174,17 +193,27 @@ class Desk(DeskServicer):
                 async with asyncio.timeout(POLL_SECONDS), self._joined:
                     await self._joined.wait()
 
-    async def _conduct(self, run: Run) -> AsyncIterator[pb.Event]:
+    async def _begin(self, query: Query) -> Run:
+        """A run is in the journal before anybody hears of it."""
+        run = self._runs[query.run] = Run(query, asyncio.get_running_loop().create_future())
         async with self.post.lock:
-            await self._carry(self.coordinator.ask(run.query))
+            outcome = self.coordinator.ask(query)
+            if self.post.journal and outcome.messages:
+                self.post.journal.append(
+                    query.run, Kind.QUERY, beginning(query, self.coordinator.records)
+                )
+                await self.post.journal.commit()
+        self._spawn(self._carry(outcome))
+        return run
+
+    async def _conduct(self, run: Run) -> AsyncIterator[pb.Event]:
         deadline = asyncio.get_running_loop().time() + run.query.deadline + GRACE_SECONDS
         while not run.ended.done():
             await asyncio.wait([run.ended], timeout=POLL_SECONDS)
             if run.ended.done():
                 break
             if asyncio.get_running_loop().time() > deadline:
-                async with self.post.lock:
-                    await self._carry(self.coordinator.expire(run.query.run))
+                await self.post.expire(run.query.run)
             statuses = await asyncio.gather(
                 *(self._status(i, run.query.run) for i in range(len(self._stubs)))
             )
@@ -193,26 +222,47 @@ class Desk(DeskServicer):
                 submissions=min(status.submissions for status in statuses),
                 size=sum(status.bytes for status in statuses),
             )
-        await run.ended
+        try:
+            await asyncio.shield(run.ended)
+        except RunFailed:
+            self._drop(run)
+            raise
+
+    def _drop(self, run: Run) -> None:
+        self._runs.pop(run.query.run, None)
+        self.coordinator.abandon(run.query.run)
 
     async def _answer(self, run: Run) -> pb.Answer:
-        total, records = self.coordinator.records_of(run.ended.result())
-        stations = [
-            await stub.Accounts(pb.RunRef(run=run.query.run), timeout=GRACE_SECONDS)
-            for stub in self._stubs
-        ]
-        stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run)))
+        total = self.coordinator.conclude(run.query, run.ended.result())
+        stations = [await self._accounts(i, run.query) for i in range(len(self._stubs))]
+        if not self._store.durable:
+            self._drop(run)
+        stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run, Meter())))
         members = np.zeros(self._config.parties, dtype=bool)
         members[total.contributors] = True
         return pb.Answer(
-            records=records,
+            records=total.records,
             total=total.vector.astype("<u8").tobytes(),
             contributors=np.packbits(members).tobytes(),
             stations=stations,
             parties=self._config.parties,
-            submit_seconds=run.released - run.began,
-            release_seconds=run.over - run.released,
+            submit_seconds=(run.released or run.over) - run.began,
+            release_seconds=run.over - (run.released or run.over),
         )
+
+    async def _accounts(self, server: int, query: Query) -> pb.AccountList:
+        """What a server metered; nothing if it is gone, for the answer is there already."""
+        reference = pb.RunRef(run=query.run)
+        try:
+            accounts: pb.AccountList = await self._stubs[server].Accounts(
+                reference, timeout=GRACE_SECONDS
+            )
+            if not query.statistic.on_demand:
+                await self._stubs[server].Forget(reference, timeout=GRACE_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            log.warning("no accounts of %s: %s", Role.SERVER.named(server), error.details())
+            return pb.AccountList()
+        return accounts
 
     async def _status(self, server: int, run: bytes) -> pb.RunStatus:
         try:
@@ -252,38 +302,57 @@ class Desk(DeskServicer):
             self._end(run, outcome.finished)
 
     async def _send(self, message: Message) -> None:
+        """Servers that keep a store come back: they are tried again for as long as the run."""
         server = int(message.receivers[0])
         name = Role.SERVER.named(server)
-        try:
-            receipt = await self._stubs[server].Send(
-                pb.Parcel(message=message.encode()), timeout=GRACE_SECONDS, wait_for_ready=True
-            )
-        except grpc.aio.AioRpcError as error:
-            self._fail(message.run, f"{name} cannot be reached: {error.details()}")
-            return
+        parcel = pb.Parcel(message=message.encode())
+        while True:
+            try:
+                receipt = await self._stubs[server].Send(
+                    parcel, timeout=GRACE_SECONDS, wait_for_ready=True
+                )
+                break
+            except grpc.aio.AioRpcError as error:
+                run = self._runs.get(message.run)
+                if not self._store.durable or run is None or run.ended.done():
+                    self._fail(message.run, f"{name} cannot be reached: {error.details()}")
+                    return
+                log.warning("%s: %s; sending again", name, error.details())
+                await asyncio.sleep(POLL_SECONDS)
         for refusal in receipt.refused:
-            self._fail(message.run, f"{name} refused: {refusal.reason}")
+            if message.phase is not Phase.EXCUSE:  # it may come after the roster went out
+                self._fail(message.run, f"{name} refused: {refusal.reason}")
 
     async def _listen(self, server: int) -> None:
         """Hears one server for as long as it lives; a run that it took part in dies with it."""
         name = Role.SERVER.named(server)
-        while True:
+        for attempt in itertools.count():
             try:
                 stream = self._stubs[server].Receive(pb.Subscription(), wait_for_ready=True)
+                await stream.initial_metadata()
+                if attempt:
+                    self._spawn(self._remind(server))
                 async for parcel in stream:
                     message = decode(parcel.message, name)
                     if not Identity(Role.SERVER, server, server).speaks_for(message):
                         raise PeerError(name, f"claims to be {message.sender}")
-                    await self.post.deliver(message)
+                    await self.post.deliver(message, parcel.message)
                 reason = "closed its stream"
             except grpc.aio.AioRpcError as error:
                 reason = f"is gone: {error.details()}"
             except PeerError as error:
                 reason = f"is refused: {error.reason}"
             log.warning("%s %s", name, reason)
-            for run in list(self._runs):
-                self._fail(run, f"{name} {reason}")
-            await asyncio.sleep(0.5)
+            if not self._store.durable:
+                for run in list(self._runs):
+                    self._fail(run, f"{name} {reason}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _remind(self, server: int) -> None:
+        """A server that was away is asked again, and says again what it had said."""
+        for run in list(self._runs.values()):
+            if not run.ended.done():
+                await self._send(self.coordinator.remind_server(run.query, server))
 
     def _host_lost(self, identity: Identity) -> None:
         """A party host is gone: the servers need not wait for what it has not submitted."""
@@ -291,6 +360,8 @@ class Desk(DeskServicer):
             return
         ids = np.arange(identity.first, identity.last + 1, dtype=np.uint32)
         self.coordinator.leave(ids[ids < self._config.parties])
+        if self._store.durable:
+            return  # it may come back before the deadline
 
         async def lose() -> None:
             for run in list(self._runs):
@@ -317,25 +388,3 @@ class Desk(DeskServicer):
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
-    """Serves until the process is told to stop."""
-    desk = Desk(config)
-    credentials = config.credentials
-    revocations = Revocations(credentials.party_authority)
-    metrics = Metrics(credentials)
-    desk.watch(metrics)
-    server, port = new_server(credentials, config.listen, [metrics, Screen(revocations)])
-    add_PostServicer_to_server(desk.post, server)
-    add_DeskServicer_to_server(desk, server)
-    async with registrar_of(config.enrolment) as registrar:
-        directory = FederationDirectory(desk.coordinator, registrar, credentials.authority)
-        add_DirectoryServicer_to_server(directory, server)
-        enrolment = enrolling(config.enrolment, registrar, credentials, revocations, desk.channels)
-        async with enrolment, serving(server):
-            desk.listen_to_servers()
-            with metrics.serving(config.metrics):
-                ready(port)
-                await stop_signal()
-            await desk.close()

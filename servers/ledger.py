@@ -18,6 +18,12 @@ class Ledger:
     def __init__(self, path: Path | None, cap: Fraction | None) -> None:
         """Opens or creates the ledger at `path`; None keeps it in memory."""
         self.cap = cap
+        try:
+            self._open(path)
+        except sqlite3.Error as error:
+            raise LocalError(f"cannot open the ledger {path}: {error}") from None
+
+    def _open(self, path: Path | None) -> None:
         self._db = sqlite3.connect(
             path if path else ":memory:", isolation_level=None, check_same_thread=False
         )

@@ -20,6 +20,7 @@ from protos import tally_pb2 as pb
 from protos.channel import Context, caller
 from protos.tally_pb2_grpc import PostServicer
 from servers.accounts import accounts_to_wire
+from servers.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
 
@@ -47,25 +48,60 @@ class Mailboxes:
 
 
 class Post(PostServicer):
-    """`carry` takes what the participant answered; it runs under the participant's lock."""
+    """`carry` takes what the participant answered, once what it was told is in the journal."""
 
-    def __init__(self, participant: Participant, mailboxes: Mailboxes, carry: Carry) -> None:
+    def __init__(
+        self, participant: Participant, mailboxes: Mailboxes, carry: Carry, journal: Journal | None
+    ) -> None:
         self.participant = participant
         self.mailboxes = mailboxes
+        self.journal = journal
         self.lock = asyncio.Lock()
         self._carry = carry
         self._timers: set[asyncio.Task[None]] = set()
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
 
-    async def deliver(self, message: Message) -> Outcome:
-        """One message at a time, off the event loop: merging shares may take a while."""
+    async def deliver(self, message: Message, data: bytes) -> Outcome:
+        """One message at a time, off the event loop: merging shares may take a while.
+
+        Acknowledged means in the journal; a message that was refused as a whole is not.
+        """
         async with self.lock:
             outcome = await asyncio.to_thread(self.participant.handle, message)
-            await self._carry(outcome)
-        if message.phase is Phase.QUERY and message.run in self.participant.deadlines:
-            self._expire_later(message.run, self.participant.deadlines.pop(message.run))
+            if self.journal and len(outcome.refused) < message.links:
+                self.journal.append(message.run, Kind.MESSAGE, data)
+        if self.journal:
+            await self.journal.commit()
+        await self._carry(outcome)
+        self.watch_deadline(message.run)
         return outcome
+
+    async def expire(self, run: bytes) -> None:
+        """The deadline passed: that, too, is something the machine was told."""
+        async with self.lock:
+            outcome = self.participant.expire(run)
+            if self.journal and outcome.messages:
+                self.journal.append(run, Kind.EXPIRE, b"")
+        if self.journal:
+            await self.journal.commit()
+        await self._carry(outcome)
+
+    def replay(self, run: bytes, records: list[Record]) -> list[Outcome]:
+        """Tells a new participant what the old one was told; what it answers is to be carried."""
+        outcomes = []
+        for kind, data in records:
+            if kind is Kind.MESSAGE:
+                outcomes.append(self.participant.handle(decode(data, "journal")))
+            elif kind is Kind.EXPIRE:
+                outcomes.append(self.participant.expire(run))
+        self.watch_deadline(run)
+        return outcomes
+
+    def forget(self, run: bytes) -> None:
+        self.participant.forget(run)
+        if self.journal:
+            self.journal.forget(run)
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
         identity = await caller(context)
@@ -79,7 +115,12 @@ class Post(PostServicer):
             if "claims" in error.reason:
                 code = grpc.StatusCode.PERMISSION_DENIED
             return await context.abort(code, str(error))
-        outcome = await self.deliver(message)
+        try:
+            outcome = await self.deliver(message, request.message)
+        except OSError as error:
+            log.error("not taken: %s", error)
+            reason = f"cannot keep a submission: {error.strerror or error}"
+            return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         for refusal in outcome.refused:
             log.warning("refused %s: %s", refusal.sender, refusal.reason)
         return pb.Receipt(
@@ -119,7 +160,7 @@ class Post(PostServicer):
 
     async def Accounts(self, request: pb.RunRef, context: Context) -> pb.AccountList:  # noqa: N802
         await self._stations_only(context)
-        meter = self.participant.meters.get(request.run)
+        meter = self.participant.meters.pop(request.run, None)
         return accounts_to_wire(meter) if meter else pb.AccountList()
 
     async def _stations_only(self, context: Context) -> None:
@@ -127,11 +168,20 @@ class Post(PostServicer):
         if identity.role is not Role.COORDINATOR:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may ask")
 
-    def _expire_later(self, run: bytes, seconds: float) -> None:
+    async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
+        await self._stations_only(context)
+        self.forget(request.run)
+        return pb.Receipt()
+
+    def watch_deadline(self, run: bytes) -> None:
+        """Expires a run that was just opened when its time is up."""
+        seconds = self.participant.deadlines.pop(run, None)
+        if seconds is None:
+            return
+
         async def expire() -> None:
             await asyncio.sleep(seconds)
-            async with self.lock:
-                await self._carry(self.participant.expire(run))
+            await self.expire(run)
 
         task = asyncio.create_task(expire())
         self._timers.add(task)

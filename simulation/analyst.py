@@ -17,9 +17,14 @@ from servers.accounts import accounts_from_wire
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
 
+PATIENCE_SECONDS = 60.0
+
 
 class Analyst:
-    def __init__(self, coordinator: str, credentials: Credentials) -> None:
+    """`patient`: a coordinator that keeps a store comes back, and is waited for."""
+
+    def __init__(self, coordinator: str, credentials: Credentials, patient: bool = False) -> None:
+        self._patient = patient
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
         self._desk = DeskStub(self._channel)
 
@@ -37,11 +42,21 @@ class Analyst:
         return description
 
     def events(self, question: str) -> Iterator[pb.Event]:
-        """What the coordinator says to a question, until its answer. Raises `RunFailed`."""
-        try:
-            yield from self._desk.Ask(pb.Question(json=question), wait_for_ready=True)
-        except grpc.RpcError as error:
-            raise RunFailed(f"the coordinator is gone: {error.details()}") from None
+        """What the coordinator says to a question, until its answer. Raises `RunFailed`.
+
+        Asking again is asking the same: the question carries a key of its own.
+        """
+        last = time.monotonic()
+        while True:
+            try:
+                for event in self._desk.Ask(pb.Question(json=question), wait_for_ready=True):
+                    last = time.monotonic()
+                    yield event
+                return
+            except grpc.RpcError as error:
+                if not self._patient or time.monotonic() > last + PATIENCE_SECONDS:
+                    raise RunFailed(f"the coordinator is gone: {error.details()}") from None
+            time.sleep(0.2)
 
     def ask(self, question: Question, report: Report) -> Opened:
         """Raises `LocalError` if the question is wrong, `RunFailed` if the run cannot finish."""

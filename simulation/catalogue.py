@@ -30,6 +30,12 @@ def _networks() -> dict[str, str]:
     return {"none": "the network as it is"}
 
 
+def _figures() -> dict[str, str]:
+    from simulation.reproduce.registry import FIGURES  # draws in matplotlib, slow to import
+
+    return {name: figure.claim for name, figure in FIGURES.items()}
+
+
 def _first_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
 
@@ -39,6 +45,7 @@ CATALOGUES: dict[str, Callable[[], dict[str, str]]] = {
     "statistics": _statistics,
     "runtimes": _runtimes,
     "networks": _networks,
+    "figures": _figures,
 }
 
 

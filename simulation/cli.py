@@ -58,6 +58,8 @@ def run(
     thresholds: Annotated[int | None, typer.Option(help="Points of a curve.")] = None,
     spacing: Annotated[str | None, typer.Option(help="Of thresholds: linear or log.")] = None,
     quantile: Annotated[list[float] | None, typer.Option(help="Which; repeat for more.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Times of a running sum.")] = None,
+    at: Annotated[list[float] | None, typer.Option(help="Where to ask ecdf-points.")] = None,
     mechanism: Annotated[str | None, typer.Option(help="Of curves: hierarchy or tree.")] = None,
     smooth: Annotated[str | None, typer.Option(help="Of curves: none, 1 or 2.")] = None,
     box: Annotated[bool | None, typer.Option(help="Keep smoothed curves in [0, 1].")] = None,
@@ -106,6 +108,8 @@ def run(
             "thresholds": thresholds,
             "spacing": spacing,
             "quantile": quantile,
+            "at": at,
+            "steps": steps,
             "mechanism": mechanism,
             "smooth": smooth,
             "box": box,
@@ -164,7 +168,9 @@ def check_writable(folder: Path) -> None:
 
 @app.command("list")
 def list_things(
-    what: Annotated[str, typer.Argument(help="aggregators, statistics, runtimes or networks.")],
+    what: Annotated[
+        str, typer.Argument(help="aggregators, statistics, runtimes, networks or figures.")
+    ],
     as_json: Json = False,
 ) -> None:
     """What there is to choose from."""
@@ -200,6 +206,23 @@ def bench(
 
 
 @app.command()
+def reproduce(
+    figures: Annotated[list[str], typer.Argument(help="See `tally list figures`; or all.")],
+    out: Annotated[Path | None, typer.Option(help="Folder; reproduce/FIGURE if left out.")] = None,
+    small: Annotated[bool, typer.Option("--small", help="Seconds, and proves little.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a figure.")] = False,
+) -> None:
+    """A paper's figure again, with a verdict on its claim."""
+    from simulation.reproduce import command
+    from simulation.reproduce.contract import Scale
+
+    chosen = command.named(figures)
+    for figure in chosen:
+        check_writable(command.folder_of(figure, out))
+    command.reproduce(chosen, out, Scale.SMALL if small else Scale.PAPER, as_json)
+
+
+@app.command()
 def ledger(
     path: Annotated[Path, typer.Argument(help="A ledger.sqlite that a keeper wrote.")],
     as_json: Json = False,
@@ -218,6 +241,7 @@ def ledger(
 
 def main() -> None:
     """Maps errors to one line and an exit code, here and nowhere else."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said below, in one line
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
     try:
         code = app(standalone_mode=False)

@@ -54,7 +54,7 @@ def server(
         credentials.identity.first,
         credentials,
         listen,
-        _ledger(store),
+        store,
         parse_epsilon(cap) if cap else None,
         metrics=metrics,
     )
@@ -83,7 +83,8 @@ def coordinator(
     log_level: LogLevel = "warning",
 ) -> None:
     """Run the coordinator until it is stopped."""
-    from servers.desk import CoordinatorConfig, run_coordinator
+    from servers.coordinator_process import run_coordinator
+    from servers.desk import CoordinatorConfig
     from servers.enrolment import EnrolmentConfig
 
     if parties < 1:
@@ -98,7 +99,7 @@ def coordinator(
         parties,
         tuple(server),
         listen,
-        _ledger(store),
+        store,
         parse_epsilon(cap) if cap else None,
         enrolment=EnrolmentConfig(
             authority, enrolment, dt.timedelta(days=lifetime), _announce("enrolment")
@@ -189,16 +190,6 @@ def _member(folder: Path, role: Role) -> Credentials:
             "with a new token, others get `tally enrol renew`"
         )
     return credentials
-
-
-def _ledger(store: Path | None) -> Path | None:
-    if store is None:
-        return None
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LocalError(f"cannot write to {store}: {error.strerror}") from None
-    return store / "ledger.sqlite"
 
 
 def _announce(name: str) -> Ready:

@@ -1,5 +1,6 @@
 """A federation that is already running somewhere: the same questions, nothing simulated."""
 
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
@@ -63,6 +64,7 @@ class Deployment:
             unit=unit,
             minimum=minimum,
             deadline=deadline,
+            key=os.urandom(8).hex(),
         )
         opened = self._analyst.ask(question, report)
         # Asked again: parties may have joined while the question waited for them.

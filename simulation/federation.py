@@ -1,6 +1,7 @@
 """The Python API: a federation of n parties and m servers to put questions to."""
 
 import dataclasses
+import os
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +11,8 @@ from parties.data import Dataset, load
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
-from protocols.statistics import Statistic
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.ecdf import Ecdf
 from servers.coordinator import Question
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -23,6 +25,14 @@ BLOCK_HOSTS = 4
 
 def _quiet(_: Progress) -> None:
     pass
+
+
+def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
+    """The curve of the same release before smoothing; decoding it again spends nothing."""
+    if not isinstance(statistic, Ecdf) or statistic.smooth == "none":
+        return None
+    curve = dataclasses.replace(statistic, smooth="none").decode(opened.total, opened.records)
+    return curve if isinstance(curve, Curve) else None
 
 
 class Federation:
@@ -43,7 +53,7 @@ class Federation:
         hosts: int | None = None,
         seed: int | None = None,
         cap: float | str | None = None,
-        ledgers: Path | None = None,
+        store: Path | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         kind = runtime_named(runtime)
@@ -64,10 +74,11 @@ class Federation:
             hosts or (count if count <= MAX_OWN_PROCESSES else BLOCK_HOSTS),
             seed,
             None if cap is None else parse_epsilon(str(cap)),
-            ledgers,
+            store,
         )
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None
+        self._asked = 0
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +120,7 @@ class Federation:
             unit=unit,
             minimum=minimum,
             deadline=deadline,
+            key=self._next_key(),
         )
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings)
@@ -127,7 +139,13 @@ class Federation:
             seconds | opened.seconds,
             self._setting.deviations(question, mechanism, opened.records),
             tuple(self._notes(question, opened, clipped)),
+            None if mechanism is None else _unsmoothed(statistic, opened),
         )
+
+    def _next_key(self) -> str:
+        """A name for the next question; under a seed, the same in every run."""
+        self._asked += 1
+        return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""

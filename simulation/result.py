@@ -41,6 +41,8 @@ class Result:
     `deviations` are the standard deviations of the noise in the values of the estimate.
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
+    `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
+    then of that one.
     """
 
     statistic: str
@@ -52,6 +54,7 @@ class Result:
     seconds: dict[str, float]
     deviations: NDArray[np.float64]
     notes: tuple[str, ...] = field(default=())
+    unsmoothed: Curve | None = None
 
     @property
     def communication(self) -> dict[str, object]:

@@ -21,6 +21,7 @@ from protocols.ring import Vector
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
+Records = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,20 @@ class Aggregator(ABC):
         where it keeps what parties submit."""
 
     @abstractmethod
-    def collector(self, query: Query) -> Machine:
-        """The coordinator's machine. It is done with a `Total`."""
+    def collector(self, query: Query, records: Records) -> Machine:
+        """The coordinator's machine, told how many records each party holds, which is public.
+
+        It is done with a `Total`.
+        """
 
 
 @dataclass(frozen=True)
 class Total:
-    """What the collector learns: the noisy sum, and whose vectors are in it."""
+    """What the collector learns: the noisy sum, whose vectors and how many records are in it."""
 
     vector: Vector
     contributors: Ids
+    records: int
 
 
 class OneRound(Aggregator):
@@ -133,6 +138,8 @@ class OneRound(Aggregator):
         return add_shares(shares)
 
     def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
         if query.servers < self.min_servers:
             raise LocalError(
                 f"{self.name} needs at least {self.min_servers} servers, not {query.servers}"
@@ -153,7 +160,7 @@ class OneRound(Aggregator):
 
         return OneRoundServer(self, query, index, randomness, bulk)
 
-    def collector(self, query: Query) -> Machine:
+    def collector(self, query: Query, records: Records) -> Machine:
         from protocols.aggregation.roles import Collector
 
-        return Collector(query, self.unshard)
+        return Collector(query, records, self.unshard)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fss.comparison import Comparison
 from fss.ring import Ring
 from fss.storage import Segment
-from protocols.aggregation.contract import Aggregator, Bulk, ThreatModel
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
 from protocols.aggregation.roles import CollectingServer, Collector, add_shares, submissions
 from protocols.errors import LocalError
 from protocols.machine import Done, Machine, Rejected, Step
@@ -29,6 +29,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import Vector
 from protocols.statistics.cumulative import RESOLUTION_BITS, Cumulative
+from protocols.statistics.on_demand import OnDemand
 
 VERSION = 1
 RING = Ring(64)
@@ -59,16 +60,25 @@ class Fss(Aggregator):
             )
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
+        if isinstance(query.statistic, OnDemand) and query.servers != 2:
+            raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         comparison(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return FssParty(query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        return FssServer(query, index, randomness, bulk)
+        from protocols.aggregation.on_demand import OnDemandServer
 
-    def collector(self, query: Query) -> Machine:
-        return Collector(query, add_shares)
+        kind = OnDemandServer if isinstance(query.statistic, OnDemand) else FssServer
+        return kind(query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records) -> Machine:
+        from protocols.aggregation.on_demand import OnDemandCollector
+
+        if isinstance(query.statistic, OnDemand):
+            return OnDemandCollector(query, records)
+        return Collector(query, records, add_shares)
 
 
 def comparison(query: Query) -> Comparison:
@@ -91,8 +101,16 @@ def cumulative(query: Query) -> Cumulative:
 
 def header(query: Query, keys: int) -> bytes:
     """What a submission begins with: the domain, and a digest that binds it to its run and data."""
-    bound = hashlib.blake2s(query.run + query.encode(), digest_size=8).digest()
-    return _HEADER.pack(VERSION, comparison(query).bits, RING.bits, query.servers, keys, bound)
+    return _HEADER.pack(
+        VERSION, comparison(query).bits, RING.bits, query.servers, keys, binding(query)
+    )
+
+
+def binding(query: Query) -> bytes:
+    """What ties keys and later questions to one run: its data, its grid and its ε."""
+    statistic = query.statistic
+    grid = (statistic.value, statistic.lower, statistic.upper, query.epsilon, query.data)
+    return hashlib.blake2s(query.run + repr(grid).encode(), digest_size=8).digest()
 
 
 class FssParty:
@@ -166,8 +184,10 @@ class FssServer(CollectingServer):
         return self._comparison.pack(self._index, keys)
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
+        return self.counts_at(cumulative(self._query).points(self._comparison.bits), members)
+
+    def counts_at(self, points: NDArray[np.uint64], members: NDArray[np.bool]) -> Vector:
         """Over all keys, minus those of parties that are left out: counting is linear."""
-        points = cumulative(self._query).points(self._comparison.bits)
         share = np.zeros(len(points), dtype=np.uint64)
         for ids, block in self._bulk.blocks():
             keys, _ = self._comparison.open(self._index, block)

@@ -7,7 +7,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Total
+from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Records, Total
 from protocols.machine import Continue, Done, Failed, Rejected, Spend, Step
 from protocols.messages import Message, Phase, Role, address, body_of, name_block
 from protocols.privacy.mechanisms import Placement, numeric_delta
@@ -59,16 +59,24 @@ class ServerState(Enum):
 SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
     (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
     (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
+    (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
     (ServerState.CLOSED, Phase.RELEASE): Role.COORDINATOR,
+    (ServerState.RELEASED, Phase.RELEASE): Role.COORDINATOR,
+    (ServerState.RELEASED, Phase.ASK): Role.COORDINATOR,
 }
-"""What a server takes in which state, and from whom; everything else is rejected."""
+"""What a server takes in which state, and from whom; everything else is rejected.
+
+A submission while closed, and a release after the release, are taken only if they say again what
+was said before: a sender that was not acknowledged may repeat itself.
+"""
 
 
 class CollectingServer(ABC):
     """Sees one share of every party, and who contributed. Releases its noisy share once.
 
-    A second release over other parties would cost the privacy of the difference, so there is none.
-    What a submission must look like and how it adds up is up to the aggregator's own server.
+    A second release over other parties would cost the privacy of the difference, so there is none;
+    the same one is answered again with the same noise. What a submission must look like and how it
+    adds up is up to the aggregator's own server.
     """
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
@@ -79,6 +87,10 @@ class CollectingServer(ABC):
         self._state = ServerState.COLLECTING
         self._present = np.zeros(query.parties, dtype=bool)
         self._awaited = np.ones(query.parties, dtype=bool)
+        self._prints = np.zeros(query.parties, dtype=np.uint64)
+        self._print_key = randomness.derive("fingerprints")
+        self._released_members: bytes | None = None
+        self._share: Vector | None = None
 
     @abstractmethod
     def check(self, message: Message) -> str | None:
@@ -113,6 +125,8 @@ class CollectingServer(ABC):
                 return self._submit(message)
             case Phase.EXCUSE:
                 return self._excuse(message)
+            case Phase.ASK:
+                return self._ask(message)
             case _:
                 return self._release(message)
 
@@ -123,12 +137,21 @@ class CollectingServer(ABC):
         ids = message.senders
         if int(ids.max()) >= self._query.parties:
             return Rejected(message.sender, f"there are only {self._query.parties} parties")
-        if len(np.unique(ids)) != len(ids) or self._present[ids].any():
+        prints = self._fingerprints(message)
+        repeated = self._present[ids]
+        if len(np.unique(ids)) != len(ids) or (prints != self._prints[ids])[repeated].any():
             return Rejected(message.sender, "submitted twice")
+        if repeated.all():
+            return Continue()
+        if repeated.any():
+            return Rejected(message.sender, "some of these submitted before")
+        if self._state is not ServerState.COLLECTING:
+            return Rejected(message.sender, "submitted too late")
         if (wrong := self.check(message)) is not None:
             return Rejected(message.sender, wrong)
         self._bulk.append(ids, self.pack(message))
         self._present[ids] = True
+        self._prints[ids] = prints
         return self._close_when_complete()
 
     def _excuse(self, message: Message) -> Step:
@@ -145,23 +168,48 @@ class CollectingServer(ABC):
         self._state = ServerState.CLOSED
         return Continue((self._to_coordinator(Phase.ROSTER, np.packbits(self._present).tobytes()),))
 
-    def _release(self, message: Message) -> Step:
+    def _ask(self, message: Message) -> Step:
+        return Rejected(message.sender, "this run answers no questions on demand")
+
+    def releasable(self, message: Message) -> NDArray[np.bool] | Rejected:
+        """The members of a release that may be made."""
         members = parse_members(message, self._query.parties)
         if isinstance(members, Rejected):
             return members
+        if self._released_members not in (None, message.body[0].tobytes()):
+            return Rejected(message.sender, "a second release over other parties")
         if (members & ~self._present).any():
             return Rejected(message.sender, "a release over parties that did not submit")
         if np.count_nonzero(members) < self._query.minimum:
             return Rejected(
                 message.sender, f"a release over fewer than {self._query.minimum} parties"
             )
-        share = self._publish(self.sum_over(members))
-        self._state = ServerState.RELEASED
-        self._bulk.clear()
-        return Done(
-            messages=(self._to_coordinator(Phase.SHARE, share.astype("<u8").tobytes()),),
-            spends=(spend_of(self._query),),
-        )
+        return members
+
+    def _release(self, message: Message) -> Step:
+        members = self.releasable(message)
+        if isinstance(members, Rejected):
+            return members
+        if self._share is None:
+            self._share = self._publish(self.sum_over(members))
+            self._released_members = message.body[0].tobytes()
+            self._state = ServerState.RELEASED
+            self._bulk.clear()
+        share = self._share.astype("<u8").tobytes()
+        return Continue((self._to_coordinator(Phase.SHARE, share),), (spend_of(self._query),))
+
+    def _fingerprints(self, message: Message) -> Vector:
+        """64 keyed bits of each row, to tell a repeated submission from another one.
+
+        Linear and not collision-free: a party that finds a collision has its second submission
+        ignored, which is what would have happened to it anyway.
+        """
+        rows = message.rows()
+        padded = np.zeros((len(rows), -(-message.width // 8) * 8), dtype=np.uint8)
+        padded[:, : message.width] = rows
+        weights = self._print_key.derive("weights").words(padded.shape[1] // 8)
+        prints: Vector = padded.view("<u8") @ (weights | np.uint64(1))
+        return prints
 
     def _publish(self, share: Vector) -> Vector:
         """The server's part of the release: measured, with its own noise in place."""
@@ -247,8 +295,11 @@ COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
 class Collector:
     """Sees noisy shares and who contributed. Asks for the release over those all servers hold."""
 
-    def __init__(self, query: Query, unshard: Callable[[list[Vector]], Vector]) -> None:
+    def __init__(
+        self, query: Query, records: Records, unshard: Callable[[list[Vector]], Vector]
+    ) -> None:
         self._query = query
+        self._records = records
         self._unshard = unshard
         self._state = CollectorState.ROSTERS
         self._members = np.ones(query.parties, dtype=bool)
@@ -307,21 +358,34 @@ class Collector:
             )
         self._heard.clear()
         self._state = CollectorState.SHARES
+        return self._released()
+
+    def _released(self) -> Step:
         return Continue(self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes()))
 
-    def _share(self, message: Message) -> Step:
-        expected = 8 * self._query.released
-        if message.width != expected:
-            return Rejected(message.sender, f"a share of {message.width} bytes, not {expected}")
+    def _collect(self, message: Message, length: int) -> Step | None:
+        """Takes one server's share of `length` values; None once all servers' are there."""
+        if message.width != 8 * length:
+            return Rejected(message.sender, f"a share of {message.width} bytes, not {8 * length}")
         server = int(message.senders[0])
         self._heard.add(server)
         self._answers[server] = message.body[0].view("<u8")
-        if len(self._heard) < self._query.servers:
-            return Continue()
+        return None if len(self._heard) == self._query.servers else Continue()
+
+    def _share(self, message: Message) -> Step:
+        step = self._collect(message, self._query.released)
+        if step is not None:
+            return step
+        return self._done(self._unshard([self._answers[i] for i in range(self._query.servers)]))
+
+    def _done(self, released: Vector) -> Step:
         self._state = CollectorState.OVER
-        total = self._unshard([self._answers[i] for i in range(self._query.servers)])
         contributors = np.flatnonzero(self._members).astype(np.uint32)
-        return Done(Total(total, contributors), spends=(spend_of(self._query),))
+        total = Total(released, contributors, self._members_records())
+        return Done(total, spends=(spend_of(self._query),))
+
+    def _members_records(self) -> int:
+        return int(self._records[self._members].sum())
 
     def _to_servers(self, phase: Phase, body: bytes) -> tuple[Message, ...]:
         return tuple(

@@ -164,6 +164,12 @@ static void shrink(double *worst, double x, double dx)
         *worst = -dx / x;
 }
 
+/* As ROUNDING in the twin. */
+static double beyond_rounding(double residual)
+{
+    return fabs(residual) < 1e-14 ? 0.0 : residual;
+}
+
 static void advance(const System *y, double primal, double dual, double progress[4])
 {
     const Py_ssize_t m = y->m, edges = 2 * m - 1;
@@ -196,7 +202,7 @@ static void advance(const System *y, double primal, double dual, double progress
             zm[v] += dual * dy[v];
             const double nu = c[v] - c[above[v]];
             objective += fabs(nu);
-            larger(&worst_primal, fabs(nu - up[v] + um[v]));
+            larger(&worst_primal, fabs(beyond_rounding(nu - up[v] + um[v])));
             gap += up[v] * zp[v] + um[v] * zm[v];
             /* 1 / (u+/z+ + u-/z-), in one division */
             edge[v] = zp[v] * zm[v] / (up[v] * zm[v] + um[v] * zp[v]);
@@ -210,7 +216,7 @@ static void advance(const System *y, double primal, double dual, double progress
         gap += s[i] * lam[i];
         k[i] = lam[i] / s[i];
         const double before = i > 0 ? c[i - 1] : 0.0, after = i < m ? c[i] : 0.0;
-        rp[i] = after - before + h[i] - s[i];
+        rp[i] = beyond_rounding(after - before + h[i] - s[i]);
         larger(&worst_primal, fabs(rp[i]));
     }
     for (Py_ssize_t i = 0; i < m; i++)
@@ -249,7 +255,8 @@ static void direction(const System *y, int correct, double target, double step[5
         zp = node_row(y, ZP), zm = node_row(y, ZM);
         dy = node_row(y, DY), dup = node_row(y, DUP), dum = node_row(y, DUM);
         for (Py_ssize_t v = 0; v < edges; v++) {
-            double pull = c[v] - c[above[v]];
+            const double split = up[v] - um[v];
+            double pull = split + beyond_rounding(c[v] - c[above[v]] - split);
             if (correct) {
                 const double second_p = -dup[v] * dy[v] - target, second_m = dum[v] * dy[v] - target;
                 pull += (second_p * zm[v] - second_m * zp[v]) / (zp[v] * zm[v]);

@@ -6,11 +6,11 @@ name the coordinator gives that data: a coordinator that renames a data set gain
 
 from fractions import Fraction
 
-from protocols.errors import TallyError
+from protocols.errors import LocalError
 from protocols.machine import Spend
 
 
-class LedgerRefusal(TallyError):  # noqa: N818 - a decision, not a mistake
+class LedgerRefusal(LocalError):  # noqa: N818 - a decision, not a mistake
     """A spend past the cap. Nothing was released."""
 
 

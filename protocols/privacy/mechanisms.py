@@ -40,6 +40,11 @@ HONEST = 0.5
 """The fraction of parties whose noise alone suffices under `Placement.PARTIES`."""
 
 
+def enough_shares(parties: int) -> int:
+    """How many parties' shares of noise add up to the full noise; fewer are not private."""
+    return math.ceil(HONEST * parties)
+
+
 @dataclass(frozen=True)
 class DiscreteLaplace:
     """Adds discrete Laplace noise of `scale` to each integer of a vector.
@@ -64,7 +69,8 @@ class DiscreteLaplace:
     @property
     def variance(self) -> float:
         """2p/(1-p)^2 with p = exp(-1/scale)."""
-        return 1 / (2 * math.sinh(0.5 / float(self.scale)) ** 2)
+        rate = 1 / float(self.scale)
+        return 2 * math.exp(-rate) / math.expm1(-rate) ** 2
 
     def draw(self, count: int, randomness: Randomness) -> Integers:
         return discrete_laplace(count, self.scale, randomness)
@@ -77,7 +83,7 @@ class DiscreteLaplace:
         """
         words = randomness.rows("noise share", ids, 16 * count).view("<u8")
         uniforms = words.reshape(len(ids), count, 2)
-        return polya_difference(uniforms, self.scale, 1 / math.ceil(HONEST * parties))
+        return polya_difference(uniforms, self.scale, 1 / enough_shares(parties))
 
 
 def numeric_delta(placement: Placement, parties: int, count: int) -> float:
@@ -95,7 +101,7 @@ def noise_variance(
         case Placement.EACH_SERVER:
             return servers * mechanism.variance
         case Placement.PARTIES:
-            return mechanism.variance * parties / math.ceil(HONEST * parties)
+            return mechanism.variance * parties / enough_shares(parties)
 
 
 EPSILON_RANGE = (1e-9, 1e9)

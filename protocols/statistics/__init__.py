@@ -5,10 +5,21 @@ from protocols.statistics.contract import Curve, Estimate, Statistic
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.running_sum import RunningSum
 
-STATISTICS: dict[str, type[Statistic]] = {
-    kind.name: kind for kind in (Sum, Mean, Histogram, Ecdf, Quantile, CumulativeHistogram)
-}
+_KINDS = (
+    Sum,
+    Mean,
+    Histogram,
+    Ecdf,
+    Quantile,
+    CumulativeHistogram,
+    EcdfPoints,
+    QuantileSearch,
+    RunningSum,
+)
+STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in _KINDS}
 
 
 def statistic_named(name: str) -> type[Statistic]:
@@ -20,10 +31,13 @@ __all__ = [
     "CumulativeHistogram",
     "Curve",
     "Ecdf",
+    "EcdfPoints",
     "Estimate",
     "Histogram",
     "Mean",
     "Quantile",
+    "QuantileSearch",
+    "RunningSum",
     "Statistic",
     "Sum",
     "statistic_named",

@@ -46,6 +46,8 @@ class Statistic(ABC):
                 raise LocalError(f"bounds must be finite numbers, not {bound}")
         if self.lower is not None and self.upper is not None and not self.lower < self.upper:
             raise LocalError(f"--lower {self.lower:g} must be below --upper {self.upper:g}")
+        if not math.isfinite((self.upper or 0.0) - (self.lower or 0.0)):
+            raise LocalError(f"bounds {self.lower:g} and {self.upper:g} are too far apart")
 
     @property
     @abstractmethod
@@ -80,6 +82,11 @@ class Statistic(ABC):
     @property
     def measures(self) -> bool:
         """Whether `measure` is more than the identity."""
+        return False
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether points are asked one after another, which takes keys that the servers hold."""
         return False
 
     @property

@@ -111,15 +111,26 @@ class Cumulative(Statistic):
         guess: Points = np.clip(np.ceil(share * 2.0**RESOLUTION_BITS) - 1, 0, last).astype(
             np.uint64
         )
-        # Rounding may be off by a line or so; what counts is the comparison with the lines.
-        for _ in range(64):
-            low = values > self.lines(guess)
-            high = (guess > 0) & (values <= self.lines(guess - np.minimum(guess, np.uint64(1))))
-            if not (low.any() or high.any()):
-                return guess
-            guess += low.astype(np.uint64)
-            guess -= (high & ~low).astype(np.uint64)
-        raise LocalError("the bounds are too close together for values to be told apart")
+        right = values <= self.lines(guess)
+        right &= (guess == 0) | (values > self.lines(guess - np.minimum(guess, np.uint64(1))))
+        # Rounding may put the guess off by a line, or by many where lines are closer than doubles.
+        guess[~right] = self._first_line(values[~right])
+        return guess
+
+    def _first_line(self, values: Column) -> Points:
+        """The first line that each value is at most, by binary search."""
+        low = np.zeros(len(values), dtype=np.uint64)
+        high = np.full(len(values), (1 << RESOLUTION_BITS) - 1, dtype=np.uint64)
+        for _ in range(RESOLUTION_BITS):
+            middle = (low + high) // np.uint64(2)
+            above = values > self.lines(middle)
+            low = np.where(above, np.minimum(middle + np.uint64(1), high), low)
+            high = np.where(above, high, middle)
+        return low
+
+    def tree_key(self) -> str:
+        """The parameters that the released values depend on; the rest is post-processing."""
+        return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
 
     # --- pointwise ---
 

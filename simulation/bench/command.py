@@ -10,7 +10,9 @@ from protocols.names import look_up
 from simulation.bench.row import Row
 from simulation.terminal import out
 
-BENCHMARKS = {name: f"simulation.bench.{name}" for name in ("aggregate", "processes")}
+BENCHMARKS = {
+    name: f"simulation.bench.{name}" for name in ("fss", "aggregate", "smooth", "ecdf", "processes")
+}
 
 
 def run_benchmarks(name: str, as_json: bool) -> None:

@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 
 from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
-from servers.desk import CoordinatorConfig, run_coordinator
+from servers.coordinator_process import run_coordinator
+from servers.desk import CoordinatorConfig
 from servers.process import ServerConfig, run_server
 
 

@@ -18,17 +18,17 @@ from servers.coordinator import Question
 
 @dataclass(frozen=True)
 class Plan:
-    """A federation to bring up. Ledgers live in `ledgers`, or in memory where it is None."""
+    """A federation to bring up. With a `store`, a folder, its processes survive being killed."""
 
     holdings: Holdings
     servers: int
     hosts: int
     seed: int | None = None
     cap: Fraction | None = None
-    ledgers: Path | None = None
+    store: Path | None = None
 
-    def ledger(self, keeper: str) -> Path | None:
-        return self.ledgers / f"{keeper}.ledger.sqlite" if self.ledgers else None
+    def store_of(self, keeper: str) -> Path | None:
+        return self.store / keeper if self.store else None
 
 
 @dataclass(frozen=True)

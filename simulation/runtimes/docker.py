@@ -41,7 +41,7 @@ class Docker(Runtime):
         parties = len(plan.holdings.ids)
         if plan.seed is not None:
             raise LocalError("containers draw their own randomness: --runtime docker has no --seed")
-        if plan.ledgers is not None:
+        if plan.store is not None:
             raise LocalError("containers keep their ledgers on their own volumes")
         if plan.hosts != parties or parties > MAX_CONTAINERS:
             raise LocalError(

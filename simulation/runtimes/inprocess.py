@@ -10,7 +10,7 @@ from parties.block import PartyBlock
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
-from protocols.meter import Bill
+from protocols.meter import Bill, Meter
 from protocols.participant import Outcome, Participant
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
@@ -80,13 +80,16 @@ class InProcess(Runtime):
         ended = time.perf_counter()
         if isinstance(finished, Failed):
             raise RunFailed(finished.reason)
-        total, records = self._coordinator.records_of(finished)
-        stations = [p.meters.pop(query.run) for p in (*self._servers, self._coordinator)]
+        total = self._coordinator.conclude(query, finished)
+        stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
+        if not question.statistic.on_demand:
+            for participant in (*self._servers, *self._blocks):
+                participant.forget(query.run)
         released = clock.get("release", ended)
         return Opened(
             total.vector,
             total.contributors,
-            records,
+            total.records,
             Bill(stations, parties),
             {"submit": released - started, "release": ended - released},
         )
@@ -114,5 +117,9 @@ class InProcess(Runtime):
         return participant.role.label
 
     def _ledger(self, keeper: str) -> Ledger:
-        self._ledgers.append(Ledger(self.plan.ledger(keeper), self.plan.cap))
+        folder = self.plan.store_of(keeper)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder /= "ledger.sqlite"
+        self._ledgers.append(Ledger(folder, self.plan.cap))
         return self._ledgers[-1]

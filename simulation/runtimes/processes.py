@@ -27,6 +27,7 @@ Config = TypeVar("Config", ServerConfig, CoordinatorConfig)
 
 LIFETIME = dt.timedelta(days=1)
 START_SECONDS = 60.0
+ANY_PORT = "127.0.0.1:0"
 STOP_SECONDS = 5.0
 
 
@@ -39,41 +40,60 @@ class Processes(Runtime):
         self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
         self.children: dict[str, ForkServerProcess] = {}
         self._analyst: Analyst | None = None
+        self._context = _fork_server()
+        self._blocks = list(plan.holdings.blocks(plan.hosts))
+        self._listen: dict[str, str] = {}
+        self._targets: list[str] = []
+        self._coordinator = ""
 
     def start(self) -> None:
-        plan = self.plan
-        context = _fork_server()
-        servers = [
-            ServerConfig(
-                i,
-                self._credentials(Identity(Role.SERVER, i, i)),
-                ledger=plan.ledger(f"server-{i}"),
-                cap=plan.cap,
-                seed=plan.seed,
-            )
-            for i in range(plan.servers)
-        ]
         try:
-            reports = [
-                self._launch(context, f"server-{s.index}", children.serve, s) for s in servers
-            ]
-            targets = tuple(f"127.0.0.1:{_port(report)}" for report in reports)
-            coordinator = CoordinatorConfig(
-                self._credentials(Identity(Role.COORDINATOR)),
-                len(plan.holdings.ids),
-                targets,
-                ledger=plan.ledger("coordinator"),
-                cap=plan.cap,
-                seed=plan.seed,
-            )
-            report = self._launch(context, "coordinator", children.coordinate, coordinator)
-            target = f"127.0.0.1:{_port(report)}"
-            self._start_hosts(context, target)
+            targets = tuple(self._start_server(i) for i in range(self.plan.servers))
+            self._coordinator = self._start_coordinator(targets)
+            for number in range(self.plan.hosts):
+                self._start_host(number)
         except BaseException:
             self.stop()
             raise
         analyst = self._credentials(Identity(Role.ANALYST))
-        self._analyst = Analyst(target, analyst)
+        self._analyst = Analyst(self._coordinator, analyst, patient=self.plan.store is not None)
+
+    def restart(self, name: str) -> None:
+        """Starts a process again that died, where it was and with what it had stored."""
+        self.children.pop(name).join()
+        role, _, number = name.partition("-")
+        match role:
+            case "server":
+                self._start_server(int(number))
+            case "coordinator":
+                self._start_coordinator(tuple(self._targets))
+            case _:
+                self._start_host(int(number))
+
+    def _start_server(self, index: int) -> str:
+        name = Role.SERVER.named(index)
+        config = ServerConfig(
+            index,
+            self._credentials(Identity(Role.SERVER, index, index)),
+            self._listen.get(name, ANY_PORT),
+            self.plan.store_of(name),
+            self.plan.cap,
+            self.plan.seed,
+        )
+        return self._launch(name, children.serve, config)
+
+    def _start_coordinator(self, servers: tuple[str, ...]) -> str:
+        self._targets = list(servers)
+        config = CoordinatorConfig(
+            self._credentials(Identity(Role.COORDINATOR)),
+            len(self.plan.holdings.ids),
+            servers,
+            self._listen.get("coordinator", ANY_PORT),
+            self.plan.store_of("coordinator"),
+            self.plan.cap,
+            self.plan.seed,
+        )
+        return self._launch("coordinator", children.coordinate, config)
 
     def ask(self, question: Question, report: Report) -> Opened:
         if self._analyst is None:
@@ -94,29 +114,36 @@ class Processes(Runtime):
                 process.join()
         self.children.clear()
 
-    def _start_hosts(self, context: ForkServerContext, coordinator: str) -> None:
-        for number, block in enumerate(self.plan.holdings.blocks(self.plan.hosts)):
-            identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
-            config = PartyConfig(self._credentials(identity), coordinator, block, self.plan.seed)
-            process = context.Process(target=children.host, args=(config,), daemon=True)
-            with _no_main_module():
-                process.start()
-            self.children[f"host-{number}"] = process
+    def address_of(self, name: str, port: int) -> str:
+        """Where others find a station. A relay in between may answer another address."""
+        return f"127.0.0.1:{port}"
+
+    def _start_host(self, number: int) -> None:
+        name = f"host-{number}"
+        block = self._blocks[number]
+        identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
+        store = self.plan.store_of(name)
+        config = PartyConfig(
+            self._credentials(identity), self._coordinator, block, self.plan.seed, store
+        )
+        process = self._context.Process(target=children.host, args=(config,), daemon=True)
+        with _no_main_module():
+            process.start()
+        self.children[name] = process
 
     def _launch(
-        self,
-        context: ForkServerContext,
-        name: str,
-        target: Callable[[Config, Connection], None],
-        config: Config,
-    ) -> Connection:
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=target, args=(config, theirs), daemon=True)
+        self, name: str, target: Callable[[Config, Connection], None], config: Config
+    ) -> str:
+        """Starts a process that listens; returns where."""
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=target, args=(config, theirs), daemon=True)
         with _no_main_module():
             process.start()
         theirs.close()
         self.children[name] = process
-        return ours
+        port = _port(ours)
+        self._listen[name] = f"127.0.0.1:{port}"
+        return self.address_of(name, port)
 
     def _credentials(self, identity: Identity) -> Credentials:
         return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)

@@ -1,5 +1,8 @@
 """Two-server comparison: exhaustive when small, random when large."""
 
+import tracemalloc
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from fss import dcf
 from fss.ring import Z32, Z64, Bytes, Points, Ring
-from fss.storage import KeyTable, level_major
+from fss.storage import KeyTable, level_major, open_segment, pack_segment
 
 RINGS = [Z32, Z64]
 
@@ -28,7 +31,7 @@ def test_key_sizes(bits: int, ring: Ring) -> None:
 
 
 def test_shorter_than_the_published_size() -> None:
-    """BCG+21 (eprint 2020/1392, Thm. 2): n(λ + ℓ + 2) + λ + ℓ bits with λ = 128, ℓ = 64."""
+    """BCG+21 (eprint 2020/1392): n(λ + ℓ + 2) + λ + ℓ bits with λ = 128, ℓ = 64."""
     bits = 32
     published = (bits * (128 + 64 + 2) + 128 + 64) // 8
     assert published == 800
@@ -96,6 +99,31 @@ def test_stored_keys_evaluate_as_uploaded_ones(count: int, bits: int, ring: Ring
     assert np.array_equal(dcf.evaluate(0, table, thresholds, bits, ring), stacked)
     sums = stacked.sum(axis=0, dtype=ring.dtype)
     assert np.array_equal(dcf.evaluate_sum(0, table, thresholds, bits, ring), sums)
+
+
+@pytest.mark.usefixtures("implementation")
+def test_mapped_keys_are_never_loaded_whole(tmp_path: Path) -> None:
+    bits, block, blocks = 32, 2000, 20
+    form = dcf.shape(bits, Z64)
+    keys, _ = dcf.gen(random_points(block, bits), bits, Z64, randomness(block))
+    packed = pack_segment(0, level_major(form, keys))
+    path = tmp_path / "segments"
+    path.write_bytes(packed.tobytes() * blocks)
+    stored = np.memmap(path, dtype=np.uint8, mode="r")
+    table, position = KeyTable(form), 0
+    while position < stored.size:
+        segment, used = open_segment(form, 0, stored[position:])
+        table, position = table.append(segment), position + used
+    assert table.count == block * blocks
+    thresholds = random_points(3, bits, seed=5)
+    tracemalloc.start()
+    sums = dcf.evaluate_sum(0, table, thresholds, bits, Z64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < stored.size / 4
+    assert np.array_equal(
+        sums, np.uint64(blocks) * dcf.evaluate_sum(0, keys, thresholds, bits, Z64)
+    )
 
 
 def test_wrong_input_is_refused() -> None:

@@ -76,3 +76,11 @@ def test_slots_that_do_not_exist_are_refused(ring: Ring) -> None:
             scheme.evaluate(0, spoiled, [1])
         with pytest.raises(ValueError, match="slots"):
             scheme.evaluate_sum(0, spoiled, [1])
+
+
+@pytest.mark.parametrize(("bits", "largest"), [(14, 41_088), (16, 82_176), (20, 328_704)])
+def test_key_sizes_as_stated(bits: int, largest: int) -> None:
+    scheme = SquareRoot(bits, Z64)
+    assert max(scheme.key_bytes(server) for server in range(SERVERS)) == largest
+    together = sum(scheme.key_bytes(server) for server in range(SERVERS))
+    assert together < 8 << bits

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 from protocols.privacy.smoothing import Smoothed, smooth
 from protocols.privacy.smoothing.newton import native
@@ -68,6 +69,26 @@ def test_points_asked_of_a_large_domain(
     assert_as_cvxopt(answer, reference)
     if p == 2:  # strictly convex: the curve is unique as well
         np.testing.assert_allclose(answer.curve, reference.curve, atol=1e-3 * np.abs(curve).max())
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("box", [True, False])
+@pytest.mark.parametrize("points", [100, 670])
+def test_heavy_tails_agree_with_a_simplex(points: int, box: bool) -> None:
+    """CVXOPT stops outside the constraints here, by 1e-9 a step and 1e-6 of the objective."""
+    curve = np.random.default_rng(points).standard_cauchy(points)
+    curve /= np.abs(curve).max()
+    levels = (points - 1).bit_length()
+    nodes = 2 ** (levels + 1)
+    paths = np.zeros((points, nodes))
+    for i in range(points):
+        paths[i, [(2**levels + i) >> level for level in range(levels + 1)]] = 1.0
+    falls, room = paths[:-1] - paths[1:], np.diff(curve)
+    if box:
+        falls = np.vstack([falls, -paths[0], paths[-1]])
+        room = np.append(room, [curve[0], 1.0 - curve[-1]])
+    exact = linprog(np.ones(2 * nodes), A_ub=np.hstack([falls, -falls]), b_ub=room)
+    assert smooth(curve, p=1, box=box).objective == pytest.approx(exact.fun, rel=2e-7)
 
 
 @pytest.mark.skipif(not native(), reason="the native loop is not built")

@@ -5,28 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.privacy.smoothing.network import Network
-from protocols.privacy.smoothing.newton import (
-    DC,
-    EDGE,
-    HAVE_NATIVE,
-    LAM,
-    RP,
-    K,
-    NativeNewton,
-    PureNewton,
-    S,
-    start,
-)
+from protocols.privacy.smoothing.network import Network, Vector
+from protocols.privacy.smoothing.newton import HAVE_NATIVE, NativeNewton, PureNewton, start
 from protocols.privacy.smoothing.skeleton import Skeleton, skeleton
 from tests.protocols.privacy.smoothing.conftest import Curve
 
 needs_native = pytest.mark.skipif(not HAVE_NATIVE, reason="the native loop is not built")
 
 
-def laplacian(
-    tree: Skeleton, edges: np.ndarray[tuple[int], np.dtype[np.float64]], gaps: np.ndarray
-) -> np.ndarray:
+def laplacian(tree: Skeleton, edges: Vector, gaps: Vector) -> Vector:
     m = tree.points
     ends = [(v, int(tree.above[v]), edges[v]) for v in range(2 * m - 1)]
     ends += [(0, 2 * m - 1, gaps[0]), (m - 1, 2 * m - 1, gaps[m])]
@@ -56,13 +43,13 @@ def test_potentials_are_those_of_the_dense_network(levels: int, seed: int, sprea
 
 @needs_native
 @pytest.mark.parametrize("p", [1, 2])
-@pytest.mark.parametrize("box", [True, False])
-@pytest.mark.parametrize("points", [1, 2, 3, 4, 7, 64, 200])
+@pytest.mark.parametrize(
+    ("points", "box"),
+    [(1, True), *((n, box) for n in (2, 3, 4, 7, 64, 200) for box in (True, False))],
+)
 def test_the_native_loop_takes_the_twins_steps(
     p: int, box: bool, points: int, noisy_curve: Curve
 ) -> None:
-    if points == 1 and not box:
-        pytest.skip("nothing to solve")
     rng = np.random.default_rng(points)
     indices = np.sort(rng.permutation(2 * points)[:points]) + 1
     tree = skeleton(indices, (2 * points - 1).bit_length())
@@ -98,15 +85,8 @@ def test_a_full_newton_step_removes_the_linear_residuals(p: int, noisy_curve: Cu
     tree = skeleton(np.arange(1, 33), 5)
     state = start(tree, np.diff(noisy_curve(32), prepend=0.0, append=1.0), p, True)
     system = PureNewton(state)
-    before = system.advance(0.0, 0.0)
+    assert system.advance(0.0, 0.0).primal_residual > 1e-3
     system.direction(None)
-    assert before.primal_residual > 1e-3
-    # The Newton equation itself: the network's potentials answer the residuals.
-    matrix = laplacian(tree, state.nodes[EDGE], state.gaps[K])
-    assert np.linalg.cond(matrix) < 1e12
     after = system.advance(1.0, 1.0)
     assert after.primal_residual < 1e-12
     assert after.dual_residual < 1e-12
-    assert state.nodes[DC, -1] == 0.0
-    assert np.abs(state.gaps[RP]).max() < 1e-12
-    assert (state.gaps[[S, LAM]] != 0).all()

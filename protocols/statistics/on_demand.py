@@ -1,0 +1,149 @@
+"""Points asked one at a time from one stored tree of noise over the whole fine grid.
+
+The tree has 2^32 leaves and nobody ever holds it: servers draw the noise of a node when an answer
+first touches it, and the same again afterwards. Any number of points costs ε once (S0 Theorem 1),
+so quantiles are found by binary search (S0 Algorithm 1) without the whole curve.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.privacy.tree import Tree
+from protocols.records import Column, Holdings
+from protocols.ring import Vector, signed
+from protocols.statistics.contract import Curve, Estimate
+from protocols.statistics.cumulative import RESOLUTION_BITS, Cumulative, Points
+
+LAST = (1 << RESOLUTION_BITS) - 1
+
+
+@dataclass(frozen=True)
+class OnDemand(Cumulative):
+    """A statistic that decides from the answers so far which points to ask next."""
+
+    mechanism: str = "tree"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mechanism != "tree":
+            raise LocalError("points on demand come from a tree: leave --mechanism out")
+
+    @abstractmethod
+    def plan(self, known: Mapping[int, float]) -> list[int]:
+        """Points to ask next, given the curve where it is known; none when it is enough."""
+
+    @abstractmethod
+    def conclude(self, known: Mapping[int, float]) -> Estimate:
+        """The estimate, from the curve at all the points that `plan` asked for."""
+
+    def tree_key(self) -> str:
+        return repr((*self.bounds, self.value, "on demand", self.spacing))
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(1 << RESOLUTION_BITS)
+
+    @property
+    def on_demand(self) -> bool:
+        return True
+
+    @property
+    def noises(self) -> int:
+        """They are drawn as questions touch them."""
+        return 1
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        """`released` are the counts in the order in which `plan` asked for them."""
+        known: dict[int, float] = {}
+        values = iter((signed(released) / records).tolist())
+        while points := self.plan(known):
+            known |= {point: next(values) for point in points}
+        return self.conclude(known)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        values = np.sort(self.clip(holdings.column(self.value)))
+        known: dict[int, float] = {}
+        while points := self.plan(known):
+            lines = self.lines(np.array(points, dtype=np.uint64))
+            shares = np.searchsorted(values, lines, side="right") / holdings.rows
+            known |= dict(zip(points, shares.tolist(), strict=True))
+        return self.conclude(known)
+
+    def mechanism_words(self, scale: float) -> str:
+        levels = self.tree.levels
+        return f"tree: discrete Laplace of scale {scale:.6g} on touched nodes of {levels} levels"
+
+    def _line(self, point: int) -> float:
+        return float(self.lines(np.array([point], dtype=np.uint64))[0])
+
+
+@dataclass(frozen=True)
+class EcdfPoints(OnDemand):
+    """The distribution function at any values that one asks for (`--at`)."""
+
+    at: tuple[float, ...] = ()
+
+    name: ClassVar[str] = "ecdf-points"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.at:
+            raise LocalError("say where: --at VALUE, as often as you like")
+        if not np.isfinite(self.at).all():
+            raise LocalError("--at takes finite numbers")
+
+    def plan(self, known: Mapping[int, float]) -> list[int]:
+        return sorted({int(point) for point in self._asked()} - known.keys())
+
+    def conclude(self, known: Mapping[int, float]) -> Estimate:
+        points = [int(point) for point in self._asked()]
+        return Curve([self._line(point) for point in points], [known[point] for point in points])
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        deviation = np.sqrt(self.tree.count_variance(noise_variance)) / records
+        return np.full(len(self.at), deviation)
+
+    def _asked(self) -> Points:
+        """The line at or next above each value that was asked for."""
+        return self.alphas(np.array(self.at), RESOLUTION_BITS)
+
+
+@dataclass(frozen=True)
+class QuantileSearch(OnDemand):
+    """Quantiles by S0's Algorithm 1 on the stored tree: 32 questions, one ε."""
+
+    quantile: tuple[float, ...] = (0.5,)
+
+    name: ClassVar[str] = "quantile-search"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.quantile or not all(0 <= quantile <= 1 for quantile in self.quantile):
+            raise LocalError(f"quantiles are between 0 and 1, not {self.quantile}")
+
+    def plan(self, known: Mapping[int, float]) -> list[int]:
+        searches = (self._search(quantile, known) for quantile in self.quantile)
+        return sorted({middle for low, middle, high in searches if low < high})
+
+    def conclude(self, known: Mapping[int, float]) -> Estimate:
+        found = [self._line(self._search(quantile, known)[0]) for quantile in self.quantile]
+        return found[0] if len(found) == 1 else Curve(list(self.quantile), found)
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(len(self.quantile), np.nan)
+
+    @staticmethod
+    def _search(quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
+        """How far the binary search has come: its interval, and the middle to ask next."""
+        low, high = 0, LAST
+        while low < high:
+            middle = (low + high) // 2
+            if middle not in known:
+                return low, middle, high
+            low, high = (middle + 1, high) if known[middle] < quantile else (low, middle)
+        return low, low, high

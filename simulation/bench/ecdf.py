@@ -1,0 +1,82 @@
+"""A private curve from many key-holding parties, beside the raw evaluation of the same keys.
+
+The server's time is that of its release: counting on all keys at N thresholds, measuring, noise.
+`ratios.raw` divides it by a full-domain evaluation of as many keys for N leaves, in the same run.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from fss import dcf
+from fss.ring import Ring
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory
+from protocols.machine import Done
+from protocols.messages import Message, Phase, Role, address, body_of
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import deal
+from protocols.statistics import Ecdf
+from simulation.bench.row import Row, seconds
+
+PARTIES = 100_000
+THRESHOLDS = 1024
+REPEATS = 3
+
+
+def rows() -> list[Row]:
+    values = np.random.default_rng(0).random(PARTIES)
+    holdings = deal({"value": values}, PARTIES)
+    query = Query(
+        run=bytes(8),
+        statistic=Ecdf(lower=0.0, upper=1.0, thresholds=THRESHOLDS),
+        aggregator="fss",
+        parties=PARTIES,
+        servers=2,
+        records=PARTIES,
+        epsilon=Fraction(1),
+        noise=Placement.EACH_SERVER,
+        data="uniform",
+        minimum=PARTIES,
+    )
+    aggregator = aggregator_named("fss")
+    submitted = aggregator.party(query, holdings, Randomness.from_seed(1, "parties")).start()
+    assert isinstance(submitted, Done)
+    ours = min(_release_seconds(query, submitted.messages[0]) for _ in range(REPEATS))
+    raw = _raw_seconds()
+    counts = PARTIES * THRESHOLDS
+    details = {"seconds": ours, "raw_seconds": raw}
+    return [
+        Row(
+            f"curve-{PARTIES}x{THRESHOLDS}", counts / ours, "counts/s", {"raw": ours / raw}, details
+        )
+    ]
+
+
+def _release_seconds(query: Query, submission: Message) -> float:
+    server = aggregator_named("fss").server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
+    server.start()
+    server.receive(submission)
+    everyone = np.packbits(np.ones(PARTIES, dtype=bool)).tobytes()
+    release = Message(
+        query.run,
+        Phase.RELEASE,
+        Role.COORDINATOR,
+        Role.SERVER,
+        address(0),
+        address(0),
+        body_of(everyone),
+    )
+    return seconds(lambda: server.receive(release), repeats=1)
+
+
+def _raw_seconds() -> float:
+    """Keys of a domain that has just the thresholds, evaluated at all of them."""
+    bits, ring = THRESHOLDS.bit_length() - 1, Ring(64)
+    generator = np.random.default_rng(0)
+    alphas = generator.integers(0, THRESHOLDS, PARTIES, dtype=np.uint64)
+    randomness = generator.integers(0, 256, (PARTIES, dcf.RANDOMNESS_BYTES), dtype=np.uint8)
+    keys, _ = dcf.gen(alphas, bits, ring, randomness)
+    return seconds(lambda: dcf.full_domain_sum(0, keys, bits, ring), REPEATS)

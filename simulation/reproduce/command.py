@@ -1,0 +1,57 @@
+"""Runs figures by name, and says what became of their claims."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocols.names import look_up
+from simulation.reproduce.contract import Figure, Outcome, Scale
+from simulation.reproduce.registry import FIGURES
+from simulation.terminal import err, out
+
+FOLDER = Path("reproduce")
+
+
+def named(names: Sequence[str]) -> list[Figure]:
+    """The figures asked for, each once.
+
+    Raises `LocalError` on one that is unknown or cannot be tried here, before any runs.
+    """
+    asked = list(FIGURES) if "all" in names else list(dict.fromkeys(names))
+    figures = [look_up("figure", name, FIGURES) for name in asked]
+    for figure in figures:
+        figure.check()
+    return figures
+
+
+def folder_of(figure: Figure, chosen: Path | None) -> Path:
+    """File names begin with the figure's, so that one folder may hold several."""
+    return FOLDER / figure.name if chosen is None else chosen
+
+
+def reproduce(figures: Sequence[Figure], chosen: Path | None, scale: Scale, as_json: bool) -> None:
+    """One JSON object a line, or a few lines for people. A claim that fails is no error."""
+    for figure in figures:
+        if err.is_terminal:
+            err.print(f"[dim]{figure.name} …[/dim]")
+        folder = folder_of(figure, chosen)
+        folder.mkdir(parents=True, exist_ok=True)
+        outcome = figure.run(folder, scale)
+        if as_json:
+            print(json.dumps(figure.document(outcome, scale), allow_nan=False), flush=True)
+        else:
+            _show(figure, outcome, scale)
+
+
+def _show(figure: Figure, outcome: Outcome, scale: Scale) -> None:
+    small = " (small: too few runs to prove anything)" if scale is Scale.SMALL else ""
+    out.print(f"[bold]{figure.name}[/bold]  {outcome.verdict}{small}")
+    out.print(f"  {figure.claim}", markup=False)
+    for criterion, met in outcome.criteria.items():
+        out.print(f"  {'yes' if met else 'no ':<4}{criterion}", markup=False)
+    for name, value in outcome.figures.items():
+        if isinstance(value, int | float | str):
+            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+            out.print(f"  {name.replace('_', ' ')}: {shown}", markup=False)
+    for path in outcome.files:
+        out.print(f"  written {path}", markup=False)

@@ -1,0 +1,73 @@
+"""What a reproduced figure is: a claim, a run that measures, and criteria that may fail."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+from protocols.errors import LocalError
+
+Number = float | int | str
+Row = Mapping[str, Number]
+
+
+class Scale(StrEnum):
+    """`PAPER` has the paper's sizes and runs; `SMALL` takes seconds and proves little."""
+
+    PAPER = "paper"
+    SMALL = "small"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`criteria` are what the claim comes to in numbers, in words, with whether each was met."""
+
+    criteria: Mapping[str, bool]
+    figures: Mapping[str, object]
+    files: Sequence[Path]
+
+    @property
+    def verdict(self) -> str:
+        return "holds" if self.criteria and all(self.criteria.values()) else "fails"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`claim` is one sentence with the section it is from. `run` writes into an existing folder.
+
+    A claim that fails is a result. `package` is an optional dependency that `run` cannot do
+    without.
+    """
+
+    name: str
+    claim: str
+    run: Callable[[Path, Scale], Outcome]
+    package: str | None = None
+
+    def check(self) -> None:
+        """Raises `LocalError` if the package it needs is not installed."""
+        if self.package is not None and find_spec(self.package) is None:
+            raise LocalError(f"{self.name} needs the package {self.package}")
+
+    def document(self, outcome: Outcome, scale: Scale) -> dict[str, object]:
+        """The object that `--json` prints."""
+        return {
+            "schema": 1,
+            "figure": self.name,
+            "claim": self.claim,
+            "verdict": outcome.verdict,
+            "figures": {"scale": str(scale), **outcome.figures, "criteria": dict(outcome.criteria)},
+            "files": [str(path) for path in outcome.files],
+        }
+
+
+def write_table(path: Path, rows: Iterable[Row]) -> Path:
+    """A CSV with the columns of the first row; the others must have the same."""
+    rows = list(rows)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

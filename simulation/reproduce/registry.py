@@ -1,0 +1,22 @@
+"""Every figure that can be reproduced, by name."""
+
+from simulation.reproduce import (
+    ecdf_error,
+    s0_communication,
+    s0_inverse,
+    s0_runtime,
+    s0_smoothing,
+)
+from simulation.reproduce.contract import Figure
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        s0_smoothing.FIG2,
+        s0_smoothing.FIG3,
+        s0_inverse.FIGURE,
+        s0_runtime.FIGURE,
+        s0_communication.FIGURE,
+        ecdf_error.FIGURE,
+    )
+}

@@ -1,0 +1,80 @@
+"""A TCP relay that counts, and reads what TLS leaves in the clear: types and lengths of records."""
+
+import contextlib
+import socket
+import threading
+from dataclasses import dataclass, field
+
+RECORD_HEADER = 5
+APPLICATION_DATA = 23
+SEAL = 17
+"""TLS 1.3 adds a content type and a 16-byte tag to what it encrypts."""
+
+
+@dataclass
+class Flow:
+    """One direction of one connection. `plaintext` is what was inside its application records."""
+
+    size: int = 0
+    plaintext: int = 0
+    _pending: bytearray = field(default_factory=bytearray)
+    _skip: int = 0
+
+    def see(self, data: bytes) -> None:
+        self.size += len(data)
+        position = 0
+        while position < len(data):
+            if self._skip:
+                step = min(self._skip, len(data) - position)
+                self._skip -= step
+                position += step
+                continue
+            need = RECORD_HEADER - len(self._pending)
+            self._pending += data[position : position + need]
+            position += need
+            if len(self._pending) == RECORD_HEADER:
+                self._skip = int.from_bytes(self._pending[3:], "big")
+                if self._pending[0] == APPLICATION_DATA:
+                    self.plaintext += self._skip - SEAL
+                self._pending.clear()
+
+
+class Relay:
+    """Listens on a free port and carries every connection on to `port` of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = [self._listener]
+        self.connections: list[tuple[Flow, Flow]] = []
+        """To the station and back, in the order in which connections were made."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+                self._sockets += [near, far]
+                flows = (Flow(), Flow())
+                self.connections.append(flows)
+                for source, sink, flow in ((near, far, flows[0]), (far, near, flows[1])):
+                    threading.Thread(
+                        target=self._pump, args=(source, sink, flow), daemon=True
+                    ).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket, flow: Flow) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                flow.see(data)
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,214 @@
+"""Who may speak to whom over mutual TLS, and as whom."""
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from protocols.identity import Authority, Credentials, Identity
+from protocols.messages import MAX_WIRE_BYTES, Phase, Role
+from protocols.privacy.mechanisms import Placement
+from protos import tally_pb2 as pb
+from protos.channel import open_blocking_channel
+from protos.tally_pb2_grpc import DeskStub, PostStub
+from servers.coordinator import Question
+from simulation.runtimes import Plan
+from simulation.runtimes.processes import Processes
+from tests.samples import RUN, a_message, a_query, holdings_of
+
+LIFETIME = dt.timedelta(days=1)
+COORDINATOR, ANALYST = Identity(Role.COORDINATOR), Identity(Role.ANALYST)
+SERVER = Identity(Role.SERVER, 0, 0)
+SECONDS = 20.0
+
+
+def party(first: int, last: int | None = None) -> Identity:
+    return Identity(Role.PARTY, first, first if last is None else last)
+
+
+class Addressed(Processes):
+    """Processes whose addresses and authority the test knows."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.addresses: dict[str, str] = {}
+
+    def address_of(self, name: str, port: int) -> str:
+        self.addresses[name] = super().address_of(name, port)
+        return self.addresses[name]
+
+    def issue(self, identity: Identity) -> Credentials:
+        return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
+
+    def reach(self, station: str, as_identity: Identity) -> grpc.Channel:
+        expected = (
+            COORDINATOR if station == "coordinator" else Identity(Role.SERVER, *self.index(station))
+        )
+        return open_blocking_channel(self.addresses[station], expected, self.issue(as_identity))
+
+    @staticmethod
+    def index(station: str) -> tuple[int, int]:
+        number = int(station.removeprefix("server-"))
+        return number, number
+
+
+@pytest.fixture(scope="module")
+def federation() -> Iterator[Addressed]:
+    with Addressed(Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 2, 2, seed=1)) as started:
+        yield started
+
+
+def refusal(call: Callable[[], object]) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    assert isinstance(caught.value, grpc.Call)
+    return caught.value.code()
+
+
+def submission(*senders: int, run: bytes = RUN) -> pb.Parcel:
+    message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, senders, body=bytes(32), run=run)
+    return pb.Parcel(message=message.encode())
+
+
+def open_run(federation: Addressed, run: bytes) -> None:
+    """The coordinator's certificate puts a query to server-0."""
+    query = a_query(run=run)
+    body = query.encode()
+    message = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=body, run=run)
+    with federation.reach("server-0", COORDINATOR) as channel:
+        receipt = PostStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
+        assert not receipt.refused
+
+
+def submissions_counted(federation: Addressed, run: bytes) -> int:
+    with federation.reach("server-0", COORDINATOR) as channel:
+        count: int = PostStub(channel).Status(pb.RunRef(run=run), timeout=SECONDS).submissions
+        return count
+
+
+@pytest.mark.parametrize(
+    ("identity", "senders"),
+    [
+        (party(1), (0,)),
+        (party(1, 2), (0,)),
+        (party(1, 2), (1, 2, 3)),
+        (party(0, 2), (3,)),
+        (Identity(Role.SERVER, 0, 0), (0,)),
+        (COORDINATOR, (0,)),
+        (ANALYST, (0,)),
+    ],
+    ids=str,
+)
+def test_a_forged_sender_is_denied_and_nothing_is_counted(
+    federation: Addressed, identity: Identity, senders: tuple[int, ...]
+) -> None:
+    run = hashlib.sha256(f"{identity}{senders}".encode()).digest()[:8]
+    open_run(federation, run)
+    with federation.reach("server-0", identity) as channel:
+        code = refusal(
+            lambda: PostStub(channel).Send(submission(*senders, run=run), timeout=SECONDS)
+        )
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    assert submissions_counted(federation, run) == 0
+
+
+def test_the_same_submission_by_its_owner_is_counted(federation: Addressed) -> None:
+    open_run(federation, b"honest-1")
+    with federation.reach("server-0", party(0, 1)) as channel:
+        receipt = PostStub(channel).Send(submission(0, run=b"honest-1"), timeout=SECONDS)
+    assert not receipt.refused
+    assert submissions_counted(federation, b"honest-1") == 1
+
+
+def test_a_party_may_not_put_a_query(federation: Addressed) -> None:
+    body = a_query(run=b"by party").encode()
+    message = a_message(Phase.QUERY, Role.PARTY, Role.SERVER, body=body, run=b"by party")
+    with federation.reach("server-0", party(0)) as channel:
+        receipt = PostStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
+    assert [r.reason for r in receipt.refused] == ["only the coordinator asks"]
+
+
+@pytest.mark.parametrize("identity", [party(0), SERVER, COORDINATOR], ids=str)
+def test_only_an_analyst_asks_the_desk(federation: Addressed, identity: Identity) -> None:
+    question = Question(a_query().statistic, "additive", None, Placement.EACH_SERVER)
+    with federation.reach("coordinator", identity) as channel:
+        stream = DeskStub(channel).Ask(pb.Question(json=question.encode()), timeout=SECONDS)
+        assert refusal(lambda: list(stream)) is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("identity", [party(0), SERVER, ANALYST], ids=str)
+@pytest.mark.parametrize("station", ["server-0", "coordinator"])
+def test_only_the_coordinator_sees_how_a_run_goes(
+    federation: Addressed, identity: Identity, station: str
+) -> None:
+    with federation.reach(station, identity) as channel:
+        for call in (PostStub(channel).Status, PostStub(channel).Accounts):
+            code = refusal(lambda call=call: call(pb.RunRef(run=RUN), timeout=SECONDS))  # type: ignore[misc]
+            assert code is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("identity", [party(0), party(1, 2), ANALYST, SERVER], ids=str)
+def test_nobody_joins_as_other_parties(federation: Addressed, identity: Identity) -> None:
+    ids = (3).to_bytes(4, "little")
+    request = pb.JoinRequest(parties=ids, records=(1).to_bytes(4, "little"))
+    with federation.reach("coordinator", identity) as channel:
+        code = refusal(lambda: DeskStub(channel).Join(request, timeout=SECONDS))
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_another_federations_certificate_is_refused(federation: Addressed) -> None:
+    now = dt.datetime.now(dt.UTC)
+    stranger = Authority.create("other", now, LIFETIME).issue(COORDINATOR, now, LIFETIME)
+    ours = federation.issue(COORDINATOR)
+    mixed = Credentials(COORDINATOR, stranger.certificate, ours.authority, stranger.key)
+    with open_blocking_channel(federation.addresses["server-0"], SERVER, mixed) as channel:
+        code = refusal(lambda: PostStub(channel).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+    assert code is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_server_that_is_not_the_one_expected_is_not_spoken_to(federation: Addressed) -> None:
+    credentials = federation.issue(COORDINATOR)
+    with open_blocking_channel(federation.addresses["server-1"], SERVER, credentials) as channel:
+        code = refusal(lambda: PostStub(channel).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+    assert code is grpc.StatusCode.UNAVAILABLE
+
+
+def test_without_tls_or_without_a_certificate_there_is_no_call(federation: Addressed) -> None:
+    address = federation.addresses["server-0"]
+    with grpc.insecure_channel(address) as plain:
+        code = refusal(lambda: PostStub(plain).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+        assert code is grpc.StatusCode.UNAVAILABLE
+    tls = grpc.ssl_channel_credentials(federation.issue(COORDINATOR).authority)
+    options = [("grpc.ssl_target_name_override", "server-0")]
+    with grpc.secure_channel(address, tls, options) as anonymous:
+        code = refusal(lambda: PostStub(anonymous).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+        assert code is grpc.StatusCode.UNAVAILABLE
+
+
+def test_messages_past_the_limit_are_refused(federation: Addressed) -> None:
+    mine = federation.issue(party(0))
+    tls = grpc.ssl_channel_credentials(mine.authority, mine.key, mine.certificate)
+    options = [("grpc.ssl_target_name_override", "server-0")]
+    with grpc.secure_channel(federation.addresses["server-0"], tls, options) as channel:
+        parcel = pb.Parcel(message=bytes(MAX_WIRE_BYTES + (1 << 20)))
+        code = refusal(lambda: PostStub(channel).Send(parcel, timeout=SECONDS))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(100), submission(0).message + b"\0"], ids=len)
+def test_malformed_messages_are_invalid(federation: Addressed, data: bytes) -> None:
+    with federation.reach("server-0", party(0)) as channel:
+        code = refusal(lambda: PostStub(channel).Send(pb.Parcel(message=data), timeout=SECONDS))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("station", ["server-0", "server-1", "coordinator"])
+def test_stations_say_that_they_serve(federation: Addressed, station: str) -> None:
+    with federation.reach(station, party(0)) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(service=""), timeout=SECONDS
+        )
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING

@@ -1,0 +1,223 @@
+"""Comparison keys as an aggregator: exact counts, and bad keys refused by their sender's name."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory
+from protocols.aggregation.fss import Fss
+from protocols.aggregation.roles import CollectingServer
+from protocols.errors import LocalError
+from protocols.machine import Continue, Done, Rejected
+from protocols.messages import Message, Phase, Role, address, body_of
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings, deal
+from protocols.statistics import Curve, Ecdf, Mean, Statistic
+
+PARTIES = 7
+Members = np.typing.NDArray[np.bool]
+
+
+def a_query(servers: int = 2, statistic: Statistic | None = None, most: int = 3) -> Query:
+    return Query(
+        run=b"runrunru",
+        statistic=statistic or Ecdf(lower=0.0, upper=1.0, thresholds=13),
+        aggregator="fss",
+        parties=PARTIES,
+        servers=servers,
+        records=17,
+        epsilon=None,
+        noise=Placement.EACH_SERVER,
+        data="test",
+        minimum=1,
+        most=most,
+    )
+
+
+def some_holdings() -> Holdings:
+    return deal({"value": np.random.default_rng(3).random(17)}, PARTIES)
+
+
+def submissions(query: Query, holdings: Holdings, seed: int = 1) -> tuple[Message, ...]:
+    machine = Fss().party(query, holdings, Randomness.from_seed(seed, "parties"))
+    step = machine.start()
+    assert isinstance(step, Done)
+    return step.messages
+
+
+def a_server(query: Query, index: int) -> CollectingServer:
+    machine = Fss().server(query, index, Randomness.from_seed(2, f"server-{index}"), Memory())
+    assert isinstance(machine, CollectingServer)
+    return machine
+
+
+def release(query: Query, members: Members) -> Message:
+    return Message(
+        query.run,
+        Phase.RELEASE,
+        Role.COORDINATOR,
+        Role.SERVER,
+        address(0),
+        address(0),
+        body_of(np.packbits(members).tobytes()),
+    )
+
+
+def counted(
+    query: Query, messages: tuple[Message, ...], members: np.typing.NDArray[np.bool]
+) -> Curve:
+    total = np.zeros(query.statistic.length, dtype=np.uint64)
+    for index in range(query.servers):
+        server = a_server(query, index)
+        for message in messages:
+            if int(message.receivers[0]) == index:
+                assert isinstance(server.receive(message), Continue)
+        if server.state.name == "COLLECTING":
+            server.expire()
+        step = server.receive(release(query, members))
+        assert isinstance(step, Continue)
+        total += step.messages[0].body[0].view("<u8")
+    records = int(some_holdings().counts[members].sum())
+    answer = query.statistic.decode(total, records, exact=True)
+    assert isinstance(answer, Curve)
+    return answer
+
+
+@pytest.mark.parametrize("servers", [2, 3, 4])
+def test_counts_equal_the_truth(servers: int) -> None:
+    query, holdings = a_query(servers), some_holdings()
+    everyone = np.ones(PARTIES, dtype=bool)
+    assert counted(query, submissions(query, holdings), everyone) == query.statistic.reference(
+        holdings
+    )
+
+
+@pytest.mark.parametrize("servers", [2, 3])
+def test_parties_that_are_left_out_do_not_count(servers: int) -> None:
+    query, holdings = a_query(servers), some_holdings()
+    members = np.array([True, False, True, True, False, True, True])
+    kept = np.repeat(members, holdings.counts)
+    remaining = deal({"value": holdings.column("value")[kept]}, 1)
+    answer = counted(query, submissions(query, holdings), members)
+    assert answer == query.statistic.reference(remaining)
+
+
+def test_a_party_sends_the_same_keys_in_any_block() -> None:
+    query, holdings = a_query(), some_holdings()
+    together = {}
+    for message in submissions(query, holdings):
+        for single in message.split():
+            together[int(single.senders[0]), int(single.receivers[0])] = single.encode()
+    for block in holdings.blocks(PARTIES):
+        for single in submissions(query, block):
+            assert together[int(single.senders[0]), int(single.receivers[0])] == single.encode()
+
+
+def test_uploads_do_not_grow_with_thresholds_and_pointwise_does() -> None:
+    sizes = {}
+    for thresholds in (16, 64, 1024):
+        statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds)
+        for name in ("fss", "additive"):
+            query = replace(a_query(statistic=statistic), aggregator=name)
+            party = aggregator_named(name).party(query, some_holdings(), Randomness(bytes(16)))
+            step = party.start()
+            assert isinstance(step, Done)
+            sizes[name, thresholds] = sum(m.links * m.charge for m in step.messages)
+    assert sizes["fss", 16] == sizes["fss", 64] == sizes["fss", 1024]
+    growth = (sizes["additive", 1024] - sizes["additive", 64]) / (1024 - 64)
+    assert growth == 8 * PARTIES
+
+
+def tampered(message: Message, change: str) -> Message:
+    body = message.body.copy()
+    match change:
+        case "truncated":
+            body = body[:, :-1]
+        case "trailing":
+            body = np.hstack([body, np.zeros((len(body), 1), dtype=np.uint8)])
+        case "empty":
+            body = body[:, :0]
+        case "header only":
+            body = body[:, :16]
+        case "version":
+            body[:, 0] ^= 1
+        case "domain":
+            body[:, 1] ^= 1
+        case "ring":
+            body[:, 2] ^= 96
+        case "run":
+            body[:, 8] ^= 1
+        case "control bits":
+            body[:, 16] |= 3
+        case "too many":
+            keys = body[:, 16:]
+            body = np.hstack([body[:, :16], keys, keys, keys, keys])
+    return replace(message, body=body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "truncated",
+        "trailing",
+        "empty",
+        "header only",
+        "version",
+        "domain",
+        "ring",
+        "run",
+        "control bits",
+        "too many",
+    ],
+)
+def test_a_bad_key_is_refused_by_name_and_the_rest_goes_on(change: str) -> None:
+    query, holdings = a_query(), some_holdings()
+    singles = [single for message in submissions(query, holdings) for single in message.split()]
+    bad = next(m for m in singles if m.senders[0] == 4 and m.receivers[0] == 0)
+    server = a_server(query, 0)
+    step = server.receive(tampered(bad, change))
+    assert isinstance(step, Rejected)
+    assert step.sender == "party-4"
+    for single in singles:
+        if single.receivers[0] == 0:
+            assert isinstance(server.receive(single), Continue)
+    assert server.state.name == "CLOSED"
+
+
+def test_a_key_of_another_run_or_epsilon_is_refused() -> None:
+    query, holdings = a_query(), some_holdings()
+    for other in (replace(query, run=b"another1"), replace(query, epsilon=Fraction(2))):
+        stray = replace(submissions(other, holdings)[0], run=query.run)
+        assert isinstance(a_server(query, 0).receive(stray), Rejected)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (replace(a_query(), servers=1), "at least 2"),
+        (replace(a_query(), statistic=Mean(lower=0.0, upper=1.0)), "cannot do mean"),
+        (
+            replace(
+                a_query(statistic=Ecdf(lower=0.0, upper=1.0, mechanism="tree")),
+                noise=Placement.PARTIES,
+                minimum=PARTIES,
+            ),
+            "noise",
+        ),
+        (
+            replace(a_query(statistic=Ecdf(lower=0.0, upper=1.0, thresholds=1 << 20)), servers=5),
+            "",
+        ),
+    ],
+)
+def test_what_keys_cannot_do_is_said(query: Query, reason: str) -> None:
+    if reason:
+        with pytest.raises(LocalError, match=reason):
+            Fss().check(query)
+    else:
+        Fss().check(query)

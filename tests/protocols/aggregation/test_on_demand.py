@@ -1,0 +1,126 @@
+"""Points on demand: one tree of noise, drawn as it is touched, the same whenever it is asked."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.aggregation.fss import binding
+from protocols.aggregation.on_demand import MAX_POINTS, OnDemandServer, parse_points
+from protocols.errors import LocalError
+from protocols.machine import Continue, Rejected
+from protocols.messages import Message, Phase, Role, address, body_of
+from protocols.statistics import Curve, EcdfPoints, QuantileSearch
+from simulation import Federation
+from tests.protocols.aggregation.test_fss import PARTIES, release, some_holdings, submissions
+from tests.protocols.aggregation.test_fss import a_query as fss_query
+
+
+def a_query(epsilon: Fraction | None) -> Any:
+    from dataclasses import replace
+
+    statistic = EcdfPoints(lower=0.0, upper=1.0, at=(0.5,))
+    return replace(fss_query(statistic=statistic), epsilon=epsilon)
+
+
+def ask(query: Any, points: list[int], bound: bytes | None = None) -> Message:
+    body = (bound or binding(query)) + np.array(points, dtype="<u8").tobytes()
+    return Message(
+        query.run, Phase.ASK, Role.COORDINATOR, Role.SERVER, address(0), address(0), body_of(body)
+    )
+
+
+def a_serving_server(query: Any, seed: int) -> OnDemandServer:
+    from protocols.aggregation.contract import Memory
+    from protocols.randomness import Randomness
+
+    server = OnDemandServer(query, 0, Randomness.from_seed(seed, "server-0"), Memory())
+    for message in submissions(query, some_holdings()):
+        if int(message.receivers[0]) == 0:
+            server.receive(message)
+    step = server.receive(release(query, np.ones(PARTIES, dtype=bool)))
+    assert isinstance(step, Continue)
+    assert len(step.spends) == 1
+    assert not step.messages
+    return server
+
+
+def answer(server: OnDemandServer, message: Message) -> list[int]:
+    step = server.receive(message)
+    assert isinstance(step, Continue)
+    assert not step.spends, "asking a tree that is paid for spends nothing"
+    values: list[int] = step.messages[0].body[0].view("<u8").tolist()
+    return values
+
+
+def test_a_point_gets_the_same_noise_whenever_and_with_whatever_it_is_asked() -> None:
+    query = a_query(Fraction(1))
+    one, other = a_serving_server(query, 7), a_serving_server(query, 7)
+    points = [0, 5, 2**31, 2**32 - 1]
+    together = answer(one, ask(query, points))
+    assert together == [answer(other, ask(query, [point]))[0] for point in reversed(points)][::-1]
+    assert together == answer(one, ask(query, points))
+
+
+def test_the_noise_is_that_of_the_path() -> None:
+    """Neighbours share all nodes but their leaves; their difference has the noise of two."""
+    query, exact = a_query(Fraction(1)), a_query(None)
+    differences = []
+    for seed in range(200):
+        points = [2**20, 2**20 + 1]
+        noisy = np.array(answer(a_serving_server(query, seed), ask(query, points)), dtype="<u8")
+        clear = np.array(answer(a_serving_server(exact, seed), ask(exact, points)), dtype="<u8")
+        noise = (noisy - clear).view(np.int64)
+        differences.append(int(noise[0] - noise[1]))
+    # Variance 2 · 2·33²; over 200 draws the sample variance is within 5.5 of its own deviations.
+    expected = 4 * 33.0**2
+    spread = 5.5 * expected * np.sqrt((3.5 + 2) / 200)
+    assert abs(np.var(differences) - expected) < spread
+
+
+@pytest.mark.parametrize(
+    ("points", "bound", "reason"),
+    [
+        ([], None, "1 to"),
+        ([2**32], None, "outside"),
+        (list(range(MAX_POINTS + 1)), None, "1 to"),
+        ([1], b"otherone", "another ε"),
+    ],
+)
+def test_bad_questions_are_refused(points: list[int], bound: bytes | None, reason: str) -> None:
+    query = a_query(Fraction(1))
+    refused = parse_points(ask(query, points, bound), query)
+    assert isinstance(refused, Rejected)
+    assert reason in refused.reason
+
+
+def test_a_tree_asked_under_another_epsilon_is_refused() -> None:
+    drawn, other = a_query(Fraction(1)), a_query(Fraction(2))
+    step = a_serving_server(drawn, 1).receive(ask(drawn, [1], binding(other)))
+    assert isinstance(step, Rejected)
+    assert "another ε" in step.reason
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "processes"])
+def test_many_questions_cost_one_epsilon(runtime: str) -> None:
+    """A cap that pays for one tree pays for every question to it, and for no second tree."""
+    with Federation(parties=5, aggregator="fss", runtime=runtime, cap=1) as federation:
+        first = federation.run(QuantileSearch(value="score", quantile=(0.5,)), 1)
+        again = federation.run(QuantileSearch(value="score", quantile=(0.5, 0.9)), 1)
+        assert isinstance(again.estimate, Curve)
+        assert again.estimate.y[0] == first.estimate
+        assert "party->server" not in again.bill.by_link()
+        with pytest.raises(LocalError, match="is left in the ledger"):
+            federation.run(QuantileSearch(value="score", quantile=(0.5,)), 0.5)
+
+
+def test_searched_quantiles_are_exact_without_noise() -> None:
+    with Federation(parties=5, aggregator="fss") as federation:
+        result = federation.run(QuantileSearch(value="score", quantile=(0.0, 0.3, 1.0)), "inf")
+        assert result.error is not None
+        assert result.error["max"] == 0.0
+        score = np.sort(federation.holdings.column("score"))
+        assert isinstance(result.estimate, Curve)
+        position = int(np.ceil(0.3 * len(score))) - 1
+        assert abs(result.estimate.y[1] - score[position]) < 1e-9

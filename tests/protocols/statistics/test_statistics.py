@@ -1,0 +1,203 @@
+"""Statistics: exact sensitivity, decoding within the grid, references, hostile parameters."""
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parties.data import Dataset
+from protocols.aggregation.additive import Additive
+from protocols.aggregation.contract import OneRound
+from protocols.aggregation.curator import Curator
+from protocols.errors import LocalError
+from protocols.randomness import Randomness
+from protocols.ring import signed
+from protocols.statistics import STATISTICS, Curve, Histogram, Mean, Statistic, Sum
+from protocols.whole_run import whole_run
+from simulation import Federation
+from tests.samples import holdings_of
+
+bounds = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6)).map(lambda b: (b[0], b[0] + b[1]))
+STATED = [
+    Sum(lower=-1.5, upper=2.25),
+    Mean(lower=0.0, upper=100.0),
+    Histogram(lower=-1.0, upper=3.0, bins=4),
+    Histogram(lower=0.0, upper=1.0, bins=1),
+]
+
+
+def encoded_sum(statistic: Statistic, values: list[float], parties: int = 1) -> list[int]:
+    vectors = statistic.encode(holdings_of(values, parties))
+    assert vectors.shape == (parties, statistic.length)
+    total: list[int] = signed(vectors.sum(axis=0, dtype=np.uint64)).tolist()
+    return total
+
+
+def distance(statistic: Statistic, left: list[float], right: list[float]) -> int:
+    pairs = zip(encoded_sum(statistic, left), encoded_sum(statistic, right), strict=True)
+    return sum(abs(a - b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("statistic", STATED, ids=repr)
+def test_some_replacement_attains_the_sensitivity_and_none_exceeds_it(statistic: Statistic) -> None:
+    lower, upper = statistic.bounds
+    points = [*np.linspace(lower - 1, upper + 1, 40).tolist(), lower, upper]
+    moves = [
+        distance(statistic, [before, 0.5], [after, 0.5])
+        for before, after in product(points, points)
+    ]
+    assert max(moves) == statistic.sensitivity
+
+
+@given(bounds, st.integers(2, 50), st.floats(-2e6, 2e6), st.floats(-2e6, 2e6), st.integers(0, 2))
+def test_replacing_a_record_moves_the_sum_by_at_most_the_sensitivity(
+    ends: tuple[float, float], bins: int, before: float, after: float, which: int
+) -> None:
+    lower, upper = ends
+    statistic: Statistic = [
+        Sum(lower=lower, upper=upper),
+        Mean(lower=lower, upper=upper),
+        Histogram(lower=lower, upper=upper, bins=bins),
+    ][which]
+    others = [lower, upper, (lower + upper) / 2]
+    assert distance(statistic, [*others, before], [*others, after]) <= statistic.sensitivity
+    assert distance(statistic, [lower], [upper]) == statistic.sensitivity
+
+
+@given(bounds, st.lists(st.floats(-2e6, 2e6), min_size=1, max_size=30), st.data())
+def test_sum_and_mean_decode_to_their_reference_within_the_grid(
+    ends: tuple[float, float], values: list[float], data: st.DataObject
+) -> None:
+    parties = data.draw(st.integers(1, len(values)))
+    holdings = holdings_of(values, parties)
+    for kind in (Sum, Mean):
+        statistic = kind(lower=ends[0], upper=ends[1])
+        total = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+        decoded, reference = statistic.decode(total, len(values)), statistic.reference(holdings)
+        assert isinstance(decoded, float)
+        assert isinstance(reference, float)
+        slack = len(values) * statistic.step(len(values)) + 1e-9 * max(map(abs, ends))
+        assert abs(decoded - reference) <= slack
+
+
+@given(bounds, st.lists(st.floats(-2e6, 2e6), min_size=1, max_size=40), st.integers(1, 60))
+def test_a_histogram_is_numpys(ends: tuple[float, float], values: list[float], bins: int) -> None:
+    statistic = Histogram(lower=ends[0], upper=ends[1], bins=bins)
+    edge_cases = [*values, *statistic.edges.tolist(), math.nextafter(ends[1], math.inf)]
+    clipped = np.clip(edge_cases, *ends)
+    counts, edges = np.histogram(clipped, bins=statistic.edges)
+    holdings = holdings_of(edge_cases, 1)
+    decoded = statistic.decode(statistic.encode(holdings)[0], len(edge_cases))
+    assert decoded == Curve(edges[:-1].tolist(), counts.astype(float).tolist())
+    assert decoded == statistic.reference(holdings)
+
+
+def test_a_party_counts_its_own_records_only() -> None:
+    statistic = Histogram(lower=0.0, upper=1.0, bins=2)
+    vectors = statistic.encode(holdings_of([0.1, 0.2, 0.9, 0.7, 0.3, 0.8], 3))
+    assert vectors.tolist() == [[2, 0], [0, 2], [1, 1]]
+
+
+def test_negative_noisy_counts_stay_negative() -> None:
+    total = np.array([-3, 5], dtype=np.int64).view(np.uint64)
+    decoded = Histogram(lower=0.0, upper=1.0, bins=2).decode(total, 2)
+    assert isinstance(decoded, Curve)
+    assert decoded.y == [-3.0, 5.0]
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=30))
+def test_values_outside_are_counted(values: list[float]) -> None:
+    statistic = Sum(lower=-1.0, upper=1.0)
+    outside = sum(value < -1 or value > 1 for value in values)
+    assert statistic.clipped(holdings_of(values, 1)) == outside
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("statistic", STATED[:3], ids=repr)
+def test_what_is_not_a_number_is_refused(statistic: Statistic, bad: float) -> None:
+    holdings = holdings_of([0.0, bad], 1)
+    with pytest.raises(LocalError, match="not finite"):
+        statistic.encode(holdings)
+    with pytest.raises(LocalError, match="not finite"):
+        statistic.reference(holdings)
+
+
+@pytest.mark.parametrize("kind", STATISTICS.values())
+def test_bounds_are_needed(kind: type[Statistic]) -> None:
+    for statistic in (kind(), kind(lower=0.0), kind(upper=1.0)):
+        with pytest.raises(LocalError, match="needs public bounds"):
+            statistic.encode(holdings_of([0.5], 1))
+
+
+@pytest.mark.parametrize("statistic", STATED, ids=repr)
+def test_parameters_go_round(statistic: Statistic) -> None:
+    assert type(statistic).from_parameters(statistic.parameters()) == statistic
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"bins": "4"},
+        {"bins": 4.0},
+        {"bins": True},
+        {"bins": None},
+        {"bins": 0},
+        {"bins": -1},
+        {"bins": 2**20 + 1},
+        {"bins": 10**400},
+        {"lower": "0"},
+        {"lower": [0]},
+        {"lower": False},
+        {"lower": math.nan},
+        {"upper": math.inf},
+        {"lower": 1.0, "upper": 1.0},
+        {"lower": 2, "upper": 1},
+        {"lower": -1.7e308, "upper": 1.7e308},
+        {"value": None},
+        {"value": 7},
+        {"name": "x"},
+        {"__init__": 1},
+        {"clip": 1},
+    ],
+    ids=str,
+)
+def test_hostile_parameters(parameters: dict[str, Any]) -> None:
+    with pytest.raises(LocalError):
+        Histogram.from_parameters(parameters)
+
+
+@pytest.mark.parametrize("bound", [10**400, -(10**400)])
+def test_an_integer_no_double_holds_is_no_bound(bound: int) -> None:
+    with pytest.raises((LocalError, OverflowError)):
+        Sum.from_parameters({"lower": bound})
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "servers"), [(Curator(), 1), (Additive(), 2), (Additive(), 3)]
+)
+@pytest.mark.parametrize("statistic", STATED[:3], ids=repr)
+def test_the_straight_line_run_is_the_federations(
+    statistic: Statistic, aggregator: OneRound, servers: int
+) -> None:
+    """The newcomer's first file and the machines give one answer, and it is the reference's."""
+    values = np.random.default_rng(8).uniform(-2, 4, 17)
+    holdings = holdings_of(values, 5)
+    told = whole_run(statistic, aggregator, holdings, servers, None, Randomness.from_seed(1, "all"))
+    with Federation(
+        parties=5,
+        servers=servers,
+        aggregator=aggregator.name,
+        data=Dataset("values", {"value": values}),
+    ) as federation:
+        result = federation.run(replace(statistic), "inf")
+    assert told == result.estimate
+    assert np.allclose(values_of(told), values_of(statistic.reference(holdings)), rtol=1e-8)
+
+
+def values_of(estimate: float | Curve) -> Any:
+    return estimate.y if isinstance(estimate, Curve) else estimate

@@ -1,0 +1,197 @@
+"""The byte codec: strict, bounded, and the same for a batch as for its parts."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.errors import PeerError
+from protocols.messages import (
+    MAX_WIRE_BYTES,
+    Message,
+    Phase,
+    Role,
+    address,
+    body_of,
+    decode,
+)
+from tests.samples import RUN, a_message, same
+
+HEADER = struct.Struct("<BBBBHH8sIII")
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    links = draw(st.integers(1, 6))
+    senders = draw(st.sampled_from([1, links]))
+    receivers = links if senders == 1 else draw(st.sampled_from([1, links]))
+    ids = st.integers(0, 2**24 - 1)
+    width = draw(st.integers(0, 40))
+    rows = draw(st.sampled_from([1, links]))
+    body = np.frombuffer(draw(st.binary(min_size=rows * width, max_size=rows * width)), np.uint8)
+    return Message(
+        draw(st.binary(min_size=8, max_size=8)),
+        draw(st.sampled_from(Phase)),
+        draw(st.sampled_from(Role)),
+        draw(st.sampled_from(Role)),
+        address(*draw(st.lists(ids, min_size=senders, max_size=senders))),
+        address(*draw(st.lists(ids, min_size=receivers, max_size=receivers))),
+        body.reshape(rows, width),
+        draw(st.integers(0, 1000)),
+    )
+
+
+@given(messages())
+def test_what_is_encoded_is_decoded(message: Message) -> None:
+    data = message.encode()
+    back = decode(data, "peer")
+    assert len(data) == message.wire_bytes
+    assert back.encode() == data
+    assert (back.run, back.phase, back.round) == (message.run, message.phase, message.round)
+    assert (back.sender_role, back.receiver_role) == (message.sender_role, message.receiver_role)
+    assert back.senders.tolist() == message.senders.tolist()
+    assert back.receivers.tolist() == message.receivers.tolist()
+    assert back.rows().tolist() == message.rows().tolist()
+
+
+@given(messages())
+def test_every_truncation_and_every_trailing_byte_is_refused(message: Message) -> None:
+    data = message.encode()
+    for end in range(len(data)):
+        with pytest.raises(PeerError):
+            decode(data[:end], "peer")
+    with pytest.raises(PeerError):
+        decode(data + b"\0", "peer")
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused_and_nothing_else_is_raised(data: bytes) -> None:
+    try:
+        message = decode(data, "peer")
+    except PeerError:
+        return
+    assert message.encode() == data
+
+
+@given(messages(), st.data())
+def test_one_changed_byte_is_refused_or_decodes_to_exactly_those_bytes(
+    message: Message, data: st.DataObject
+) -> None:
+    wire = bytearray(message.encode())
+    place = data.draw(st.integers(0, len(wire) - 1))
+    wire[place] ^= data.draw(st.integers(1, 255))
+    try:
+        back = decode(bytes(wire), "peer")
+    except PeerError:
+        return
+    assert back.encode() == bytes(wire)
+
+
+def header(**changes: int) -> bytes:
+    fields = {
+        "version": 1,
+        "phase": 2,
+        "sender_role": 1,
+        "receiver_role": 2,
+        "round": 1,
+        "flags": 0,
+        "senders": 1,
+        "receivers": 1,
+        "width": 4,
+    } | changes
+    values = list(fields.values())
+    ids = 4 * (fields["senders"] + fields["receivers"])
+    links = max(fields["senders"], fields["receivers"])
+    rows = 1 if fields["flags"] else links
+    return HEADER.pack(*values[:6], RUN, *values[6:]) + bytes(ids + rows * fields["width"])
+
+
+def test_the_header_under_test_is_the_real_one() -> None:
+    assert decode(header(), "peer").width == 4
+    assert decode(header(flags=1, senders=3), "peer").links == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 0},
+        {"version": 2},
+        {"phase": 0},
+        {"phase": 8},
+        {"sender_role": 0},
+        {"sender_role": 5},
+        {"receiver_role": 9},
+        {"flags": 1},  # shared by one link is another encoding of the same message
+        {"flags": 2, "senders": 3},
+        {"flags": 3, "senders": 3},
+        {"round": 2**15 + 1},
+        {"round": 2**16 - 1},
+        {"senders": 0},
+        {"receivers": 0},
+        {"senders": 0, "receivers": 0},
+        {"senders": 2, "receivers": 3},
+    ],
+    ids=str,
+)
+def test_bad_headers_are_refused(changes: dict[str, int]) -> None:
+    with pytest.raises(PeerError, match="malformed message"):
+        decode(header(**changes), "peer")
+
+
+@pytest.mark.parametrize("index", [2**24, 2**32 - 1])
+def test_an_index_that_no_federation_has_is_refused(index: int) -> None:
+    """Meters keep arrays by party: one wild index must not cost gigabytes."""
+    for senders, receivers in (((index,), (0,)), ((0,), (index,)), ((0, index), (0,))):
+        message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, senders, receivers, b"body")
+        with pytest.raises(PeerError, match="malformed message: index"):
+            decode(message.encode(), "peer")
+
+
+@pytest.mark.parametrize(
+    "counts", [(2**32 - 1, 1, 0), (1, 2**32 - 1, 2**32 - 1), (1, 1, 2**32 - 1)]
+)
+def test_a_header_that_promises_the_moon_costs_nothing(counts: tuple[int, int, int]) -> None:
+    with pytest.raises(PeerError, match="promises"):
+        decode(HEADER.pack(1, 2, 1, 2, 1, 0, RUN, *counts), "peer")
+
+
+@given(messages())
+def test_a_batch_is_exactly_its_batches_of_one(message: Message) -> None:
+    singles = list(message.split())
+    assert len(singles) == message.links
+    for i, single in enumerate(singles):
+        assert single.links == 1
+        assert single.charge == message.charge == len(single.encode())
+        assert single.rows().tolist() == [message.rows()[i].tolist()]
+        assert single.senders[0] == message.senders[i if len(message.senders) > 1 else 0]
+        assert single.receivers[0] == message.receivers[i if len(message.receivers) > 1 else 0]
+        assert same(decode(single.encode(), "peer"), single)
+
+
+@given(messages(), st.integers(0, 120))
+def test_chunks_lose_nothing_and_stay_within_the_limit(message: Message, room: int) -> None:
+    largest_single = HEADER.size + 8 + message.width
+    limit = largest_single + room
+    chunks = list(message.chunks(limit))
+    assert all(len(chunk.encode()) <= limit for chunk in chunks)
+    parts = [single for chunk in chunks for single in chunk.split()]
+    assert [part.encode() for part in parts] == [single.encode() for single in message.split()]
+
+
+def test_chunks_are_as_few_as_the_limit_allows() -> None:
+    rows = np.zeros((100_000, 800), dtype=np.uint8)
+    message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, tuple(range(100_000)), body=rows)
+    sizes = [chunk.wire_bytes for chunk in message.chunks()]
+    assert max(sizes) <= MAX_WIRE_BYTES
+    assert min(sizes[:-1]) > 0.99 * MAX_WIRE_BYTES
+
+
+def test_bodies_show_in_no_log_line() -> None:
+    secret = b"a share that is secret"
+    message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (3,), body=secret)
+    assert repr(message) == "<submit party-3->server-0 1x22 B>"
+    for shown in (repr(message), str(message), f"{[message]}"):
+        assert "secret" not in shown
+        assert str(body_of(secret)[0, 0]) not in shown

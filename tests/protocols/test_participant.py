@@ -1,0 +1,172 @@
+"""Participants: who is refused, what is counted, and that nothing leaves an unpaid release."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from protocols.aggregation import aggregator_named
+from protocols.errors import TallyError
+from protocols.machine import Done, Failed, Machine, Spend
+from protocols.messages import Message, Phase, Role
+from protocols.meter import Direction
+from protocols.participant import Outcome, Participant
+from protocols.query import decode_query
+from protocols.randomness import Randomness
+from tests.samples import RUN, a_message, a_query, bitmap
+
+EVERYONE = bitmap(4, [0, 1, 2, 3])
+
+
+class Station(Participant):
+    """A server whose ledger the test holds."""
+
+    def __init__(self) -> None:
+        super().__init__(Role.SERVER, self.pay)
+        self.paid: list[Spend] = []
+        self.refuses = False
+
+    def pay(self, spends: Sequence[Spend]) -> None:
+        if self.refuses and spends:
+            raise TallyError("the disk is full")
+        self.paid += spends
+
+    def is_addressed(self, message: Message) -> bool:
+        return super().is_addressed(message) and message.receivers.tolist() == [0]
+
+    def open(self, message: Message) -> Machine:
+        query = decode_query(message.run, message.body[0].tobytes(), message.sender)
+        aggregator = aggregator_named(query.aggregator)
+        return aggregator.server(query, 0, Randomness.from_seed(1, "server-0"))
+
+
+def ask(sender: Role = Role.COORDINATOR, receiver: int = 0) -> Message:
+    body = a_query(epsilon=Fraction(1)).encode()
+    return a_message(Phase.QUERY, sender, Role.SERVER, receivers=(receiver,), body=body)
+
+
+def submit(*parties: int, round_: int = 2, run: bytes = RUN) -> Message:
+    body = np.full((len(parties), 32), 1, dtype=np.uint8)
+    return a_message(
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, parties, body=body, run=run, round_=round_
+    )
+
+
+def release() -> Message:
+    return a_message(Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=EVERYONE, round_=4)
+
+
+@pytest.fixture
+def station() -> Station:
+    return Station()
+
+
+def reasons(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(refusal.sender, refusal.reason) for refusal in outcome.refused]
+
+
+def test_a_batch_with_bad_senders_refuses_only_those(station: Station) -> None:
+    station.handle(ask())
+    assert station.handle(submit(0)).refused == []
+    outcome = station.handle(submit(1, 0, 9, 2, 1))
+    assert [name for name, _ in reasons(outcome)] == ["party-0", "party-9", "party-1"]
+    (roster,) = station.handle(submit(3)).messages
+    assert roster.body.tobytes() == EVERYONE
+
+
+def test_a_batch_whose_middle_completes_the_run_refuses_the_rest(station: Station) -> None:
+    station.handle(ask())
+    outcome = station.handle(submit(0, 1, 2, 3, 3, 2))
+    assert [m.phase for m in outcome.messages] == [Phase.ROSTER]
+    assert [name for name, _ in reasons(outcome)] == ["party-3", "party-2"]
+
+
+def test_rounds_are_one_more_than_what_was_heard(station: Station) -> None:
+    assert station.handle(ask()).messages == []
+    (roster,) = station.handle(submit(0, 1, 2, 3)).messages
+    assert roster.round == 3
+    (share,) = station.handle(release()).messages
+    assert share.round == 5
+
+
+def test_an_unknown_run_is_refused(station: Station) -> None:
+    assert reasons(station.handle(submit(0))) == [("party-0", f"run {RUN.hex()} is unknown")]
+    assert station.meters == {}
+
+
+def test_a_run_that_is_over_is_refused(station: Station) -> None:
+    for message in (ask(), submit(0, 1, 2, 3), release()):
+        outcome = station.handle(message)
+    assert isinstance(outcome.finished, Done)
+    for late in (submit(0), release(), ask()):
+        assert reasons(station.handle(late))[0][1] == f"run {RUN.hex()} is over"
+    assert len(station.paid) == 1
+
+
+@pytest.mark.parametrize("role", [Role.PARTY, Role.SERVER, Role.ANALYST])
+def test_only_the_coordinator_asks(station: Station, role: Role) -> None:
+    (refusal,) = station.handle(ask(role)).refused
+    assert refusal.reason == "only the coordinator asks"
+    assert reasons(station.handle(submit(0)))[0][1].endswith("unknown")
+
+
+def test_a_query_is_put_once(station: Station) -> None:
+    station.handle(ask())
+    station.handle(submit(0))
+    assert "out of turn" in reasons(station.handle(ask()))[0][1]
+    (roster,) = station.handle(submit(1, 2, 3)).messages
+    assert roster.body.tobytes() == EVERYONE
+
+
+def test_mail_for_somebody_else_is_refused_and_not_counted(station: Station) -> None:
+    station.handle(ask())
+    before = len(station.meters[RUN].accounts)
+    elsewhere = (
+        ask(receiver=1),
+        a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (0,), (1,), bytes(32)),
+        a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (0,), (0, 1), bytes(32)),
+        a_message(Phase.SUBMIT, Role.PARTY, Role.PARTY, (0,), (0,), bytes(32)),
+        a_message(Phase.SHARE, Role.SERVER, Role.COORDINATOR, (0,), (0,), bytes(32)),
+    )
+    for message in elsewhere:
+        assert "elsewhere" in reasons(station.handle(message))[0][1]
+    assert len(station.meters[RUN].accounts) == before
+
+
+def test_a_malformed_query_is_refused_and_may_be_put_again(station: Station) -> None:
+    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}")
+    assert "malformed query" in reasons(station.handle(bad))[0][1]
+    assert station.handle(ask()).refused == []
+
+
+def test_nothing_leaves_when_the_spend_cannot_be_written(station: Station) -> None:
+    """Written before released: a ledger that fails stops the share, and for good."""
+    station.handle(ask())
+    station.handle(submit(0, 1, 2, 3))
+    station.refuses = True
+    outcome = station.handle(release())
+    assert outcome.messages == []
+    assert outcome.finished == Failed("the disk is full")
+    assert reasons(outcome) == [("ledger", "the disk is full")]
+    station.refuses = False
+    assert reasons(station.handle(release()))[0][1].endswith("over")
+    sent = [link.phase for way, link in station.meters[RUN].accounts if way is Direction.SENT]
+    assert sent == [Phase.ROSTER]
+
+
+def test_the_spend_is_written_before_the_share_is_handed_out(station: Station) -> None:
+    station.handle(ask())
+    station.handle(submit(0, 1, 2, 3))
+    assert station.paid == []
+    assert len(station.handle(release()).messages) == 1
+    assert [spend.epsilon for spend in station.paid] == [Fraction(1)]
+
+
+def test_a_deadline_of_a_run_that_is_over_does_nothing(station: Station) -> None:
+    assert station.expire(b"whatever").messages == []
+    station.handle(ask())
+    (roster,) = station.expire(RUN).messages
+    assert roster.body.tobytes() == bytes(1)
+    station.abandon(RUN)
+    assert station.expire(RUN).messages == []

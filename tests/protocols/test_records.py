@@ -1,0 +1,71 @@
+"""Who holds which records: dealt evenly or by owner, and the same in any number of blocks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.errors import LocalError
+from protocols.records import Holdings, deal, deal_by
+
+
+def by_party(holdings: Holdings) -> dict[int, list[float]]:
+    ends = [*holdings.starts.tolist()[1:], holdings.rows]
+    values = holdings.column("value")
+    return {
+        party: values[start:end].tolist()
+        for party, start, end in zip(holdings.ids.tolist(), holdings.starts, ends, strict=True)
+    }
+
+
+@given(st.integers(1, 60), st.data())
+def test_records_are_dealt_evenly_and_in_order(rows: int, data: st.DataObject) -> None:
+    parties = data.draw(st.integers(1, rows))
+    values = np.arange(rows, dtype=float)
+    holdings = deal({"value": values}, parties)
+    held = by_party(holdings)
+    assert list(held) == list(range(parties))
+    assert [v for party in held.values() for v in party] == values.tolist()
+    assert holdings.counts.tolist() == [len(party) for party in held.values()]
+    assert holdings.counts.max() - holdings.counts.min() <= 1
+    assert holdings.counts.min() >= 1
+
+
+@given(st.integers(1, 40), st.data())
+def test_blocks_hold_the_same_records(rows: int, data: st.DataObject) -> None:
+    parties = data.draw(st.integers(1, rows))
+    count = data.draw(st.integers(1, parties))
+    whole = deal({"value": np.arange(rows, dtype=float)}, parties)
+    blocks = list(whole.blocks(count))
+    assert len(blocks) == count
+    sizes = [len(block.ids) for block in blocks]
+    assert max(sizes) - min(sizes) <= 1
+    joined: dict[int, list[float]] = {}
+    for block in blocks:
+        joined |= by_party(block)
+    assert joined == by_party(whole)
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=40))
+def test_owners_keep_their_records_in_order(owner: list[int]) -> None:
+    values = np.arange(len(owner), dtype=float)
+    holdings = deal_by({"value": values}, np.array(owner))
+    held = list(by_party(holdings).values())
+    names = sorted(set(owner))
+    assert held == [[float(i) for i, name in enumerate(owner) if name == each] for each in names]
+
+
+@pytest.mark.parametrize("parties", [0, -1, 6])
+def test_impossible_numbers_of_parties(parties: int) -> None:
+    with pytest.raises(LocalError, match="part"):
+        deal({"value": np.zeros(5)}, parties)
+
+
+def test_a_party_is_in_a_block_once() -> None:
+    with pytest.raises(LocalError, match="twice"):
+        Holdings(np.array([1, 1], dtype=np.uint32), np.array([0, 1]), {"value": np.zeros(2)})
+
+
+def test_an_unknown_column_is_named_with_those_there_are() -> None:
+    with pytest.raises(LocalError, match="no column 'age'; the data has value"):
+        deal({"value": np.zeros(1)}, 1).column("age")

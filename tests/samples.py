@@ -1,0 +1,72 @@
+"""Queries, holdings and messages that tests start from."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.messages import Message, Phase, Role, address, body_of
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.records import Holdings, deal
+from protocols.statistics import Histogram
+
+RUN = b"run-0001"
+
+
+def a_query(**changes: Any) -> Query:
+    """Four parties and two servers count four bins without noise."""
+    query = Query(
+        run=RUN,
+        statistic=Histogram(lower=0.0, upper=1.0, bins=4),
+        aggregator="additive",
+        parties=4,
+        servers=2,
+        records=4,
+        epsilon=None,
+        noise=Placement.EACH_SERVER,
+        data="data",
+        minimum=4,
+    )
+    if "parties" in changes:
+        changes = {"records": changes["parties"], "minimum": changes["parties"]} | changes
+    return replace(query, **changes)
+
+
+def one(text: str = "1") -> Fraction:
+    return Fraction(text)
+
+
+def holdings_of(values: list[float] | NDArray[np.float64], parties: int) -> Holdings:
+    return deal({"value": np.asarray(values, dtype=np.float64)}, parties)
+
+
+def a_message(
+    phase: Phase,
+    sender: Role,
+    receiver: Role,
+    senders: tuple[int, ...] = (0,),
+    receivers: tuple[int, ...] = (0,),
+    body: bytes | NDArray[np.uint8] = b"",
+    run: bytes = RUN,
+    round_: int = 1,
+) -> Message:
+    rows = body_of(body) if isinstance(body, bytes) else body
+    if len(senders) > 1 and len(rows) == 1 and isinstance(body, bytes):
+        rows = np.repeat(rows, len(senders), axis=0)
+    return Message(
+        run, phase, sender, receiver, address(*senders), address(*receivers), rows, round_
+    )
+
+
+def bitmap(parties: int, members: list[int]) -> bytes:
+    bits = np.zeros(parties, dtype=bool)
+    bits[members] = True
+    return np.packbits(bits).tobytes()
+
+
+def same(left: Message, right: Message) -> bool:
+    """Whether two messages are equal in every field, links one by one."""
+    return left.encode() == right.encode()

@@ -1,0 +1,123 @@
+"""A server decides for itself what it takes part in, whatever the coordinator says."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.machine import Done
+from protocols.messages import Message, Phase, Role
+from protocols.participant import Outcome
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.statistics import Mean
+from servers.aggregation_server import AggregationServer
+from servers.ledger import Ledger
+from tests.samples import RUN, a_message, a_query, bitmap
+
+
+def server(cap: Fraction | None = None, index: int = 0) -> AggregationServer:
+    return AggregationServer(index, Ledger(None, cap), Randomness.from_seed(1, "server-0"))
+
+
+def question(query: Query, index: int = 0) -> Message:
+    return a_message(
+        Phase.QUERY,
+        Role.COORDINATOR,
+        Role.SERVER,
+        receivers=(index,),
+        body=query.encode(),
+        run=query.run,
+    )
+
+
+def release(asked: AggregationServer, query: Query) -> Outcome:
+    """Everybody submits, then the coordinator asks for the release."""
+    body = np.ones((query.parties, 8 * query.statistic.length), dtype=np.uint8)
+    everyone = tuple(range(query.parties))
+    asked.handle(
+        a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, everyone, body=body, run=query.run)
+    )
+    members = bitmap(query.parties, list(everyone))
+    return asked.handle(
+        a_message(Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=members, run=query.run)
+    )
+
+
+def test_more_than_the_servers_own_cap_is_refused_whatever_the_coordinator_holds() -> None:
+    asked = server(cap=Fraction(1))
+    first = a_query(epsilon=Fraction(3, 4))
+    assert asked.handle(question(first)).refused == []
+    assert isinstance(release(asked, first).finished, Done)
+    second = a_query(run=b"run-0002", epsilon=Fraction(1, 2), data="under another name")
+    (refusal,) = asked.handle(question(second)).refused
+    assert "epsilon 0.5 refused: 0.25 of 1 is left" in refusal.reason
+    assert "unknown" in release(asked, second).refused[0].reason
+    last = a_query(run=b"run-0003", epsilon=Fraction(1, 4))
+    assert asked.handle(question(last)).refused == []
+
+
+def test_two_runs_that_were_both_opened_cannot_both_be_released() -> None:
+    """The check at the opening is a courtesy; the one at the release is the rule."""
+    asked = server(cap=Fraction(1))
+    queries = [a_query(run=f"run-000{i}".encode(), epsilon=Fraction(3, 4)) for i in (1, 2)]
+    for query in queries:
+        assert asked.handle(question(query)).refused == []
+    assert len(release(asked, queries[0]).messages) == 1
+    second = release(asked, queries[1])
+    assert second.messages == []
+    assert "0.25 of 1 is left" in second.refused[0].reason
+
+
+def test_an_answer_without_noise_is_refused_under_a_cap() -> None:
+    (refusal,) = server(cap=Fraction(100)).handle(question(a_query())).refused
+    assert "without noise is refused" in refusal.reason
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aggregator": "aditive"},
+        {"aggregator": "curator"},
+        {"servers": 1},
+        {"statistic": Mean()},
+        {"statistic": Mean(lower=0.0, upper=1e-320)},
+        {"statistic": Mean(lower=0.0, upper=1.0), "epsilon": Fraction(1, 10**9)},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_refused_before_parties_work_for_it(changes: dict[str, Any]) -> None:
+    asked = server()
+    query = a_query(**({"epsilon": Fraction(1)} | changes))
+    (refusal,) = asked.handle(question(query)).refused
+    assert refusal.sender == "coordinator"
+    assert RUN not in asked.deadlines
+    assert asked.handle(question(a_query())).refused == []
+
+
+def test_a_server_is_among_those_that_are_asked() -> None:
+    outside = server(index=2)
+    (refusal,) = outside.handle(question(a_query(), index=2)).refused
+    assert "server-2 is not among 2 servers" in refusal.reason
+    assert "elsewhere" in outside.handle(question(a_query(), index=0)).refused[0].reason
+
+
+def test_the_deadline_is_the_querys() -> None:
+    asked = server()
+    asked.handle(question(a_query(deadline=7.5)))
+    assert asked.deadlines == {RUN: 7.5}
+
+
+def test_runs_and_servers_draw_noise_of_their_own() -> None:
+    def noise(run: bytes, seed_role: str) -> list[int]:
+        asked = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, seed_role))
+        query = a_query(run=run, epsilon=Fraction(1, 100))
+        asked.handle(question(query))
+        (share,) = release(asked, query).messages
+        drawn: list[int] = share.body[0].view("<i8").tolist()
+        return drawn
+
+    drawn = [noise(RUN, "server-0"), noise(b"run-0002", "server-0"), noise(RUN, "server-1")]
+    assert len({tuple(each) for each in drawn}) == 3
+    assert noise(RUN, "server-0") == drawn[0]

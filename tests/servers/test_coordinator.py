@@ -1,0 +1,131 @@
+"""The coordinator: who is here, what may be asked, and questions as text."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.errors import LocalError, RunFailed
+from protocols.messages import Phase, Role
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.statistics import Mean
+from servers.coordinator import Coordinator, Question
+from servers.ledger import Ledger
+from tests.samples import a_message, a_query
+
+QUESTION = Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.EACH_SERVER)
+
+
+def ids(*numbers: int) -> np.typing.NDArray[np.uint32]:
+    return np.array(numbers, dtype=np.uint32)
+
+
+def coordinator(parties: int = 3, cap: Fraction | None = None) -> Coordinator:
+    return Coordinator(2, parties, Ledger(None, cap), Randomness.from_seed(1, "coordinator"))
+
+
+def test_parties_come_and_go() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 2), ids(3, 1))
+    assert desk.enrolled == 2
+    desk.enrol(ids(0), ids(4))
+    assert desk.enrolled == 2
+    desk.leave(ids(2))
+    assert desk.enrolled == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "records"),
+    [((), ()), ((0,), ()), ((0,), (0,)), ((0, 1), (1,)), ((3,), (1,)), ((2**31,), (1,))],
+)
+def test_impossible_parties_do_not_join(who: tuple[int, ...], records: tuple[int, ...]) -> None:
+    desk = coordinator()
+    with pytest.raises(LocalError):
+        desk.enrol(ids(*who), ids(*records))
+    assert desk.enrolled == 0
+
+
+def test_servers_are_told_not_to_wait_for_those_that_are_not_here() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 2), ids(3, 1))
+    query = desk.query(Question(**{**QUESTION.__dict__, "minimum": 2}))
+    messages = desk.ask(query).messages
+    assert [message.phase for message in messages] == [Phase.QUERY] * 3 + [Phase.EXCUSE] * 2
+    assert messages[-1].body.tobytes() == np.packbits([False, True, False]).tobytes()
+
+
+def test_nobody_here_is_no_run() -> None:
+    with pytest.raises(RunFailed, match="no party is here"):
+        coordinator().query(QUESTION)
+
+
+def test_the_unit_of_privacy_sets_the_group() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 1, 2), ids(3, 1, 5))
+    assert desk.query(QUESTION).group == 1
+    assert desk.query(Question(**{**QUESTION.__dict__, "unit": "party"})).group == 5
+    assert desk.query(QUESTION).records == 9
+
+
+def test_the_coordinators_own_cap_holds_before_anybody_is_asked() -> None:
+    desk = coordinator(cap=Fraction(1, 2))
+    desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
+    with pytest.raises(RunFailed, match=r"0\.5 of 0\.5 is left"):
+        desk.query(QUESTION)
+
+
+def test_a_coordinator_is_not_asked() -> None:
+    body = a_query().encode()
+    question = a_message(Phase.QUERY, Role.COORDINATOR, Role.COORDINATOR, body=body)
+    (refusal,) = coordinator().handle(question).refused
+    assert "it is not asked" in refusal.reason
+
+
+def test_questions_go_round() -> None:
+    for epsilon in (None, Fraction(1, 3)):
+        asked = Question(**{**QUESTION.__dict__, "epsilon": epsilon, "minimum": 2, "deadline": 9.0})
+        assert Question.decode(asked.encode()) == asked
+
+
+def text(**changes: Any) -> str:
+    return json.dumps(json.loads(QUESTION.encode()) | changes)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "{",
+        "[" * 100_000,
+        text(surprise=1),
+        text(statistic="maen"),
+        text(statistic=[]),
+        text(parameters={"lower": 10**400}),
+        text(parameters=None),
+        text(epsilon="1e999999999"),
+        text(epsilon=1),
+        text(epsilon=None),
+        text(noise="nowhere"),
+        text(minimum="all"),
+        text(minimum=1.5),
+        text(minimum=True),
+        text(deadline="soon"),
+        text(deadline=None),
+        text(deadline=10**400),
+        text(aggregator=7),
+        text(data=None),
+        text(unit=[]),
+        text(options=3),
+    ],
+)
+def test_malformed_questions(question: str) -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
+    with pytest.raises(LocalError):
+        desk.query(Question.decode(question))

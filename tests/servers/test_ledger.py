@@ -1,0 +1,137 @@
+"""The ledger: durable, atomic, capped, and written before anything leaves."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from protocols.errors import LocalError
+from protocols.machine import Spend
+from protocols.privacy.ledger import LedgerRefusal
+from servers.ledger import SCHEMA_VERSION, Ledger
+
+THIRD = Fraction(1, 3)
+
+
+def spend(receipt: str, epsilon: Fraction | None = THIRD) -> Spend:
+    return Spend("data", receipt, epsilon)
+
+
+def test_exactly_the_cap_may_be_spent_and_no_more(tmp_path: Path) -> None:
+    """Fractions: three thirds are one, where floats would leave a crack."""
+    ledger = Ledger(tmp_path / "ledger.sqlite", Fraction(1))
+    for receipt in "abc":
+        ledger.check(spend(receipt))
+        ledger.record([spend(receipt)])
+    assert ledger.spent() == 1
+    with pytest.raises(LedgerRefusal, match="epsilon 1e-09 refused: 0 of 1 is left"):
+        ledger.record([spend("d", Fraction(1, 10**9))])
+    assert [row[0] for row in ledger.rows()] == ["a", "b", "c"]
+    ledger.close()
+
+
+def test_a_refusal_says_what_is_left() -> None:
+    ledger = Ledger(None, Fraction(3, 2))
+    ledger.record([spend("a", Fraction(1))])
+    with pytest.raises(LedgerRefusal, match=r"epsilon 1 refused: 0\.5 of 1\.5 is left"):
+        ledger.check(spend("b", Fraction(1)))
+    ledger.close()
+
+
+def test_the_same_receipt_costs_once() -> None:
+    ledger = Ledger(None, Fraction(1))
+    for _ in range(5):
+        ledger.record([spend("a", Fraction(1))])
+    ledger.check(spend("a", Fraction(1)))
+    assert ledger.spent() == 1
+    assert len(ledger.rows()) == 1
+    ledger.close()
+
+
+def test_two_spends_are_written_both_or_neither() -> None:
+    ledger = Ledger(None, Fraction(1))
+    with pytest.raises(LedgerRefusal):
+        ledger.record([spend("a", Fraction(3, 4)), spend("b", Fraction(3, 4))])
+    assert ledger.rows() == []
+    ledger.record([spend("a", Fraction(1, 4)), spend("b", Fraction(3, 4))])
+    assert ledger.spent() == 1
+    ledger.close()
+
+
+def test_renaming_the_data_gains_nothing() -> None:
+    ledger = Ledger(None, Fraction(1))
+    ledger.record([Spend("one name", "a", Fraction(1))])
+    with pytest.raises(LedgerRefusal):
+        ledger.record([Spend("another name", "b", Fraction(1))])
+    ledger.close()
+
+
+def test_an_answer_without_noise_is_refused_under_any_cap_and_written_without_one() -> None:
+    capped, free = Ledger(None, Fraction(10**9)), Ledger(None, None)
+    with pytest.raises(LedgerRefusal, match="without noise is refused"):
+        capped.record([spend("a", None)])
+    free.record([spend("a", None), spend("b")])
+    assert [row[2] for row in free.rows()] == ["inf", "1/3"]
+    assert free.spent() == THIRD
+    capped.close()
+    free.close()
+
+
+def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    program = (
+        "import os, signal, sys; from fractions import Fraction; from pathlib import Path;"
+        "from protocols.machine import Spend; from servers.ledger import Ledger;"
+        "Ledger(Path(sys.argv[1]), None).record([Spend('d', 'r', Fraction(1, 3))]);"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    died = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert died.returncode == -9
+    ledger = Ledger(path, Fraction(1, 2))
+    assert ledger.spent() == THIRD
+    with pytest.raises(LedgerRefusal):
+        ledger.record([spend("again", THIRD)])
+    ledger.close()
+
+
+def test_two_keepers_of_one_file_share_its_cap(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    left, right = Ledger(path, Fraction(1)), Ledger(path, Fraction(1))
+    left.record([spend("a", Fraction(3, 4))])
+    with pytest.raises(LedgerRefusal):
+        right.record([spend("b", Fraction(3, 4))])
+    left.close()
+    right.close()
+
+
+def test_a_ledger_of_a_newer_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    database = sqlite3.connect(path)
+    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    database.close()
+    with pytest.raises(LocalError, match="newer Tallyroom"):
+        Ledger(path, None)
+
+
+def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.write_text("not a database, but long enough to be taken for one" * 20)
+    with pytest.raises(LocalError, match="ledger"):
+        Ledger(path, None)
+
+
+def test_a_ledger_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="ledger"):
+        Ledger(tmp_path / "no such folder" / "ledger.sqlite", None)
+
+
+def test_nothing_to_spend_is_nothing_written() -> None:
+    ledger = Ledger(None, Fraction(0))
+    nothing: Sequence[Spend] = ()
+    ledger.record(nothing)
+    assert ledger.rows() == []
+    ledger.close()

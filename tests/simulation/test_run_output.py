@@ -1,0 +1,200 @@
+"""What `tally run` prints and writes."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import Tally
+
+TOP = {
+    "schema",
+    "statistic",
+    "estimate",
+    "truth",
+    "error",
+    "privacy",
+    "federation",
+    "communication",
+    "timing",
+}
+
+
+def document(tally: Tally, *words: object) -> dict[str, Any]:
+    done = tally("run", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\n")
+    assert len(done.stdout.splitlines()) == 1
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_object_has_exactly_the_designed_keys(tally_here: Tally) -> None:
+    found = document(tally_here, "mean", "--parties", "5")
+    assert found.keys() == TOP
+    assert found["error"].keys() == {"rmse", "max"}
+    assert found["privacy"].keys() == {"epsilon", "delta", "mechanism", "noise", "threat_model"}
+    assert found["federation"] == {
+        "parties": 5,
+        "servers": 2,
+        "aggregator": "additive",
+        "runtime": "inprocess",
+        "network": "none",
+        "seed": None,
+    }
+    bill = found["communication"]
+    assert bill.keys() == {"total_bytes", "messages", "rounds", "party_bytes", "phases", "links"}
+    assert bill["party_bytes"].keys() == {"mean", "max"}
+    for part in (*bill["phases"].values(), *bill["links"].values()):
+        assert part.keys() == {"bytes", "messages"}
+    assert found["timing"].keys() == {"total_seconds", "phases"}
+    assert (found["schema"], found["statistic"]) == (1, "mean")
+    assert (found["privacy"]["epsilon"], found["privacy"]["delta"]) == (1.0, 0.0)
+    assert found["privacy"]["noise"] == "each-server"
+    assert found["error"]["rmse"] == pytest.approx(abs(found["estimate"] - found["truth"]))
+
+
+def test_notes_only_when_there_is_something_to_say(tally_here: Tally) -> None:
+    assert "notes" not in document(tally_here, "mean")
+    assert "reproducible" in document(tally_here, "mean", "--seed", "7")["notes"][0]
+
+
+def test_one_seed_gives_one_answer_in_both_runtimes(tally: Tally) -> None:
+    words = [
+        "mean",
+        "--data",
+        "breast-cancer",
+        "--parties",
+        "6",
+        "--servers",
+        "3",
+        "--epsilon",
+        "1",
+        "--seed",
+        "7",
+    ]
+    here, there = (document(tally, *words, "--runtime", r) for r in ("inprocess", "processes"))
+    assert here["estimate"] == there["estimate"]
+    assert here["communication"] == there["communication"]
+    assert here["estimate"] != here["truth"]
+
+
+def test_a_histogram_without_noise_is_numpys(tally_here: Tally) -> None:
+    found = document(tally_here, "histogram", "--bins", "12", "--epsilon", "inf")
+    from parties.data import load
+
+    values = load("synthetic:scores?n=2000").columns["score"]
+    counts, edges = np.histogram(values, bins=12, range=(0.0, 1.0))
+    assert found["estimate"]["y"] == counts.tolist()
+    assert found["estimate"]["x"] == pytest.approx(edges[:-1].tolist())
+    assert found["truth"] == found["estimate"]
+    assert found["error"] == {"rmse": 0.0, "max": 0.0}
+    assert found["privacy"]["epsilon"] == "inf"
+
+
+def test_no_noise_is_said_loudly(tally_here: Tally) -> None:
+    done = tally_here("run", "mean", "--epsilon", "inf", "--json")
+    assert "NOT PRIVATE" in done.stderr
+    assert "NOT PRIVATE" in " ".join(json.loads(done.stdout)["notes"])
+    plain = tally_here("run", "mean", "--epsilon", "inf")
+    assert "NOT PRIVATE" in plain.stdout
+    assert "NOT PRIVATE" in plain.stderr
+
+
+def test_values_outside_the_bounds_are_clipped_and_counted(
+    tally_here: Tally, tmp_path: Path
+) -> None:
+    (tmp_path / "work" / "ages.csv").write_text("age\n-5\n0\n10\n20\n30\n100\n")
+    words = [
+        "--data",
+        "csv:ages.csv?value=age",
+        "--lower",
+        "0",
+        "--upper",
+        "30",
+        "--parties",
+        "3",
+        "--epsilon",
+        "inf",
+    ]
+    done = tally_here("run", "sum", *words, "--json")
+    found = json.loads(done.stdout)
+    assert found["estimate"] == pytest.approx(0 + 0 + 10 + 20 + 30 + 30, abs=1e-6)
+    assert "2 of 6 values lay outside [0, 30] and were clipped" in found["notes"]
+    assert "2 of 6 values lay outside" in done.stderr
+
+
+@pytest.mark.parametrize("epsilon", ["1e-3", "10000", "1e9"])
+@pytest.mark.parametrize("noise", ["curator", "each-server", "parties"])
+def test_every_epsilon_in_range_has_an_answer(tally_here: Tally, epsilon: str, noise: str) -> None:
+    found = document(
+        tally_here, "histogram", "--epsilon", epsilon, "--noise", noise, "--parties", "4"
+    )
+    exact = found["estimate"]["y"] == found["truth"]["y"]
+    assert exact is (epsilon != "1e-3")
+    assert (found["privacy"]["delta"] > 0) is (noise == "parties")
+
+
+def test_out_has_everything_and_the_table_adds_up(tally_here: Tally, tmp_path: Path) -> None:
+    found = document(tally_here, "histogram", "--parties", "4", "--out", "a/b")
+    folder = tmp_path / "work" / "a" / "b"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "result.json",
+        "communication.csv",
+        "estimate.png",
+        "communication.png",
+        "report.html",
+    }
+    assert json.loads((folder / "result.json").read_text()) == found
+    with (folder / "communication.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    bill = found["communication"]
+    assert sum(int(row["bytes"]) for row in rows) == bill["total_bytes"]
+    assert sum(int(row["messages"]) for row in rows) == bill["messages"]
+    assert max(int(row["round"]) for row in rows) == bill["rounds"]
+    for phase, part in bill["phases"].items():
+        assert sum(int(row["bytes"]) for row in rows if row["phase"] == phase) == part["bytes"]
+    of_party = [r for r in rows if "party-2" in (r["sender"], r["receiver"])]
+    assert sum(int(row["bytes"]) for row in of_party) == bill["party_bytes"]["max"]
+    for name in ("estimate.png", "communication.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    for outside in ("http:", "https:", "<script", "<link", 'src="/', "url("):
+        assert outside not in page
+    assert "ε" in page or "epsilon" in page
+
+
+def test_a_person_sees_result_error_privacy_and_bill(tally_here: Tally) -> None:
+    done = tally_here("run", "mean", "--parties", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("mean", "truth", "error", "privacy", "ε = 1", "bill", "bytes", "party->server"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("what", ["aggregators", "statistics", "runtimes", "networks"])
+def test_lists(tally_here: Tally, what: str) -> None:
+    done = tally_here("list", what, "--json")
+    found = json.loads(done.stdout)
+    assert found.keys() == {"schema", what}
+    expected = {"aggregators": "additive", "statistics": "mean", "runtimes": "processes"}
+    assert expected.get(what, "none") in found[what]
+    assert tally_here("list", what).stdout.splitlines()[0].split()[0] in found[what]
+
+
+def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
+    from fractions import Fraction
+
+    from protocols.machine import Spend
+    from servers.ledger import Ledger
+
+    ledger = Ledger(tmp_path / "work" / "l.sqlite", None)
+    ledger.record([Spend("d", "r", Fraction(1, 4)), Spend("d", "s", None)])
+    ledger.close()
+    found = json.loads(tally_here("ledger", "l.sqlite", "--json").stdout)
+    assert found["spent"] == 0.25
+    assert [row["epsilon"] for row in found["spends"]] == ["1/4", "inf"]

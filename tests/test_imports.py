@@ -1,0 +1,64 @@
+"""Imports point one way, and the cores know no network."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("fss", "protos", "protocols", "parties", "servers", "simulation")
+ALLOWED: dict[str, set[str]] = {
+    "fss": {"fss"},
+    "protocols": {"protocols", "fss"},
+    "protos": {"protos", "protocols"},
+    "parties": {"parties", "protos", "protocols", "fss"},
+    "servers": {"servers", "protos", "protocols", "fss"},
+    "simulation": set(PACKAGES),
+}
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports anywhere, also within functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_point_one_way(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files
+    for path in files:
+        wrong = (imported(path) & {*PACKAGES, "tests"}) - ALLOWED[package]
+        assert not wrong, f"{path} imports {wrong}"
+
+
+@pytest.mark.parametrize("package", ["fss", "protocols"])
+def test_no_network_in_the_cores(package: str) -> None:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        wrong = imported(path) & {"grpc", "grpc_health", "socket", "asyncio", "sqlite3", "time"}
+        assert not wrong, f"{path} imports {wrong}"
+
+
+def test_importing_all_of_the_cores_loads_no_grpc() -> None:
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for package in ("fss", "protocols")
+        for path in sorted((ROOT / package).rglob("*.py"))
+    ]
+    program = (
+        f"import importlib, sys; [importlib.import_module(m) for m in {modules!r}];"
+        "from protocols.aggregation import aggregators; aggregators();"
+        "print([m for m in sys.modules if m.split('.')[0] in ('grpc', 'protos', 'servers')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
