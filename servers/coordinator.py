@@ -87,7 +87,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "unit": (str,),
     "minimum": (int, type(None)),
     "deadline": (int, float),
-    "options": (dict,),
+    "key": (str,),
 }
 
 

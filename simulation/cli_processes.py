@@ -147,7 +147,7 @@ def party(
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
     err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
-    _serve(run_member(identity, PartyConfig(credentials, coordinator, holdings)))
+    _serve(run_member(identity, PartyConfig(credentials, coordinator, holdings, store=identity)))
 
 
 @processes.command()

@@ -18,7 +18,8 @@ from protos import tally_pb2 as pb
 from protos.channel import open_channel, open_enrolment_channel
 from protos.identity_files import read_identity
 from protos.tally_pb2_grpc import EnrolmentStub
-from servers.desk import CoordinatorConfig, run_coordinator
+from servers.coordinator_process import run_coordinator
+from servers.desk import CoordinatorConfig
 from servers.enrolment import EnrolmentConfig
 from servers.federation_folder import create_federation, read_authority
 from servers.process import ServerConfig, run_server
@@ -64,7 +65,12 @@ async def running(made: Federation) -> AsyncIterator[Federation]:
     """Both stations, until the block ends."""
     async with _started(
         lambda ready: run_server(
-            ServerConfig(0, read_identity(made.folder / "server-0", Role.SERVER)), ready
+            ServerConfig(
+                0,
+                read_identity(made.folder / "server-0", Role.SERVER),
+                store=made.folder / "store-0",
+            ),
+            ready,
         )
     ) as port:
         server = f"127.0.0.1:{port}"
@@ -73,6 +79,7 @@ async def running(made: Federation) -> AsyncIterator[Federation]:
             read_identity(made.folder / "coordinator", Role.COORDINATOR),
             len(made.tokens),
             (server,),
+            store=made.folder / "store",
             enrolment=EnrolmentConfig(
                 made.folder / "coordinator" / "enrolment", ready=enrolment.set_result
             ),
