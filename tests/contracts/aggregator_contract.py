@@ -17,13 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocols.aggregation.contract import Aggregator, Bodies, Ids, OneRound, Total
+from protocols.aggregation.contract import Aggregator, Bodies, Ids, Memory, OneRound, Total
 from protocols.aggregation.curator import Curator
 from protocols.errors import LocalError
 from protocols.machine import Done, Failed, Machine, Rejected
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.records import Holdings
 from protocols.ring import Vector
 from protocols.statistics import Histogram
 from tests.goodness import ALPHA, uniform_bytes_p
@@ -58,6 +59,18 @@ def ids_of(*numbers: int) -> Ids:
     return np.array(numbers, dtype=np.uint32)
 
 
+class GivenVectors(Histogram):
+    """Encodes to vectors that are given, so that any vector can be summed."""
+
+    def __init__(self, vectors: Vector) -> None:
+        super().__init__(lower=0.0, upper=1.0, bins=vectors.shape[1])
+        object.__setattr__(self, "vectors", vectors)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        given: Vector = self.__dict__["vectors"]
+        return given
+
+
 class Exchange:
     """One run of an aggregator's machines over an in-memory queue."""
 
@@ -66,10 +79,10 @@ class Exchange:
         self.parties = Randomness.from_seed(seed, "parties")
         self.aggregator = aggregator
         self.servers = [
-            aggregator.server(query, i, Randomness.from_seed(seed, f"server-{i}"))
+            aggregator.server(query, i, Randomness.from_seed(seed, f"server-{i}"), Memory())
             for i in range(query.servers)
         ]
-        self.collector = aggregator.collector(query)
+        self.collector = aggregator.collector(query, np.ones(query.parties, dtype=np.int64))
         self.rejected: list[Rejected] = []
         self.failed: Failed | None = None
         self.total: Total | None = None
@@ -81,7 +94,9 @@ class Exchange:
         self._queue = deque(m for m in self._queue if m.phase is not Phase.QUERY)
 
     def party_messages(self, ids: Ids, vectors: Vector) -> list[Message]:
-        step = self.aggregator.party(self.query, ids, vectors, self.parties).start()
+        query = replace(self.query, statistic=GivenVectors(vectors))
+        holdings = Holdings(ids, np.arange(len(ids)), {"value": np.zeros(len(ids))})
+        step = self.aggregator.party(query, holdings, self.parties).start()
         assert not isinstance(step, Rejected | Failed)
         return list(step.messages)
 
@@ -246,12 +261,15 @@ class AggregatorContract:
             assert exchange.total.contributors.tolist() == [0, 1]
             assert exchange.total.vector.tolist() == vectors[:2].sum(axis=0).tolist()
 
-    def test_duplicates_are_refused_and_counted_once(self) -> None:
+    def test_duplicates_are_counted_once_and_contradictions_refused(self) -> None:
         vectors = np.arange(12, dtype=np.uint64).reshape(3, 4)
         for servers in self.servers():
             exchange = Exchange(self.aggregator, query_for(self.aggregator, servers, 3, 4))
             first = exchange.party_messages(ids_of(0), vectors[:1])
             exchange.send(*first, *first)
+            assert not exchange.rejected, "who was not acknowledged may repeat itself"
+            other = [replace(message, body=message.body ^ 1) for message in first]
+            exchange.send(*other)
             assert [r.sender for r in exchange.rejected] == ["party-0"] * len(first)
             exchange.send(*exchange.party_messages(ids_of(1, 2), vectors[1:]))
             assert exchange.total is not None

@@ -183,14 +183,14 @@ def test_children_notice_that_the_harness_was_killed() -> None:
 
 def test_a_capped_server_refuses_and_the_run_says_so(tmp_path: Path) -> None:
     with Federation(
-        parties=3, runtime="processes", data="synthetic:scores?n=9", cap=1.5, ledgers=tmp_path
+        parties=3, runtime="processes", data="synthetic:scores?n=9", cap=1.5, store=tmp_path
     ) as capped:
         capped.run(Mean(value="score"), 1)
-        with pytest.raises(RunFailed, match=r"epsilon 1 refused: 0\.5 of 1\.5 is left"):
+        with pytest.raises(LocalError, match=r"epsilon 1 refused: 0\.5 of 1\.5 is left"):
             capped.run(Mean(value="score"), 1)
         capped.run(Mean(value="score"), 0.5)
-    assert sorted(path.name for path in tmp_path.glob("*.sqlite")) == [
-        "coordinator.ledger.sqlite",
-        "server-0.ledger.sqlite",
-        "server-1.ledger.sqlite",
+    assert sorted(path.parent.name for path in tmp_path.glob("*/ledger.sqlite")) == [
+        "coordinator",
+        "server-0",
+        "server-1",
     ]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory
 from protocols.errors import TallyError
 from protocols.machine import Done, Failed, Machine, Spend
 from protocols.messages import Message, Phase, Role
@@ -38,7 +39,7 @@ class Station(Participant):
     def open(self, message: Message) -> Machine:
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         aggregator = aggregator_named(query.aggregator)
-        return aggregator.server(query, 0, Randomness.from_seed(1, "server-0"))
+        return aggregator.server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
 
 
 def ask(sender: Role = Role.COORDINATOR, receiver: int = 0) -> Message:

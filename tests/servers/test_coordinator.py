@@ -121,7 +121,7 @@ def text(**changes: Any) -> str:
         text(aggregator=7),
         text(data=None),
         text(unit=[]),
-        text(options=3),
+        text(key=3),
     ],
 )
 def test_malformed_questions(question: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.additive import Additive
-from protocols.aggregation.contract import Total
+from protocols.aggregation.contract import Memory, Total
 from protocols.aggregation.roles import (
     COLLECTOR_TRANSITIONS,
     SERVER_TRANSITIONS,
@@ -21,10 +21,11 @@ from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
-from tests.samples import a_message, a_query, bitmap
+from tests.samples import a_message, a_query, bitmap, holdings_of
 
 WIDTH = 32
 EVERYONE = bitmap(4, [0, 1, 2, 3])
+ONE_RECORD_EACH = np.ones(4, dtype=np.int64)
 
 
 def submit(*parties: int, width: int = WIDTH, fill: int = 1) -> Message:
@@ -38,7 +39,7 @@ def order(phase: Phase, body: bytes) -> Message:
 
 def server_in(state: ServerState, query: Query | None = None) -> OneRoundServer:
     query = query or a_query()
-    server = Additive().server(query, 0, Randomness.from_seed(1, "server-0"))
+    server = Additive().server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
     assert isinstance(server, OneRoundServer)
     assert server.start() == Continue()
     if state is not ServerState.COLLECTING:
@@ -70,7 +71,10 @@ def test_the_server_table_is_the_protocol() -> None:
     assert SERVER_TRANSITIONS == {
         (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
         (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
+        (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
         (ServerState.CLOSED, Phase.RELEASE): Role.COORDINATOR,
+        (ServerState.RELEASED, Phase.RELEASE): Role.COORDINATOR,
+        (ServerState.RELEASED, Phase.ASK): Role.COORDINATOR,
     }
     assert COLLECTOR_TRANSITIONS == {
         (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
@@ -79,7 +83,7 @@ def test_the_server_table_is_the_protocol() -> None:
 
 
 def share_of(step: Step) -> list[int]:
-    assert isinstance(step, Done)
+    assert isinstance(step, Continue)
     (message,) = step.messages
     assert message.phase is Phase.SHARE
     shares: list[int] = message.body[0].view("<u8").tolist()
@@ -144,7 +148,7 @@ BAD_RELEASES = {
 @pytest.mark.parametrize("name", BAD_RELEASES)
 def test_bad_releases_are_refused_and_a_good_one_still_works(name: str) -> None:
     query = a_query(minimum=2)
-    server = Additive().server(query, 0, Randomness.from_seed(1, "server-0"))
+    server = Additive().server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
     server.receive(submit(0, 1))
     server.receive(submit(3))
     assert roster_of(server.expire()) == bitmap(4, [0, 1, 3])
@@ -159,16 +163,25 @@ def test_bad_releases_are_refused_and_a_good_one_still_works(name: str) -> None:
 def test_there_is_no_second_release() -> None:
     """The difference of two releases would be somebody's vector."""
     server = server_in(ServerState.RELEASED, a_query(minimum=1))
-    for members in ([0, 1, 2, 3], [0, 1, 2], [0]):
+    for members in ([0, 1, 2], [0]):
         step = server.receive(order(Phase.RELEASE, bitmap(4, members)))
         assert isinstance(step, Rejected)
+
+
+def test_the_same_release_is_answered_again_with_the_same_noise_and_the_same_receipt() -> None:
+    server = server_in(ServerState.CLOSED, a_query(epsilon=Fraction(1)))
+    first, second = (server.receive(order(Phase.RELEASE, EVERYONE)) for _ in range(2))
+    assert share_of(first) == share_of(second)
+    assert isinstance(first, Continue)
+    assert isinstance(second, Continue)
+    assert first.spends == second.spends
 
 
 def test_a_release_is_paid_for_and_noisy() -> None:
     query = a_query(epsilon=Fraction(1, 2))
     server = server_in(ServerState.CLOSED, query)
     step = server.receive(order(Phase.RELEASE, EVERYONE))
-    assert isinstance(step, Done)
+    assert isinstance(step, Continue)
     (spend,) = step.spends
     assert (spend.data, spend.receipt, spend.epsilon) == ("data", query.run.hex(), Fraction(1, 2))
     noise = np.array(share_of(step), dtype=np.uint64) - np.uint64(4 * 0x0101010101010101)
@@ -211,7 +224,7 @@ def words(*values: int) -> bytes:
 
 def collector_in(state: CollectorState, query: Query | None = None) -> Collector:
     query = query or a_query()
-    collector = Additive().collector(query)
+    collector = Additive().collector(query, ONE_RECORD_EACH)
     assert isinstance(collector, Collector)
     collector.start()
     if state is not CollectorState.ROSTERS:
@@ -234,7 +247,7 @@ def test_a_collector_takes_what_its_table_says_and_nothing_else(
 
 
 def test_servers_are_told_before_parties() -> None:
-    step = Additive().collector(a_query()).start()
+    step = Additive().collector(a_query(), ONE_RECORD_EACH).start()
     assert isinstance(step, Continue)
     assert [message.receiver for message in step.messages] == [
         "server-0",
@@ -328,10 +341,7 @@ def test_lost_parties_are_excused_while_rosters_are_awaited() -> None:
 
 
 def test_a_party_expects_nothing() -> None:
-    vectors = np.zeros((1, 4), dtype=np.uint64)
-    party = Additive().party(
-        a_query(), np.array([0], dtype=np.uint32), vectors, Randomness(bytes(16))
-    )
+    party = Additive().party(a_query(), holdings_of([0.5], 1), Randomness(bytes(16)))
     for phase, role in product(Phase, Role):
         assert isinstance(party.receive(a_message(phase, role, Role.PARTY)), Rejected)
     assert party.expire() == Done()

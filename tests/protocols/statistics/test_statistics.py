@@ -81,7 +81,9 @@ def test_sum_and_mean_decode_to_their_reference_within_the_grid(
         decoded, reference = statistic.decode(total, len(values)), statistic.reference(holdings)
         assert isinstance(decoded, float)
         assert isinstance(reference, float)
-        slack = len(values) * statistic.step(len(values)) + 1e-9 * max(map(abs, ends))
+        slack = len(values) * float(statistic.deviations(1.0, len(values))[0]) + 1e-9 * max(
+            map(abs, ends)
+        )
         assert abs(decoded - reference) <= slack
 
 
