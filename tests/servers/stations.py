@@ -61,8 +61,10 @@ def create(folder: Path, parties: int = 3) -> Federation:
 
 
 @asynccontextmanager
-async def running(made: Federation) -> AsyncIterator[Federation]:
-    """Both stations, until the block ends."""
+async def running(
+    made: Federation, lifetime: dt.timedelta = dt.timedelta(days=30)
+) -> AsyncIterator[Federation]:
+    """Both stations, until the block ends. Party certificates hold for `lifetime`."""
     async with _started(
         lambda ready: run_server(
             ServerConfig(
@@ -81,7 +83,9 @@ async def running(made: Federation) -> AsyncIterator[Federation]:
             (server,),
             store=made.folder / "store",
             enrolment=EnrolmentConfig(
-                made.folder / "coordinator" / "enrolment", ready=enrolment.set_result
+                made.folder / "coordinator" / "enrolment",
+                lifetime=lifetime,
+                ready=enrolment.set_result,
             ),
         )
         async with _started(lambda ready: run_coordinator(config, ready)) as port:
