@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import socket
 from pathlib import Path
 
 from parties.enrolment import enrol, is_due, renew
@@ -20,13 +19,13 @@ RENEWAL_SECONDS = 30.0
 """How often to look whether the certificate is due."""
 
 
-def claim_token(folder: Path) -> Token:
-    """Takes one of the tokens that wait in `folder` for whoever comes first.
+def claim_token(folder: Path, holder: str) -> Token:
+    """Takes one of the tokens that wait in `folder` for whoever comes first, for `holder`.
 
     Renaming is atomic, so that of several replicas each gets its own; a replica that was stopped
     between claim and enrolment finds its claim again. Raises `LocalError` if none is left.
     """
-    mine = f".claimed-{socket.gethostname()}"
+    mine = f".claimed-{holder}"
     try:
         names = sorted(os.listdir(folder))
         for name in names:
@@ -45,9 +44,9 @@ def claim_token(folder: Path) -> Token:
     raise LocalError(f"no token is left in {folder}: the federation has no room for this party")
 
 
-def discard_claim(folder: Path) -> None:
+def discard_claim(folder: Path, holder: str) -> None:
     """A used token is worth nothing; it need not lie about."""
-    for path in folder.glob(f"*.token.claimed-{socket.gethostname()}"):
+    for path in folder.glob(f"*.token.claimed-{holder}"):
         path.unlink(missing_ok=True)
 
 

@@ -73,6 +73,7 @@ def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.ai
         ("grpc.max_receive_message_length", 16 << 10),
         ("grpc.max_concurrent_streams", 4),
         ("grpc.max_connection_idle_ms", 30_000),
+        ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.so_reuseport", 0),
     ]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=64)

@@ -3,6 +3,9 @@
 authority/              the members' authority: signs all but parties; keep it offline
 coordinator/            an identity, and enrolment/: the party authority and the registry
 server-0/ … analyst/    one identity each, to be carried to the machine it is for
+
+Who is invited and who is revoked is changed where the coordinator's folder is now: `folder` is that
+folder itself, or the one that it was made in.
 """
 
 import datetime as dt
@@ -10,6 +13,7 @@ import re
 import secrets
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.enrolment import SECRET_BYTES, Token, compressed
@@ -56,6 +60,7 @@ def create_federation(
     _write_authority(enrolment, party_authority)
     # Last: where this key is, the federation is whole.
     _write_authority(folder / "authority", authority)
+    write_public(folder / "authority" / "party-authority.pem", party_authority.pem)
     registry = Registry(enrolment / "registry.sqlite")
     try:
         return [_invite(registry, authority.public_key, party, now) for party in range(parties)]
@@ -65,10 +70,14 @@ def create_federation(
 
 def invite(folder: Path, party: str) -> Token:
     """A new token for a party: for one that lost its key, or let its token expire."""
-    authority = read_authority(folder / "authority")
+    coordinator = coordinator_folder(folder)
+    authority = x509.load_pem_x509_certificate((coordinator / "authority.pem").read_bytes())
+    key = authority.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise LocalError(f"{coordinator}/authority.pem is not of a federation")
     registry = open_registry(folder)
     try:
-        return _invite(registry, authority.public_key, index_of(party), dt.datetime.now(dt.UTC))
+        return _invite(registry, key, index_of(party), dt.datetime.now(dt.UTC))
     finally:
         registry.close()
 
@@ -78,15 +87,14 @@ def revoke(folder: Path, party: str) -> int:
 
     How many there were. Raises `LocalError` if there is nothing to revoke.
     """
+    enrolment = coordinator_folder(folder) / "enrolment"
     registry = open_registry(folder)
     try:
         count = registry.revoke(index_of(party), dt.datetime.now(dt.UTC))
         if not count:
             raise LocalError(f"{party} has no certificate and no token here")
-        write_public(
-            folder / "coordinator" / "enrolment" / "revoked.pem",
-            signed_revocations(registry, read_authority(folder / "coordinator" / "enrolment")),
-        )
+        revoked = signed_revocations(registry, read_authority(enrolment))
+        write_public(enrolment / "revoked.pem", revoked)
     finally:
         registry.close()
     return count
@@ -99,9 +107,9 @@ def renew_member(folder: Path, name: str, hosts: tuple[str, ...] = ()) -> Path:
         raise LocalError(f"{name!r} is none of coordinator, analyst, server-0, server-1 …")
     role = Role[(found[1] or name).upper()]
     index = int(found[2] or 0)
-    parties = read_authority(folder / "coordinator" / "enrolment").pem
-    target = folder / f"{name}.renewed"
     authority = read_authority(folder / "authority")
+    parties = (folder / "authority" / "party-authority.pem").read_bytes()
+    target = folder / f"{name}.renewed"
     member = Identity(role, index, index)
     write_identity(target, _member(authority, parties, member, dt.datetime.now(dt.UTC), hosts))
     return target
@@ -114,10 +122,14 @@ def signed_revocations(registry: Registry, authority: Authority) -> bytes:
 
 def open_registry(folder: Path) -> Registry:
     """Raises `LocalError` if `folder` is no federation."""
-    path = folder / "coordinator" / "enrolment" / "registry.sqlite"
-    if not path.is_file():
-        raise LocalError(f"no federation in {folder}: `tally enrol create` makes one")
-    return Registry(path)
+    return Registry(coordinator_folder(folder) / "enrolment" / "registry.sqlite")
+
+
+def coordinator_folder(folder: Path) -> Path:
+    for path in (folder / "coordinator", folder):
+        if (path / "enrolment" / "registry.sqlite").is_file():
+            return path
+    raise LocalError(f"no federation in {folder}: `tally enrol create` makes one")
 
 
 def read_authority(folder: Path) -> Authority:

@@ -3,6 +3,7 @@
 Names of methods and numbers only: nothing here is from a message's body.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from protocols.errors import LocalError
 from protocols.identity import Credentials, passport_of
 from servers.ledger import Ledger
 from servers.revocation import Handler
+
+log = logging.getLogger(__name__)
 
 _BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
@@ -61,6 +64,7 @@ class Metrics(grpc.aio.ServerInterceptor):
             server, thread = start_http_server(port, host, registry=self._registry)
         except OSError as error:
             raise LocalError(f"cannot serve metrics on {listen}: {error.strerror}") from None
+        log.info("metrics on port %d", server.server_port)
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import socket
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
@@ -146,7 +147,7 @@ def party(
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
     err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
-    _serve(run_member(identity, PartyConfig(credentials, coordinator, holdings)))
+    _serve(run_member(identity, PartyConfig(credentials, coordinator, holdings, store=identity)))
 
 
 @processes.command()
@@ -172,12 +173,12 @@ def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) 
     if token:
         claimed = Token.decode(token.strip())
     elif tokens is not None:
-        claimed = claim_token(tokens)
+        claimed = claim_token(tokens, socket.gethostname())
     else:
         raise LocalError(f"no identity in {identity}: give --token to enrol")
     asyncio.run(join_federation(identity, claimed, target))
     if tokens is not None:
-        discard_claim(tokens)
+        discard_claim(tokens, socket.gethostname())
 
 
 def _member(folder: Path, role: Role) -> Credentials:

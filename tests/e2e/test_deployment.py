@@ -1,0 +1,223 @@
+"""A deployment as a team would start it: real processes, enrolled by token, asked from outside."""
+
+import base64
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TALLY = [sys.executable, "-c", "from simulation.cli import main; main()"]
+SECONDS = 60.0
+DATA = ["--data", "synthetic:scores?n=200", "--slice", "2"]
+MEAN = ["run", "mean", "--value", "score", "--lower", "0", "--upper", "1", "--json"]
+
+
+def tally(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TALLY, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    done = tally(*arguments)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+class Station:
+    """A process of ours whose log is kept in a file."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self.log = log
+        logs = ["--log-format", "json", "--log-level", "debug"]
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [*TALLY, *arguments, *logs], stdout=subprocess.DEVNULL, stderr=file
+            )
+
+    def port(self, pattern: str) -> int:
+        deadline = time.monotonic() + SECONDS
+        while not (found := re.search(pattern + r" port (\d+)", self.log.read_text())):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, f"{pattern}: never"
+            time.sleep(0.05)
+        return int(found[1])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(SECONDS)
+
+
+class Room:
+    """Two servers, a coordinator and two parties."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        printed = tally("enrol", "create", str(folder / "fed"), "--parties", "2").stdout
+        self.tokens = re.findall(r"^party-\d+  (\S+)$", printed, re.M)
+        self.stations = [
+            self._start(
+                f"server-{i}", "server", "--identity", str(folder / "fed" / f"server-{i}"),
+                "--listen", "127.0.0.1:0", "--store", str(folder / f"store-{i}"),
+                "--metrics", "127.0.0.1:0",
+            )
+            for i in range(2)
+        ]  # fmt: skip
+        ports = [station.port("listens on") for station in self.stations]
+        coordinator = self._start(
+            "coordinator", "coordinator", "--identity", str(folder / "fed" / "coordinator"),
+            *(f"--server=127.0.0.1:{port}" for port in ports), "--parties", "2",
+            "--listen", "127.0.0.1:0", "--enrolment", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+        )  # fmt: skip
+        self.stations.append(coordinator)
+        self.coordinator = f"127.0.0.1:{coordinator.port('coordinator listens on')}"
+        self.enrolment = f"127.0.0.1:{coordinator.port('enrolment listens on')}"
+        self.parties = [self.party(i, f"--token={self.tokens[i]}") for i in range(2)]
+
+    def party(self, index: int, *more: str) -> Station:
+        return self._start(
+            f"party-{index}", "party", "--identity", str(self.folder / f"party-{index}"),
+            "--coordinator", self.coordinator, "--enrolment", self.enrolment, *DATA, *more,
+        )  # fmt: skip
+
+    def _start(self, name: str, *arguments: str) -> Station:
+        return Station(self.folder / f"{name}.log", *arguments)
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        analyst = str(self.folder / "fed" / "analyst")
+        return answer(*arguments, "--coordinator", self.coordinator, "--identity", analyst)
+
+    def stop(self) -> None:
+        for station in [*self.parties, *self.stations]:
+            station.process.terminate()
+        for station in [*self.parties, *self.stations]:
+            station.stop()
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    made = Room(tmp_path_factory.mktemp("room"))
+    yield made
+    made.stop()
+
+
+def test_a_remote_analyst_gets_what_one_process_computes(room: Room) -> None:
+    ours = room.ask(*MEAN, "--epsilon", "inf")
+    alone = answer(*MEAN, "--epsilon", "inf", "--data", "synthetic:scores?n=200", "--parties", "2")
+    assert ours["estimate"] == alone["estimate"]
+    assert ours["federation"] == alone["federation"] | {"runtime": "deployed"}
+    assert "truth" not in ours
+    assert "error" not in ours
+    links = ("party->server", "server->coordinator")
+    for link in links:
+        assert ours["communication"]["links"][link] == alone["communication"]["links"][link]
+
+
+def test_a_private_answer_is_written_in_every_ledger(room: Room) -> None:
+    room.ask(*MEAN, "--epsilon", "0.5", "--unit", "party")
+    for i in range(2):
+        ledger = str(room.folder / f"store-{i}" / "ledger.sqlite")
+        assert answer("ledger", ledger, "--json")["spent"] == 0.5
+
+
+def test_a_token_is_no_use_a_second_time(room: Room, tmp_path: Path) -> None:
+    room.ask(*MEAN, "--epsilon", "inf")
+    done = tally(
+        "party", "--identity", str(tmp_path / "again"), "--token", room.tokens[0],
+        "--coordinator", room.coordinator, "--enrolment", room.enrolment, *DATA,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "its token was used before" in done.stderr
+    assert not (tmp_path / "again" / "key.pem").exists()
+
+
+def test_a_killed_party_comes_back_without_a_token(room: Room) -> None:
+    before = room.ask(*MEAN, "--epsilon", "inf")
+    room.parties[1].stop(signal.SIGKILL)
+    room.parties[1] = room.party(1)
+    assert room.ask(*MEAN, "--epsilon", "inf")["estimate"] == before["estimate"]
+
+
+def test_health_and_metrics(room: Room) -> None:
+    identity = str(room.folder / "fed" / "coordinator")
+    assert tally("health", room.coordinator, "--identity", identity).returncode == 0
+    assert tally("health", room.coordinator).returncode == 0
+    wrong = tally("health", room.coordinator, "--identity", identity, "--expect", "server-0")
+    assert wrong.returncode == 3
+    room.ask(*MEAN, "--epsilon", "inf")
+    for station in room.stations:
+        url = f"http://127.0.0.1:{station.port('metrics on')}/metrics"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        text = opener.open(url, timeout=SECONDS).read().decode()
+        assert re.search(r'^tally_calls_total\{method="\w+"\} [1-9]', text, re.M)
+        assert "tally_certificate_expiry_seconds" in text
+        assert "tally_epsilon_spent" in text
+
+
+def test_no_log_line_has_a_secret_at_any_level(room: Room) -> None:
+    """Every level, every station; tokens and keys whole or in the encodings they might leak in."""
+    room.ask(*MEAN, "--epsilon", "inf")
+    logs = {path.name: path.read_text() for path in room.folder.glob("*.log")}
+    assert len(logs) == 5
+    keys = [path.read_text() for path in room.folder.rglob("key.pem")]
+    assert len(keys) == 8
+    secrets = [line for key in keys for line in key.splitlines() if not line.startswith("-")]
+    for token in room.tokens:
+        raw = base64.urlsafe_b64decode(token.removeprefix("tally1-") + "=" * 3)[-16:]
+        secrets += [token, raw.hex(), base64.b64encode(raw).decode()[:-3], repr(raw)]
+    for name, text in logs.items():
+        assert [line for line in text.splitlines() if line.startswith("{")], name
+        for line in text.splitlines():
+            if line.startswith("{"):
+                assert {"time", "level", "station", "logger", "message"} <= json.loads(line).keys()
+        for secret in secrets:
+            assert secret not in text, name
+
+
+def test_keys_of_parties_are_theirs_alone(room: Room) -> None:
+    room.ask(*MEAN, "--epsilon", "inf")
+    for i in range(2):
+        folder = room.folder / f"party-{i}"
+        assert (folder / "key.pem").stat().st_mode & 0o777 == 0o600
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "mean", "--coordinator", "127.0.0.1:1"], "both --coordinator and --identity"),
+        (["run", "mean", "--coordinator", "nowhere", "--identity", "."], "not host:port"),
+        (
+            ["run", "mean", "--coordinator", "h:1", "--identity", "x", "--parties", "3"],
+            "simulation",
+        ),
+        (["party", "--identity", "none", "--coordinator", "h:1", *DATA], "give --token"),
+        (["party", "--identity", "none", "--coordinator", "h:1", *DATA, "--token", "x"], "token"),
+        (["enrol", "create", "none", "--servers", "0"], "a server or more"),
+        (["enrol", "token", "none", "party-1"], "no federation"),
+        (["enrol", "renew", "none", "server-0"], "no authority"),
+        (["server", "--identity", "none"], "no identity"),
+        (["server", "--identity", "none", "--log-format", "xml"], "no identity"),
+        (["health", "nowhere"], "not host:port"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    monkeypatch.chdir(tmp_path)
+    done = tally(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+    assert not any(tmp_path.iterdir())

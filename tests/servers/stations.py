@@ -1,0 +1,132 @@
+"""A coordinator and a server in this process, with real sockets and real TLS."""
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from protocols.enrolment import Token, certificate_request
+from protocols.identity import Credentials, Identity, new_key
+from protocols.messages import Role
+from protos import tally_pb2 as pb
+from protos.channel import open_channel, open_enrolment_channel
+from protos.identity_files import read_identity
+from protos.tally_pb2_grpc import EnrolmentStub
+from servers.coordinator_process import run_coordinator
+from servers.desk import CoordinatorConfig
+from servers.enrolment import EnrolmentConfig
+from servers.federation_folder import create_federation, read_authority
+from servers.process import ServerConfig, run_server
+
+SECONDS = 10.0
+COORDINATOR = Identity(Role.COORDINATOR)
+SERVER = Identity(Role.SERVER, 0, 0)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """One server, a coordinator, and the folder that an operator made them from."""
+
+    folder: Path
+    tokens: list[Token]
+    coordinator: str = ""
+    enrolment: str = ""
+    server: str = ""
+
+    async def enrol(self, token: str, request: bytes) -> pb.Certified:
+        """The bare call, as anybody might make it."""
+        shown = (self.folder / "coordinator" / "certificate.pem").read_bytes()
+        async with open_enrolment_channel(self.enrolment, shown) as channel:
+            certified: pb.Certified = await EnrolmentStub(channel).Enrol(
+                pb.EnrolRequest(token=token, request=request), timeout=SECONDS
+            )
+            return certified
+
+    def issue(self, identity: Identity, lifetime: dt.timedelta) -> Credentials:
+        """What the party authority's key can make, by the book or not."""
+        authority = read_authority(self.folder / "coordinator" / "enrolment")
+        made = authority.issue(identity, dt.datetime.now(dt.UTC), lifetime)
+        members = (self.folder / "coordinator" / "authority.pem").read_bytes()
+        return Credentials(identity, made.certificate, members, made.key)
+
+
+def create(folder: Path, parties: int = 3) -> Federation:
+    return Federation(folder, create_federation(folder, 1, parties))
+
+
+@asynccontextmanager
+async def running(
+    made: Federation, lifetime: dt.timedelta = dt.timedelta(days=30)
+) -> AsyncIterator[Federation]:
+    """Both stations, until the block ends. Party certificates hold for `lifetime`."""
+    async with _started(
+        lambda ready: run_server(
+            ServerConfig(
+                0,
+                read_identity(made.folder / "server-0", Role.SERVER),
+                store=made.folder / "store-0",
+            ),
+            ready,
+        )
+    ) as port:
+        server = f"127.0.0.1:{port}"
+        enrolment: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        config = CoordinatorConfig(
+            read_identity(made.folder / "coordinator", Role.COORDINATOR),
+            len(made.tokens),
+            (server,),
+            store=made.folder / "store",
+            enrolment=EnrolmentConfig(
+                made.folder / "coordinator" / "enrolment",
+                lifetime=lifetime,
+                ready=enrolment.set_result,
+            ),
+        )
+        async with _started(lambda ready: run_coordinator(config, ready)) as port:
+            yield Federation(
+                made.folder,
+                made.tokens,
+                f"127.0.0.1:{port}",
+                f"127.0.0.1:{await enrolment}",
+                server,
+            )
+
+
+@asynccontextmanager
+async def _started(run: Callable[[Callable[[int], None]], Awaitable[None]]) -> AsyncIterator[int]:
+    ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(run(ready.set_result))
+    task.add_done_callback(lambda ended: ready.done() or ready.cancel())
+    try:
+        async with asyncio.timeout(SECONDS):
+            port = await ready
+        yield port
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def request_for(party: int) -> bytes:
+    return certificate_request(new_key()[0], party)
+
+
+async def refusal(call: Awaitable[object]) -> grpc.StatusCode:
+    """The status that a call is refused with; OK if it is not."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+async def knock(target: str, expected: Identity, shown: Credentials) -> grpc.StatusCode:
+    """How the harmless question whether a station serves ends for one who shows these."""
+    async with open_channel(target, expected, shown) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        return await refusal(check(health_pb2.HealthCheckRequest(), timeout=SECONDS))

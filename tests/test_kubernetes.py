@@ -1,0 +1,82 @@
+"""The manifests: valid, complete, and as closed as docs/deployment.md says."""
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "kubernetes"
+DOCS = FOLDER.parents[1] / "docs" / "deployment.md"
+
+
+def _kustomization() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    return loaded
+
+
+def _manifests() -> list[dict[str, Any]]:
+    return [
+        manifest
+        for name in _kustomization()["resources"]
+        for manifest in yaml.safe_load_all((FOLDER / name).read_text())
+    ]
+
+
+def _pods() -> list[dict[str, Any]]:
+    return [m["spec"]["template"]["spec"] for m in _manifests() if m["kind"] == "StatefulSet"]
+
+
+def test_every_manifest_is_a_resource_of_the_kustomization() -> None:
+    files = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(_kustomization()["resources"])
+
+
+@pytest.mark.parametrize(
+    "manifest", _manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
+)
+def test_manifests_are_valid_strictly(manifest: dict[str, Any]) -> None:
+    kubernetes_validate.validate(manifest, "1.31", strict=True)
+
+
+def test_validation_refuses_what_kubernetes_does_not_know() -> None:
+    namespace = {**_manifests()[0], "surplus": 1}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(namespace, "1.31", strict=True)
+
+
+def test_pods_are_closed() -> None:
+    pods = _pods()
+    assert len(pods) == 4
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert not pod["automountServiceAccountToken"]
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            closed = container["securityContext"]
+            assert closed["readOnlyRootFilesystem"]
+            assert not closed["allowPrivilegeEscalation"]
+            assert closed["capabilities"] == {"drop": ["ALL"]}
+            assert "memory" in container["resources"]["limits"]
+
+
+def test_secrets_come_by_reference_and_each_is_explained() -> None:
+    assert not [m for m in _manifests() if m["kind"] == "Secret"]
+    names = {
+        volume["secret"]["secretName"]
+        for pod in _pods()
+        for volume in pod["volumes"]
+        if "secret" in volume
+    }
+    assert len(names) == 5
+    text = DOCS.read_text()
+    for name in names:
+        assert name in text
+
+
+def test_no_server_can_read_another_servers_key() -> None:
+    for i in range(2):
+        (_, stateful) = yaml.safe_load_all((FOLDER / f"server-{i}.yaml").read_text())
+        volumes = stateful["spec"]["template"]["spec"]["volumes"]
+        secrets = [v["secret"]["secretName"] for v in volumes if "secret" in v]
+        assert secrets == [f"server-{i}-identity"]
