@@ -7,13 +7,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from parties.data import Dataset, load
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
+from protocols.randomness import Randomness
 from protocols.statistics import Curve, Statistic
 from protocols.statistics.ecdf import Ecdf
-from servers.coordinator import Question
+from servers.coordinator import Coordinator, Question
+from servers.ledger import Ledger
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
 from simulation.statement import Setting
@@ -125,6 +129,7 @@ class Federation:
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings)
         first = self._started is None
+        self._check(question)
         self.start()
         opened = self.runtime.ask(question, report)
         seconds = {"start": self._started or 0.0} if first else {}
@@ -141,6 +146,16 @@ class Federation:
             tuple(self._notes(question, opened, clipped)),
             None if mechanism is None else _unsmoothed(statistic, opened),
         )
+
+    def _check(self, question: Question) -> None:
+        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+        ledger = Ledger(None, self.runtime.plan.cap)
+        coordinator = Coordinator(
+            self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
+        )
+        coordinator.enrol(self.holdings.ids, self.holdings.counts.astype(np.uint32))
+        coordinator.query(question)
+        ledger.close()
 
     def _next_key(self) -> str:
         """A name for the next question; under a seed, the same in every run."""

@@ -7,6 +7,8 @@ import pytest
 
 from tests.conftest import Tally
 
+BUNDLED = "breast-cancer"
+
 FED = "--identity fed"
 
 GOOD_CSV = "age,name,party\n" + "".join(f"{20 + i},n{i},{i % 3}\n" for i in range(10))
@@ -141,7 +143,7 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
         (("server", "--identity", "nowhere"), "no identity in nowhere"),
         (("server", "--identity", "fed/analyst"), "not of a server"),
         (
-            ("party", "--identity", "fed/server-0", "--coordinator", "x:1", "--data", "breast-cancer"),
+            ("party", "--identity", "fed/server-0", "--coordinator", "x:1", "--data", BUNDLED),
             "not of a party",
         ),
         (
