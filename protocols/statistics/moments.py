@@ -39,6 +39,10 @@ class Sum(Statistic):
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.array([math.ldexp(math.sqrt(noise_variance), -self.grid.fraction_bits)])
 
+    def mechanism_words(self, scale: float) -> str:
+        step = math.ldexp(1.0, -self.grid.fraction_bits)
+        return f"discrete Laplace of scale {scale * step:.6g} on the sum, in steps of {step:.2g}"
+
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.sum(self.clip(holdings.column(self.value))))
 
