@@ -121,7 +121,7 @@ def test_an_output_folder_that_cannot_be_is_refused_before_the_run(
 
 
 def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
-    made = tally("enrol", "fed", "--servers", "1", "--parties", "1")
+    made = tally("enrol", "create", "fed", "--servers", "1", "--parties", "1")
     assert made.returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -139,7 +139,7 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
     ("words", "expected"),
     [
         (("server", "--identity", "nowhere"), "no identity in nowhere"),
-        (("server", "--identity", "fed/party-0"), "not of a server"),
+        (("server", "--identity", "fed/analyst"), "not of a server"),
         (
             ("party", "--identity", "fed/server-0", "--coordinator", "x", "--data", "x"),
             "not of a party",
@@ -148,8 +148,8 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
             ("coordinator", "--identity", "fed/coordinator", "--server", "x", "--parties", "0"),
             "one party",
         ),
-        (("enrol", "fed"), "not empty"),
-        (("enrol", "other", "--parties", "0"), "at least one server and one party"),
+        (("enrol", "create", "fed"), "it is made once"),
+        (("enrol", "create", "other", "--parties", "0"), "a server or more"),
         (("server", "--identity", "fed/server-0", "--cap", "0"), "epsilon must be"),
         (("ledger", "nowhere.sqlite"), "no ledger"),
         (("ledger", "fed/server-0/certificate.pem"), "ledger"),
@@ -159,7 +159,7 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_other_commands(tally_here: Tally, words: tuple[str, ...], expected: str) -> None:
-    assert tally_here("enrol", "fed", "--servers", "1", "--parties", "1").returncode == 0
+    assert tally_here("enrol", "create", "fed", "--servers", "1", "--parties", "1").returncode == 0
     done = tally_here(*words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert len(done.stderr.splitlines()) == 1
