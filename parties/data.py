@@ -98,7 +98,7 @@ def _read_rows(path: Path) -> tuple[list[Line], list[str]]:
     if not name.endswith(".csv"):
         raise LocalError(f"{path}: files end in .csv, .csv.gz or .csv.xz")
     try:
-        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8", newline="") as text:
+        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig", newline="") as text:
             reader = csv.reader(text)
             lines = [(reader.line_num, line) for line in reader if line]
     except (
@@ -218,7 +218,7 @@ def _stream(options: Options) -> Dataset:
     return Dataset(
         "stream",
         {"value": values, "time": np.arange(1.0, size + 1)},
-        {"value": (0.0, 1.0)},
+        {"value": (0.0, 1.0), "time": (1.0, float(size))},
         {"value": "value", "time": "time"},
     )
 

@@ -65,7 +65,8 @@ class Query:
             )
         if not 0 < self.deadline <= 86400:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
-        if max(self.statistic.length, self.statistic.noises) > MAX_LENGTH:
+        statistic = self.statistic
+        if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
         if self.noise is Placement.PARTIES and self.statistic.measures:
             raise LocalError(

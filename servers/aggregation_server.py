@@ -38,6 +38,7 @@ class AggregationServer(Participant):
         try:
             aggregator = aggregator_named(query.aggregator)
             aggregator.check(query)
+            _ = query.statistic.bounds  # parties could not answer without
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for

@@ -131,6 +131,8 @@ class Coordinator(Participant):
 
     def run_of(self, question: Question) -> bytes:
         """The same question under the same key is the same run, also after a restart."""
+        if not question.key:
+            return self._randomness.bytes(RUN_BYTES)
         return self._randomness.derive(f"question {question.key}").bytes(RUN_BYTES)
 
     def query(self, question: Question) -> Query:

@@ -359,7 +359,8 @@ class Desk(DeskServicer):
         if identity.role is not Role.PARTY:
             return
         ids = np.arange(identity.first, identity.last + 1, dtype=np.uint32)
-        self.coordinator.leave(ids[ids < self._config.parties])
+        ids = ids[ids < self._config.parties]
+        self.coordinator.leave(ids)
         if self._store.durable:
             return  # it may come back before the deadline
 

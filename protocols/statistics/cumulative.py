@@ -23,7 +23,7 @@ from protocols.ring import Vector, signed
 from protocols.statistics.contract import Statistic
 
 RESOLUTION_BITS = 32
-MAX_THRESHOLDS = 1 << 20
+MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
 MECHANISMS = ("hierarchy", "tree")
 SMOOTHINGS = ("none", "1", "2")

@@ -12,7 +12,7 @@ from protocols.records import Column, Holdings
 from protocols.ring import FixedPoint, Vector
 from protocols.statistics.contract import Curve, Estimate, Statistic
 
-MAX_STEPS = 1 << 20
+MAX_STEPS = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,7 @@ class AggregatorContract:
             first = exchange.party_messages(ids_of(0), vectors[:1])
             exchange.send(*first, *first)
             assert not exchange.rejected, "who was not acknowledged may repeat itself"
-            other = [replace(message, body=message.body ^ 1) for message in first]
+            other = [replace(message, body=message.body ^ np.uint8(1)) for message in first]
             exchange.send(*other)
             assert [r.sender for r in exchange.rejected] == ["party-0"] * len(first)
             exchange.send(*exchange.party_messages(ids_of(1, 2), vectors[1:]))

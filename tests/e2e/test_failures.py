@@ -178,7 +178,11 @@ def test_children_notice_that_the_harness_was_killed() -> None:
         assert len(started) == 6
         assert all(alive(pid) for pid in started)
         harness.kill()
-        wait_until(lambda: not any(alive(pid) for pid in started))
+        try:
+            wait_until(lambda: not any(alive(pid) for pid in started))
+        finally:
+            for pid in filter(alive, started):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_capped_server_refuses_and_the_run_says_so(tmp_path: Path) -> None:

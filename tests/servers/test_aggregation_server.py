@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.machine import Done
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome
 from protocols.query import Query
@@ -49,7 +48,7 @@ def test_more_than_the_servers_own_cap_is_refused_whatever_the_coordinator_holds
     asked = server(cap=Fraction(1))
     first = a_query(epsilon=Fraction(3, 4))
     assert asked.handle(question(first)).refused == []
-    assert isinstance(release(asked, first).finished, Done)
+    assert [m.phase for m in release(asked, first).messages] == [Phase.SHARE]
     second = a_query(run=b"run-0002", epsilon=Fraction(1, 2), data="under another name")
     (refusal,) = asked.handle(question(second)).refused
     assert "epsilon 0.5 refused: 0.25 of 1 is left" in refusal.reason

@@ -9,6 +9,7 @@ import pytest
 
 from protocols.errors import LocalError, RunFailed
 from protocols.messages import Phase, Role
+from protocols.privacy.ledger import LedgerRefusal
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.statistics import Mean
@@ -73,7 +74,7 @@ def test_the_unit_of_privacy_sets_the_group() -> None:
 def test_the_coordinators_own_cap_holds_before_anybody_is_asked() -> None:
     desk = coordinator(cap=Fraction(1, 2))
     desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
-    with pytest.raises(RunFailed, match=r"0\.5 of 0\.5 is left"):
+    with pytest.raises(LedgerRefusal, match=r"0\.5 of 0\.5 is left"):
         desk.query(QUESTION)
 
 

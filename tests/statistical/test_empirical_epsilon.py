@@ -28,8 +28,10 @@ from servers.ledger import Ledger
 from tests.samples import a_message, a_query, holdings_of
 
 ALPHA = 1e-7
-RUNS = 1000
-"""On each side. At ε = 1 about 387 and 142 events; the proven bound is 0.6 below ln(p/p')."""
+RUNS = 2500
+"""On each side. At ε = 1 about 967 and 355 events: the proven bound is 0.4 below ln(p/p'), 7 of its
+standard deviations. At ε = 2, which halved noise gives, 1335 and 180: it is 0.5 below, and above 1
+by 6.5 of them. Both tests err less than once in a million whatever the seed."""
 
 RUNS_A_LEDGER = 10
 
@@ -134,7 +136,7 @@ def measured_epsilon(view: View, parties: int) -> float:
 )
 def test_no_more_than_epsilon_can_be_measured(view: View, parties: int) -> None:
     """The lower bound also shows that the estimator is not blind: noise is not larger than due."""
-    assert 0.1 < measured_epsilon(view, parties) < 1.0
+    assert 0.2 < measured_epsilon(view, parties) < 1.0
 
 
 def test_the_estimator_catches_noise_that_was_halved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ def test_a_key_of_another_run_or_epsilon_is_refused() -> None:
             "noise",
         ),
         (
-            replace(a_query(statistic=Ecdf(lower=0.0, upper=1.0, thresholds=1 << 20)), servers=5),
+            replace(a_query(statistic=Ecdf(lower=0.0, upper=1.0, thresholds=1 << 18)), servers=5),
             "",
         ),
     ],

@@ -17,7 +17,7 @@ from protocols.aggregation.curator import Curator
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
 from protocols.ring import signed
-from protocols.statistics import STATISTICS, Curve, Histogram, Mean, Statistic, Sum
+from protocols.statistics import STATISTICS, Curve, EcdfPoints, Histogram, Mean, Statistic, Sum
 from protocols.whole_run import whole_run
 from simulation import Federation
 from tests.samples import holdings_of
@@ -131,7 +131,9 @@ def test_what_is_not_a_number_is_refused(statistic: Statistic, bad: float) -> No
 
 @pytest.mark.parametrize("kind", STATISTICS.values())
 def test_bounds_are_needed(kind: type[Statistic]) -> None:
-    for statistic in (kind(), kind(lower=0.0), kind(upper=1.0)):
+    where: dict[str, object] = {"at": [0.5]} if kind is EcdfPoints else {}
+    for ends in ({}, {"lower": 0.0}, {"upper": 1.0}):
+        statistic = kind.from_parameters(where | ends)
         with pytest.raises(LocalError, match="needs public bounds"):
             statistic.encode(holdings_of([0.5], 1))
 
