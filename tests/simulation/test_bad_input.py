@@ -121,7 +121,7 @@ def test_an_output_folder_that_cannot_be_is_refused_before_the_run(
 
 
 def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
-    made = tally("enrol", "fed", "--servers", "1", "--parties", "1")
+    made = tally("enrol", "create", "fed", "--servers", "1", "--parties", "1")
     assert made.returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -148,8 +148,8 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
             ("coordinator", "--identity", "fed/coordinator", "--server", "x", "--parties", "0"),
             "one party",
         ),
-        (("enrol", "create", "fed"), "not empty"),
-        (("enrol", "create", "other", "--parties", "0"), "at least one"),
+        (("enrol", "create", "fed"), "it is made once"),
+        (("enrol", "create", "other", "--parties", "0"), "a server or more"),
         (("server", "--identity", "fed/server-0", "--cap", "0"), "epsilon must be"),
         (("ledger", "nowhere.sqlite"), "no ledger"),
         (("ledger", "fed/server-0/certificate.pem"), "ledger"),
