@@ -52,6 +52,19 @@ class Federation:
                 raise SystemExit(f"not healthy in time:\n{listed}{self.do('logs', '--tail=5')}")
             time.sleep(1)
 
+    def wait_ended(self, service: str, running: int) -> None:
+        """Until only so many containers of a service run, and none of them restarts."""
+        deadline = time.monotonic() + 60
+        form = "{{.State.Status}}"
+        while True:
+            ids = self.do("ps", "-q", service).split()
+            states = output(["docker", "inspect", "-f", form, *ids], self._environment).split()
+            if states.count("running") == running and "restarting" not in states:
+                return
+            if time.monotonic() > deadline:
+                raise SystemExit(f"compose-test: FAILED: {service} containers are {states}")
+            time.sleep(1)
+
     def down(self) -> None:
         self.do("down", "--volumes", "--remove-orphans", "-t", "5")
 
@@ -137,6 +150,8 @@ def check_revocation(federation: Federation) -> None:
     time.sleep(4)
     rest = federation.ask(*MEAN, "--epsilon", "inf", "--min-parties", "4", "--deadline", "5")
     expect("4 of 5 parties contributed" in rest["notes"], "a revoked party is out")
+    federation.wait_ended("party", 4)
+    say("ok: the revoked party has given up")
 
 
 def check_runtime(environment: dict[str, str]) -> None:
