@@ -28,9 +28,11 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
         add_DirectoryServicer_to_server(directory, server)
         enrolment = enrolling(config.enrolment, registrar, credentials, revocations, desk.channels)
         async with enrolment, serving(server):
-            desk.resume()
-            desk.listen_to_servers()
-            with metrics.serving(config.metrics):
-                ready(port)
-                await stop_signal()
-            await desk.close()
+            try:
+                desk.resume()
+                desk.listen_to_servers()
+                with metrics.serving(config.metrics):
+                    ready(port)
+                    await stop_signal()
+            finally:
+                await desk.close()

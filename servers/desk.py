@@ -128,6 +128,8 @@ class Desk(DeskServicer):
         await asyncio.gather(*self._background, return_exceptions=True)
         for channel in self.channels:
             await channel.close()
+        if self.post.journal:
+            self.post.journal.close()
         self._ledger.close()
         self._store.close()
 

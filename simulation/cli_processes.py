@@ -139,11 +139,12 @@ def party(
     from parties.process import PartyConfig
 
     configure_logs("party", log_format, log_level)
-    dataset = load(data)
-    if not is_member(identity):
+    credentials = _member(identity, Role.PARTY) if is_member(identity) else None
+    dataset = load(data)  # before a token is spent
+    if credentials is None:
         at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
         _enrol(identity, token, tokens, at)
-    credentials = _member(identity, Role.PARTY)
+        credentials = _member(identity, Role.PARTY)
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
     err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -111,7 +112,10 @@ class Docker(Runtime):
     def stop(self) -> None:
         if self._compose:
             down = [*self._compose, "down", "--volumes", "--remove-orphans", "-t", "5"]
-            _run(down, self._environment(), seconds=STOP_SECONDS)
+            for _ in range(3):  # a container that restarts at this moment holds its network
+                if _run(down, self._environment(), seconds=STOP_SECONDS).returncode == 0:
+                    break
+                time.sleep(1)
             _run(["docker", "volume", "rm", "-f", self._volume], seconds=STOP_SECONDS)
             self._compose = []
         if self._folder is not None:

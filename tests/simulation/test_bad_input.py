@@ -7,8 +7,6 @@ import pytest
 
 from tests.conftest import Tally
 
-BUNDLED = "breast-cancer"
-
 FED = "--identity fed"
 
 GOOD_CSV = "age,name,party\n" + "".join(f"{20 + i},n{i},{i % 3}\n" for i in range(10))
@@ -143,15 +141,15 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
         (("server", "--identity", "nowhere"), "no identity in nowhere"),
         (("server", "--identity", "fed/analyst"), "not of a server"),
         (
-            ("party", "--identity", "fed/server-0", "--coordinator", "x:1", "--data", BUNDLED),
+            ("party", "--identity", "fed/server-0", "--coordinator", "x", "--data", "x"),
             "not of a party",
         ),
         (
             ("coordinator", "--identity", "fed/coordinator", "--server", "x", "--parties", "0"),
             "one party",
         ),
-        (("enrol", "create", "fed"), "made once"),
-        (("enrol", "create", "other", "--parties", "0"), "1 to 65536 parties"),
+        (("enrol", "create", "fed"), "it is made once"),
+        (("enrol", "create", "other", "--parties", "0"), "a server or more"),
         (("server", "--identity", "fed/server-0", "--cap", "0"), "epsilon must be"),
         (("ledger", "nowhere.sqlite"), "no ledger"),
         (("ledger", "fed/server-0/certificate.pem"), "ledger"),
