@@ -13,7 +13,8 @@ _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;
 color:#1b2a41}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}img{max-width:100%}
-table{border-collapse:collapse;width:100%;margin-bottom:1.2rem}td,th{text-align:left;padding:.3rem .6rem;
+table{border-collapse:collapse;width:100%;margin-bottom:1.2rem}
+td,th{text-align:left;padding:.3rem .6rem;
 border-bottom:1px solid #dde3ea;vertical-align:top}td.n,th.n{text-align:right;
 font-variant-numeric:tabular-nums}.loud{background:#fdecdc;border-left:4px solid #e07a1f;
 padding:.5rem 1rem}
