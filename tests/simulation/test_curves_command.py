@@ -58,6 +58,7 @@ def test_the_reference_solver_gives_the_same_curve(tally_here: Tally) -> None:
         document(tally_here, *words, "--solver", solver)["estimate"]["y"]
         for solver in ("interior-point", "cvxopt")
     )
+    # cvxopt stops at an absolute gap of 1e-7 in the objective, which is 2e-4 here.
     assert ours == pytest.approx(theirs, abs=1e-3)
     assert ours != theirs, "they are two solvers"
 
