@@ -1,0 +1,205 @@
+"""Curves, quantiles and running sums from the command line."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.errors import TallyError
+from protocols.statistics import Ecdf, EcdfPoints, Quantile, QuantileSearch
+from simulation import Federation
+from tests.conftest import Tally
+
+HEADER, KEY_HEADER, KEY = 36, 16, 24 * 32
+"""Bytes of a message's header with two addresses, of the header of keys, and of a key."""
+
+
+def document(tally: Tally, *words: object) -> dict[str, Any]:
+    done = tally("run", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "hierarchy": ("ecdf", "--mechanism", "hierarchy"),
+    "hierarchy smoothed": ("ecdf", "--mechanism", "hierarchy", "--smooth", 2),
+    "tree": ("ecdf", "--mechanism", "tree"),
+    "tree smoothed in the 1-norm": ("ecdf", "--mechanism", "tree", "--smooth", 1),
+    "tree smoothed in the 2-norm": ("ecdf", "--mechanism", "tree", "--smooth", 2, "--no-box"),
+    "logarithmic": ("ecdf", "--spacing", "log", "--lower", 0.01, "--upper", 1),
+    "100 thresholds": ("ecdf", "--thresholds", 100),
+    "quantiles": ("quantile", "--quantile", 0.5, "--quantile", 0.99),
+    "histogram": ("cumulative-histogram", "--thresholds", 16),
+}
+
+
+@pytest.mark.parametrize("aggregator", ["additive", "fss"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_curve_over_shares_and_keys(tally_here: Tally, name: str, aggregator: str) -> None:
+    found = document(
+        tally_here, *COMMANDS[name], "--aggregator", aggregator, "--epsilon", 1, "--seed", 3
+    )
+    assert found["privacy"]["epsilon"] == 1.0
+    assert len(found["estimate"]["y"]) == len(found["truth"]["y"])
+    curve = np.array(found["estimate"]["y"])
+    if "smoothed" in name:
+        assert (np.diff(curve) >= -1e-9).all()
+    if found["statistic"] == "ecdf":
+        # 20 standard deviations of the tree with two noises at n = 2000.
+        assert found["error"]["max"] < 20 * np.sqrt(2 * 2 * 8**3) / 2000
+
+
+def test_the_reference_solver_gives_the_same_curve(tally_here: Tally) -> None:
+    pytest.importorskip("cvxopt")
+    words = ("ecdf", "--mechanism", "tree", "--smooth", 2, "--seed", 4)
+    ours, theirs = (
+        document(tally_here, *words, "--solver", solver)["estimate"]["y"]
+        for solver in ("interior-point", "cvxopt")
+    )
+    # cvxopt stops at an absolute gap of 1e-7 in the objective, which is 2e-4 here.
+    assert ours == pytest.approx(theirs, abs=1e-3)
+    assert ours != theirs, "they are two solvers"
+
+
+def test_points_and_searches_on_demand(tally_here: Tally) -> None:
+    points = document(
+        tally_here,
+        "ecdf-points",
+        "--at",
+        0.25,
+        "--at",
+        0.75,
+        "--aggregator",
+        "fss",
+        "--epsilon",
+        "inf",
+    )
+    assert points["estimate"] == points["truth"]
+    search = document(
+        tally_here, "quantile-search", "--quantile", 0.5, "--aggregator", "fss", "--epsilon", "inf"
+    )
+    assert search["estimate"] == search["truth"]
+    assert search["communication"]["phases"]["ask"]["messages"] == 2 * 32
+    refused = tally_here("run", "ecdf-points", "--at", 0.5)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--aggregator fss" in refused.stderr
+
+
+def test_running_sums(tally_here: Tally) -> None:
+    words = ("running-sum", "--data", "synthetic:stream?n=100", "--steps", 100)
+    exact = document(tally_here, *words, "--epsilon", "inf")
+    assert exact["estimate"]["y"] == pytest.approx(exact["truth"]["y"], abs=1e-6)
+    noisy = document(tally_here, *words, "--epsilon", 1)
+    # Scale 4/ε on each of 8 nodes, from two servers.
+    assert 0 < noisy["error"]["max"] < 20 * np.sqrt(2 * 8 * 2 * 4**2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ecdf", "--mechanism", "tree", "--smooth", 1),
+        ("ecdf", "--aggregator", "fss", "--smooth", 2),
+        ("quantile-search", "--aggregator", "fss", "--quantile", 0.9),
+    ],
+)
+def test_one_seed_gives_one_curve_in_both_runtimes(tally: Tally, words: tuple[object, ...]) -> None:
+    here, there = (
+        document(tally, *words, "--parties", 6, "--seed", 7, "--runtime", runtime)
+        for runtime in ("inprocess", "processes")
+    )
+    assert here["estimate"] == there["estimate"] != here["truth"]
+    assert here["communication"] == there["communication"]
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "processes"])
+def test_keys_give_the_exact_curve_at_a_price_that_thresholds_do_not_raise(
+    tally: Tally, runtime: str
+) -> None:
+    """2000 parties with a record each: a key of 768 bytes to each server, whatever N."""
+    sent = {}
+    for aggregator, thresholds in (("fss", 64), ("fss", 128), ("additive", 64), ("additive", 128)):
+        words = ("--aggregator", aggregator, "--thresholds", thresholds, "--runtime", runtime)
+        found = document(tally, "ecdf", "--parties", 2000, "--epsilon", "inf", *words)
+        assert found["estimate"] == found["truth"]
+        links = found["communication"]["links"]
+        sent[aggregator, thresholds] = links["party->server"]["bytes"]
+    assert sent["fss", 64] == sent["fss", 128] == 2000 * 2 * (HEADER + KEY_HEADER + KEY)
+    for thresholds in (64, 128):
+        assert sent["additive", thresholds] == 2000 * (2 * HEADER + 8 * thresholds + 16)
+
+
+BAD: dict[str, tuple[tuple[object, ...], str]] = {
+    "a quantile above 1": (("quantile", "--quantile", 1.5), "between 0 and 1"),
+    "a quantile below 0": (("quantile", "--quantile=-0.1"), "between 0 and 1"),
+    "a searched quantile above 1": (
+        ("quantile-search", "--aggregator", "fss", "--quantile", 2),
+        "between 0 and 1",
+    ),
+    "unknown mechanism": (("ecdf", "--mechanism", "hierarchi"), "did you mean hierarchy"),
+    "a hierarchy in the 1-norm": (("ecdf", "--smooth", 1), "--smooth 2, or --mechanism tree"),
+    "unknown norm": (("ecdf", "--smooth", 3), "smooth"),
+    "no thresholds": (("ecdf", "--thresholds", 0), "--thresholds must be between"),
+    "log of a range from 0": (("ecdf", "--spacing", "log", "--lower", 0), "above 0"),
+    "nowhere to ask": (("ecdf-points", "--aggregator", "fss"), "--at VALUE"),
+    "a hierarchy from parties' noise": (("ecdf", "--noise", "parties"), "another placement"),
+    "keys for a mean": (("mean", "--aggregator", "fss"), "cannot do mean"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gets_one_line(tally_here: Tally, name: str) -> None:
+    words, expected = BAD[name]
+    done = tally_here("run", *words, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert expected in done.stderr
+
+
+@pytest.mark.parametrize("aggregator", ["additive", "fss"])
+def test_values_outside_the_range_are_clipped_and_counted(
+    tally_here: Tally, aggregator: str
+) -> None:
+    found = document(
+        tally_here,
+        *("ecdf", "--lower", 0.25, "--upper", 0.5, "--epsilon", "inf", "--thresholds", 5),
+        *("--aggregator", aggregator),
+    )
+    assert found["estimate"] == found["truth"]
+    assert found["estimate"]["y"][-1] == 1.0
+    (note,) = [note for note in found["notes"] if "clipped" in note]
+    assert "of 2000 values lay outside [0.25, 0.5]" in note
+
+
+def test_a_curve_asked_again_costs_nothing_and_another_is_refused() -> None:
+    """The cap is 1: one curve, however often and however smoothed, and nothing else."""
+    curve = Ecdf(value="score", thresholds=32)
+    with Federation(parties=4, cap=1) as federation:
+        first = federation.run(curve, 1)
+        again = federation.run(curve, 1)
+        assert again.estimate == first.estimate != first.truth
+        assert again.bill.as_json()["total_bytes"] == 0
+        smoothed = federation.run(Ecdf(value="score", thresholds=32, smooth="2"), 1)
+        assert smoothed.unsmoothed == first.estimate
+        quantile = Quantile(value="score", thresholds=32, quantile=(0.1, 0.9))
+        assert federation.run(quantile, 1).bill.as_json()["total_bytes"] == 0
+        for other in (Ecdf(value="score", thresholds=33), Ecdf(value="score", mechanism="tree")):
+            with pytest.raises(TallyError, match="0 of 1 is left"):
+                federation.run(other, "1/100")
+        with pytest.raises(TallyError, match="0 of 1 is left"):
+            federation.run(curve, "1/2")
+
+
+def test_points_on_demand_share_one_tree() -> None:
+    points = EcdfPoints(value="score", at=(0.2, 0.6))
+    with Federation(parties=4, aggregator="fss", cap=1) as federation:
+        first = federation.run(points, 1)
+        again = federation.run(points, 1)
+        assert again.estimate == first.estimate != first.truth
+        asked = again.bill.as_json()["phases"]
+        assert isinstance(asked, dict)
+        assert asked.keys() == {"ask", "share"}
+        federation.run(QuantileSearch(value="score", quantile=(0.3, 0.7)), 1)
+        with pytest.raises(TallyError, match="0 of 1 is left"):
+            federation.run(points, "1/2")
