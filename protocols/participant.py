@@ -98,6 +98,15 @@ class Participant(ABC):
             return outcome
         return self._carry_out(run, step)
 
+    def is_open(self, run: bytes) -> bool:
+        """Whether a run was begun here and is not over."""
+        return run in self._machines
+
+    def awaits(self, message: Message) -> bool:
+        """Whether there is anything to tell of a message: if not, `handle` refuses it."""
+        known = self.is_open(message.run) or message.run in self._queries
+        return known or (message.phase is Phase.QUERY and message.run not in self._rounds)
+
     def _asked_again(self, message: Message) -> Outcome:
         """A coordinator that was restarted asks as before, and hears again what it was told."""
         run = message.run

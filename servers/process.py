@@ -66,5 +66,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         with metrics.serving(config.metrics):
             ready(port)
             await stop_signal()
+    if journal:
+        journal.close()
     ledger.close()
     store.close()
