@@ -72,7 +72,7 @@ class Hand:
                 if len(found) == count:
                     break
         except grpc.RpcError as error:
-            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:  # type: ignore[attr-defined]
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise
         stream.cancel()
         return found

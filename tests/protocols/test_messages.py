@@ -102,7 +102,9 @@ def header(**changes: int) -> bytes:
         "width": 4,
     } | changes
     values = list(fields.values())
-    ids = b"".join(np.arange(fields[who]).astype("<u4") for who in ("senders", "receivers"))
+    ids = b"".join(
+        np.arange(fields[who]).astype("<u4").tobytes() for who in ("senders", "receivers")
+    )
     links = max(fields["senders"], fields["receivers"])
     rows = 1 if fields["flags"] else links
     return HEADER.pack(*values[:6], RUN, *values[6:]) + ids + bytes(rows * fields["width"])
