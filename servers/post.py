@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 """How long to wait for room on a full disk."""
+MOST_WAITING = 1000
+"""Messages that wait for a party; a party that never reads must not fill the memory."""
 
 Carry = Callable[[Outcome], Awaitable[None]]
 
@@ -45,10 +47,11 @@ class Mailboxes:
         for identity, queue in self._queues.items():
             if identity.role is message.receiver_role:
                 mine = (message.receivers >= identity.first) & (message.receivers <= identity.last)
-                if mine.all():
-                    queue.put_nowait(message)
-                elif mine.any():
-                    queue.put_nowait(message.select(np.flatnonzero(mine)))
+                if not mine.any():
+                    continue
+                if identity.role is Role.PARTY and queue.qsize() >= MOST_WAITING:
+                    queue.get_nowait()  # it does not read: what it misses, it hears when it joins
+                queue.put_nowait(message if mine.all() else message.select(np.flatnonzero(mine)))
 
 
 class Post(PostServicer):

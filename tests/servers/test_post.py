@@ -15,7 +15,7 @@ from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
 from servers.journal import Journal
 from servers.ledger import Ledger
-from servers.post import Mailboxes, Post
+from servers.post import MOST_WAITING, Mailboxes, Post
 from tests.samples import a_message, a_query
 
 
@@ -55,6 +55,19 @@ def test_rows_stay_with_their_receivers() -> None:
         [([1], bytes([4, 5]))],
         [([2], bytes([0, 1]))],
     ]
+
+
+def test_a_party_that_never_reads_does_not_fill_the_memory() -> None:
+    boxes = Mailboxes()
+    lurker, coordinator = Identity(Role.PARTY, 0, 0), Identity(Role.COORDINATOR)
+    waiting, heard = boxes.of(lurker), boxes.of(coordinator)
+    for number in range(MOST_WAITING + 7):
+        boxes.deliver(query_to(0, body=number.to_bytes(4, "little")))
+        boxes.deliver(a_message(Phase.ROSTER, Role.SERVER, Role.COORDINATOR))
+    assert heard.qsize() == MOST_WAITING + 7  # a run's own messages are never dropped
+    newest = drained(waiting)
+    assert len(newest) == MOST_WAITING
+    assert newest[-1] == ([0], (MOST_WAITING + 6).to_bytes(4, "little"))
 
 
 class Slow(AggregationServer):
