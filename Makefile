@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: setup demo test compose-test lint protos protos-check bench clean
+.PHONY: setup demo test chaos fuzz compose-test lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -23,6 +23,20 @@ lint: setup
 
 test: lint protos-check
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Kills a random process at a random moment of a run, two hundred times.
+chaos: setup
+	$(BIN)/python -m tests.e2e.chaos 200
+
+# Seconds for each target; the same targets run for a moment in `make test`.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= message query question accounts stored_keys journal
+fuzz: setup
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet atheris
+	@for target in $(FUZZ_TARGETS); do \
+		$(BIN)/python -m tests.fuzz.run $$target $(FUZZ_SECONDS) 2>fuzz.log || { cat fuzz.log; exit 1; }; \
+		echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' fuzz.log) executions"; \
+	done; rm -f fuzz.log
 
 # On a machine with a docker engine, or where root can install one; skips with a reason elsewhere.
 compose-test: setup

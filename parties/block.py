@@ -11,12 +11,24 @@ from protocols.records import Holdings
 
 
 class PartyBlock(Participant):
-    """One party, or many whose vectors are computed together as array rows."""
+    """One party, or many whose vectors are computed together as array rows.
 
-    def __init__(self, holdings: Holdings, randomness: Randomness) -> None:
+    Those that are `silent` are asked and never answer: a simulation's dropouts.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        randomness: Randomness,
+        silent: frozenset[int] = frozenset(),
+    ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self.holdings = holdings
+        self._answering = holdings.without(silent) if silent else holdings
         self._randomness = randomness
+
+    def handle(self, message: Message) -> Outcome:
+        return Outcome(message.run) if self._answering is None else super().handle(message)
 
     def _asked_again(self, message: Message) -> Outcome:
         """The same shares again, drawn from the same randomness: servers count them once."""
@@ -26,11 +38,13 @@ class PartyBlock(Participant):
         return self.resume(run, self.open(message))
 
     def open(self, message: Message) -> Machine:
+        if self._answering is None:
+            raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             aggregator = aggregator_named(query.aggregator)
             aggregator.check(query)
             randomness = self._randomness.derive(f"run {query.run.hex()}")
-            return aggregator.party(query, self.holdings, randomness)
+            return aggregator.party(query, self._answering, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error

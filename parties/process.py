@@ -35,6 +35,7 @@ class PartyConfig:
     holdings: Holdings
     seed: int | None = None
     store: Path | None = None
+    silent: frozenset[int] = frozenset()
 
 
 def party_randomness(config: PartyConfig) -> Randomness:
@@ -54,7 +55,7 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig) -> None:
         self._config = config
-        self._block = PartyBlock(config.holdings, party_randomness(config))
+        self._block = PartyBlock(config.holdings, party_randomness(config), config.silent)
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
 

@@ -199,6 +199,8 @@ def decode(data: bytes, peer: str) -> Message:
     ids = np.frombuffer(data, dtype="<u4", count=senders + receivers, offset=_HEADER.size)
     if int(ids.max()) >= MAX_MEMBERS:
         raise refuse(f"index {ids.max()} is past {MAX_MEMBERS}")
+    if len(np.unique(ids[:senders])) < senders or len(np.unique(ids[senders:])) < receivers:
+        raise refuse("a member appears twice")
     body = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size + ids.nbytes)
     return Message(
         run,

@@ -35,6 +35,7 @@ class Participant(ABC):
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
         self._rounds: dict[bytes, int] = {}
+        self._asked: dict[bytes, int] = {}
         self.meters: dict[bytes, Meter] = {}
         self.deadlines: dict[bytes, float] = {}
         self._queries: dict[bytes, bytes] = {}
@@ -87,16 +88,33 @@ class Participant(ABC):
             word = "over" if run in self._rounds else "unknown"
             outcome.refused.append(Rejected(message.sender, f"run {run.hex()} is {word}"))
             return outcome
-        self._hear(message)
+        if message.sender_role is Role.PARTY and message.round > self._asked.get(run, 0) + 1:
+            reason = f"round {message.round} was not asked for"
+            outcome.refused.append(Rejected(message.sender, reason))
+            return outcome
         step = known.receive(message)
-        if isinstance(step, Rejected) and message.links > 1:
+        if not isinstance(step, Rejected):
+            self._hear(message)
+        elif message.links > 1:
             for single in message.split():
                 if run in self._machines:
-                    self._merge(outcome, self._carry_out(run, known.receive(single)))
+                    step = known.receive(single)
+                    if not isinstance(step, Rejected):
+                        self._hear(single)
+                    self._merge(outcome, self._carry_out(run, step))
                 else:
                     outcome.refused.append(Rejected(single.sender, f"run {run.hex()} is over"))
             return outcome
         return self._carry_out(run, step)
+
+    def is_open(self, run: bytes) -> bool:
+        """Whether a run was begun here and is not over."""
+        return run in self._machines
+
+    def awaits(self, message: Message) -> bool:
+        """Whether there is anything to tell of a message: if not, `handle` refuses it."""
+        known = self.is_open(message.run) or message.run in self._queries
+        return known or (message.phase is Phase.QUERY and message.run not in self._rounds)
 
     def _asked_again(self, message: Message) -> Outcome:
         """A coordinator that was restarted asks as before, and hears again what it was told."""
@@ -123,10 +141,13 @@ class Participant(ABC):
         """Drops all there is of a run but that it was."""
         self.abandon(run)
         self._rounds.setdefault(run, 0)
-        for kept in (self._queries, self._said, self.meters, self.deadlines):
+        for kept in (self._queries, self._said, self._asked, self.meters, self.deadlines):
             kept.pop(run, None)
 
     def _hear(self, message: Message) -> None:
+        """Only of what was taken: a refused message must not cost memory or move the rounds."""
+        if message.sender_role is Role.COORDINATOR:
+            self._asked[message.run] = max(self._asked.get(message.run, 0), message.round)
         self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 

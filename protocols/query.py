@@ -19,6 +19,7 @@ MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
 MAX_LENGTH = (MAX_WIRE_BYTES - 64) // 8
 """A share of the whole vector is one row of a message, which cannot be split."""
+MAX_DEADLINE = 86400
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 
@@ -63,7 +64,7 @@ class Query:
                 f"noise shared by {self.parties} parties needs at least "
                 f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
             )
-        if not 0 < self.deadline <= 86400:
+        if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         statistic = self.statistic
         if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:

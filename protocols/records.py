@@ -43,6 +43,16 @@ class Holdings:
             known = ", ".join(self.columns)
             raise LocalError(f"no column {name!r}; the data has {known}") from None
 
+    def without(self, ids: frozenset[int]) -> "Holdings | None":
+        """The records of all parties but those; None if nobody is left."""
+        stays = ~np.isin(self.ids, list(ids))
+        if not stays.any():
+            return None
+        counts = self.counts[stays]
+        kept = np.repeat(stays, self.counts)
+        columns = {name: column[kept] for name, column in self.columns.items()}
+        return Holdings(self.ids[stays], np.cumsum(counts) - counts, columns)
+
     def blocks(self, count: int) -> Iterator["Holdings"]:
         """The same parties in `count` blocks of nearly equal size."""
         edges = np.linspace(0, len(self.ids), count + 1).astype(int)

@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity, identity_of
 from protocols.messages import MAX_WIRE_BYTES, Role
+from protos.strict import Strict
 
 _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.max_receive_message_length", MAX_WIRE_BYTES + (64 << 10)),
@@ -55,7 +56,7 @@ def new_server(
     Raises `OSError` if it cannot listen there.
     """
     server = grpc.aio.server(
-        options=[*_LIMITS, ("grpc.so_reuseport", 0)], interceptors=interceptors
+        options=[*_LIMITS, ("grpc.so_reuseport", 0)], interceptors=[*interceptors, Strict()]
     )
     tls = grpc.ssl_server_credentials(
         [(credentials.key, credentials.certificate)],
@@ -76,7 +77,7 @@ def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.ai
         ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.so_reuseport", 0),
     ]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=64)
+    server = grpc.aio.server(options=options, interceptors=[Strict()], maximum_concurrent_rpcs=64)
     tls = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])
     return server, _bind(server, listen, tls)
 

@@ -9,6 +9,9 @@ from protocols.meter import Account, Direction, Link, Meter
 from protocols.query import MAX_PARTIES
 from protos import tally_pb2 as pb
 
+MAX_VALUES = 4 * MAX_PARTIES
+"""All accounts of a station together: a few bytes stand for a long run, and many for many."""
+
 
 def _to_runs(values: NDArray[np.int64]) -> bytes:
     """Most parties cost the same, so runs of equal values are short where arrays are long."""
@@ -17,10 +20,10 @@ def _to_runs(values: NDArray[np.int64]) -> bytes:
     return np.stack([lengths, values[starts]], axis=1).astype("<i8").tobytes()
 
 
-def _from_runs(data: bytes) -> NDArray[np.int64]:
+def _from_runs(data: bytes, most: int) -> NDArray[np.int64]:
     lengths, values = np.frombuffer(data, dtype="<i8").reshape(-1, 2).T
     impossible = ((lengths < 0) | (lengths > MAX_PARTIES)).any()  # before a sum that could wrap
-    if impossible or int(lengths.sum()) > MAX_PARTIES:
+    if impossible or int(lengths.sum()) > min(MAX_PARTIES, most):
         raise ValueError("runs of impossible length")
     return np.repeat(values, lengths)
 
@@ -47,6 +50,7 @@ def accounts_to_wire(meter: Meter) -> pb.AccountList:
 def accounts_from_wire(accounts: pb.AccountList, peer: str) -> Meter:
     """Raises `PeerError` on accounts that make no sense."""
     meter = Meter()
+    left = MAX_VALUES
     for entry in accounts.accounts:
         try:
             link = Link(
@@ -57,8 +61,9 @@ def accounts_from_wire(accounts: pb.AccountList, peer: str) -> Meter:
                 entry.station,
             )
             key = (Direction(entry.direction), link)
-            sizes = _from_runs(entry.bytes_by_party)
-            counts = _from_runs(entry.messages_by_party)
+            sizes = _from_runs(entry.bytes_by_party, left)
+            counts = _from_runs(entry.messages_by_party, left - sizes.size)
+            left -= sizes.size + counts.size
         except ValueError as error:
             raise PeerError(peer, f"malformed accounts: {error}") from None
         if sizes.shape != counts.shape:

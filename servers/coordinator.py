@@ -20,7 +20,7 @@ from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import Query, decode_query
+from protocols.query import MAX_DEADLINE, Query, decode_query
 from protocols.randomness import Randomness
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.cumulative import Cumulative
@@ -46,6 +46,10 @@ class Question:
     minimum: int | None = None
     deadline: float = 30.0
     key: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
+            raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
 
     def encode(self) -> str:
         return json.dumps(
@@ -125,6 +129,9 @@ class Coordinator(Participant):
     def leave(self, ids: Ids) -> None:
         """Parties are gone; they may join again."""
         self._present[ids] = False
+
+    def is_addressed(self, message: Message) -> bool:
+        return super().is_addressed(message) and message.receivers.tolist() == [0]
 
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")

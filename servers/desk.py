@@ -198,13 +198,17 @@ class Desk(DeskServicer):
     async def _begin(self, query: Query) -> Run:
         """A run is in the journal before anybody hears of it."""
         run = self._runs[query.run] = Run(query, asyncio.get_running_loop().create_future())
-        async with self.post.lock:
-            outcome = self.coordinator.ask(query)
-            if self.post.journal and outcome.messages:
-                self.post.journal.append(
-                    query.run, Kind.QUERY, beginning(query, self.coordinator.records)
-                )
-                await self.post.journal.commit()
+        try:
+            async with self.post.lock:
+                outcome = self.coordinator.ask(query)
+                if self.post.journal and outcome.messages:
+                    self.post.journal.append(
+                        query.run, Kind.QUERY, beginning(query, self.coordinator.records)
+                    )
+                    await self.post.journal.commit()
+        except OSError as error:
+            self._drop(run)
+            raise RunFailed(f"the coordinator cannot keep a run: {error.strerror}") from None
         self._spawn(self._carry(outcome))
         return run
 
@@ -215,7 +219,8 @@ class Desk(DeskServicer):
             if run.ended.done():
                 break
             if asyncio.get_running_loop().time() > deadline:
-                await self.post.expire(run.query.run)
+                with contextlib.suppress(OSError):  # at the next look
+                    await self.post.expire(run.query.run)
             statuses = await asyncio.gather(
                 *(self._status(i, run.query.run) for i in range(len(self._stubs)))
             )
@@ -344,6 +349,8 @@ class Desk(DeskServicer):
                 reason = f"is gone: {error.details()}"
             except PeerError as error:
                 reason = f"is refused: {error.reason}"
+            except OSError as error:  # it says it again once it is heard again
+                reason = f"cannot be heard: {error.strerror or error}"
             log.warning("%s %s", name, reason)
             if not self._store.durable:
                 for run in list(self._runs):

@@ -7,6 +7,7 @@ nobody was told that it was taken.
 """
 
 import asyncio
+import contextlib
 import os
 import struct
 import zlib
@@ -39,8 +40,11 @@ class Journal:
         self._syncing = asyncio.Lock()
         self._next: asyncio.Future[None] | None = None
 
-    def append(self, run: bytes, kind: Kind, data: bytes) -> None:
-        """Writes a record; it is durable once `commit` returns."""
+    def append(self, run: bytes, kind: Kind, data: bytes) -> int:
+        """Writes a record; it is durable once `commit` returns. Returns where it begins.
+
+        Raises `OSError` where there is no room for it, and leaves the journal as it was.
+        """
         file = self._files.get(run)
         if file is None:
             self._new_names = True
@@ -54,6 +58,17 @@ class Journal:
             file.truncate(begin)  # a torn record in the middle would hide all that follow it
             raise
         self._dirty.add(file)
+        return begin
+
+    def retract(self, run: bytes, begin: int) -> None:
+        """Takes back the last record of a run, which `append` began at `begin`."""
+        file = self._files.get(run)
+        if file is not None:
+            file.truncate(begin)
+            if begin == 0:
+                self._dirty.discard(file)
+                self._files.pop(run).close()
+                self._path(run).unlink(missing_ok=True)
 
     async def commit(self) -> None:
         """Returns when all that was appended before is on disk. Waiting calls share one sync."""
@@ -70,7 +85,7 @@ class Journal:
 
     def _flush(self, files: set[BinaryIO], names: bool) -> None:
         for file in files:
-            if not file.closed:
+            with contextlib.suppress(ValueError):  # closed meanwhile: its run is forgotten
                 os.fsync(file.fileno())
         if names:
             sync_folder(self._folder)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from protocols.errors import LocalError
+from protocols.errors import LocalError, RunFailed
 from protocols.machine import Spend
 from protocols.privacy.ledger import check_spend
 
@@ -57,11 +57,14 @@ class Ledger:
             check_spend(spend, self.spent(), self.cap)
 
     def record(self, spends: Sequence[Spend]) -> None:
-        """Writes all of `spends` or none. They are on disk when this returns."""
+        """Writes all of `spends` or none. They are on disk when this returns.
+
+        Raises `LedgerRefusal` past the cap, and `RunFailed` where they cannot be written.
+        """
         if not spends:
             return
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             for spend in spends:
                 self.check(spend)
                 if not self._paid(spend):
@@ -70,10 +73,12 @@ class Ledger:
                         "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
                         (spend.receipt, spend.data, epsilon, spend.delta),
                     )
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise RunFailed(f"the ledger cannot be written: {error}") from None
+        finally:
+            if self._db.in_transaction:  # a failed COMMIT leaves it open, a full disk may end it
+                self._db.execute("ROLLBACK")
 
     def close(self) -> None:
         self._db.close()

@@ -6,14 +6,15 @@ and nowhere else.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 
 import grpc
 import numpy as np
 
 from protocols.errors import PeerError
 from protocols.identity import Identity
-from protocols.messages import Message, Phase, Role, decode
+from protocols.messages import RUN_BYTES, Message, Phase, Role, decode
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protos import tally_pb2 as pb
@@ -23,6 +24,11 @@ from servers.accounts import accounts_to_wire
 from servers.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""How long to wait for room on a full disk."""
+MOST_WAITING = 1000
+"""Messages that wait for a party; a party that never reads must not fill the memory."""
 
 Carry = Callable[[Outcome], Awaitable[None]]
 
@@ -41,10 +47,11 @@ class Mailboxes:
         for identity, queue in self._queues.items():
             if identity.role is message.receiver_role:
                 mine = (message.receivers >= identity.first) & (message.receivers <= identity.last)
-                if mine.all():
-                    queue.put_nowait(message)
-                elif mine.any():
-                    queue.put_nowait(message.select(np.flatnonzero(mine)))
+                if not mine.any():
+                    continue
+                if identity.role is Role.PARTY and queue.qsize() >= MOST_WAITING:
+                    queue.get_nowait()  # it does not read: what it misses, it hears when it joins
+                queue.put_nowait(message if mine.all() else message.select(np.flatnonzero(mine)))
 
 
 class Post(PostServicer):
@@ -58,6 +65,7 @@ class Post(PostServicer):
         self.journal = journal
         self.lock = asyncio.Lock()
         self._carry = carry
+        self._tasks: set[asyncio.Future[Outcome]] = set()
         self._timers: set[asyncio.Task[None]] = set()
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
@@ -65,27 +73,64 @@ class Post(PostServicer):
     async def deliver(self, message: Message, data: bytes) -> Outcome:
         """One message at a time, off the event loop: merging shares may take a while.
 
-        Acknowledged means in the journal; a message that was refused as a whole is not.
+        Acknowledged means in the journal; a message that was refused as a whole is not. Raises
+        `OSError` where it cannot be kept: it was not taken then, and may be sent again.
         """
-        async with self.lock:
-            outcome = await asyncio.to_thread(self.participant.handle, message)
-            if self.journal and len(outcome.refused) < message.links:
-                self.journal.append(message.run, Kind.MESSAGE, data)
-        if self.journal:
-            await self.journal.commit()
-        await self._carry(outcome)
-        self.watch_deadline(message.run)
-        return outcome
+
+        return await self._finish(self._take(message, data))
 
     async def expire(self, run: bytes) -> None:
-        """The deadline passed: that, too, is something the machine was told."""
+        """The deadline passed: that, too, is something the machine was told. Raises `OSError`."""
+        await self._finish(self._expire(run))
+
+    async def _finish(self, work: Coroutine[None, None, Outcome]) -> Outcome:
+        """Goes on to its end when the caller hangs up: a machine that was told something, and
+        whose answer nobody carried, would leave its run waiting for ever."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _take(self, message: Message, data: bytes) -> Outcome:
         async with self.lock:
-            outcome = self.participant.expire(run)
-            if self.journal and outcome.messages:
-                self.journal.append(run, Kind.EXPIRE, b"")
+            if not self.participant.awaits(message):  # it will be refused: not worth a write
+                return self.participant.handle(message)
+            with self._written(message.run, Kind.MESSAGE, data) as keep:
+                outcome = await asyncio.to_thread(self.participant.handle, message)
+                if len(outcome.refused) < message.links:
+                    keep()
+        return await self._carry_on(outcome)
+
+    async def _expire(self, run: bytes) -> Outcome:
+        async with self.lock:
+            if not self.participant.is_open(run):
+                return Outcome(run)
+            with self._written(run, Kind.EXPIRE, b"") as keep:
+                outcome = self.participant.expire(run)
+                if outcome.messages:
+                    keep()
+        return await self._carry_on(outcome)
+
+    @contextmanager
+    def _written(self, run: bytes, kind: Kind, data: bytes) -> Iterator[Callable[[], None]]:
+        """Written before it is told: a machine never knows what there was no room to keep.
+
+        Taken back unless what this yields is called.
+        """
+        begin = self.journal.append(run, kind, data) if self.journal else 0
+        kept = []
+        try:
+            yield lambda: kept.append(True)
+        finally:
+            if self.journal and not kept:
+                self.journal.retract(run, begin)
+
+    async def _carry_on(self, outcome: Outcome) -> Outcome:
         if self.journal:
             await self.journal.commit()
         await self._carry(outcome)
+        self.watch_deadline(outcome.run)
+        return outcome
 
     def replay(self, run: bytes, records: list[Record]) -> list[Outcome]:
         """Tells a new participant what the old one was told; what it answers is to be carried."""
@@ -146,7 +191,7 @@ class Post(PostServicer):
             self.lost(identity)
 
     async def Status(self, request: pb.RunRef, context: Context) -> pb.RunStatus:  # noqa: N802
-        await self._stations_only(context)
+        await self._coordinator_only(request, context)
         meter = self.participant.meters.get(request.run)
         received = [
             account
@@ -159,18 +204,24 @@ class Post(PostServicer):
         )
 
     async def Accounts(self, request: pb.RunRef, context: Context) -> pb.AccountList:  # noqa: N802
-        await self._stations_only(context)
+        await self._coordinator_only(request, context)
         meter = self.participant.meters.pop(request.run, None)
         return accounts_to_wire(meter) if meter else pb.AccountList()
 
-    async def _stations_only(self, context: Context) -> None:
+    async def _coordinator_only(self, request: pb.RunRef, context: Context) -> None:
         identity = await caller(context)
         if identity.role is not Role.COORDINATOR:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may ask")
+        if len(request.run) != RUN_BYTES:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no run has such a name")
 
     async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
-        await self._stations_only(context)
-        self.forget(request.run)
+        await self._coordinator_only(request, context)
+        try:
+            self.forget(request.run)
+        except OSError as error:
+            log.error("cannot forget a run: %s", error)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"cannot forget: {error}")
         return pb.Receipt()
 
     def watch_deadline(self, run: bytes) -> None:
@@ -181,7 +232,12 @@ class Post(PostServicer):
 
         async def expire() -> None:
             await asyncio.sleep(seconds)
-            await self.expire(run)
+            while True:
+                try:
+                    return await self.expire(run)
+                except OSError as error:
+                    log.error("cannot keep that a deadline passed: %s; trying again", error)
+                    await asyncio.sleep(RETRY_SECONDS)
 
         task = asyncio.create_task(expire())
         self._timers.add(task)

@@ -88,8 +88,14 @@ class FileBulk:
         self._size = 0
 
     def append(self, ids: Ids, block: Block) -> None:
-        with self._path.open("ab") as file:
-            file.write(np.ascontiguousarray(block).data)
+        """Raises `OSError` where there is no room; then nothing of the block is kept."""
+        try:
+            with self._path.open("ab") as file:
+                file.write(np.ascontiguousarray(block).data)
+        except OSError:
+            if self._path.exists():
+                os.truncate(self._path, self._size)  # the next block must begin where it is sought
+            raise
         self._blocks.append((ids, self._size, block.size))
         self._size += block.size
 

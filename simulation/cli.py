@@ -49,6 +49,9 @@ def run(
     minimum: Annotated[
         int | None, typer.Option("--min-parties", help="Least number of contributors; all.")
     ] = None,
+    dropout: Annotated[
+        float, typer.Option(help="Fraction of the parties that never answer.")
+    ] = 0.0,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for parties.")] = 30.0,
     cap: Annotated[str | None, typer.Option(help="The most epsilon servers release.")] = None,
     seed: Annotated[int | None, typer.Option(help="Reproducible, hence not private.")] = None,
@@ -91,6 +94,7 @@ def run(
         "hosts": hosts,
         "cap": cap,
         "seed": seed,
+        "dropout": dropout or None,
         "runtime": None if runtime == "inprocess" else runtime,
     }
     if coordinator is not None:
@@ -131,6 +135,7 @@ def run(
             hosts=hosts,
             seed=seed,
             cap=cap,
+            dropout=dropout,
         )
     with asked as federation, show_progress() as report:
         result = federation.run(

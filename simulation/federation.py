@@ -39,12 +39,28 @@ def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
     return curve if isinstance(curve, Curve) else None
 
 
+def choose_silent(parties: int, dropout: float, seed: int | None) -> frozenset[int]:
+    """Which parties drop out: the nearest whole number to that fraction of them.
+
+    Raises `LocalError` unless somebody is left.
+    """
+    if not 0 <= dropout < 1:
+        raise LocalError(f"--dropout {dropout:g}: a fraction of the parties, from 0 to below 1")
+    count = round(dropout * parties)
+    if count == parties:
+        raise LocalError(f"--dropout {dropout:g} leaves none of {parties} parties")
+    order = np.argsort(Randomness.for_role(seed, "dropouts").words(parties), kind="stable")
+    return frozenset(order[:count].tolist())
+
+
 class Federation:
     """A simulated federation. Use it as a context manager: leaving it stops what it started.
 
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
-    hence not private. `cap` is the most ε that servers will release.
+    hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
+    parties that join and never answer, chosen by the seed or at random: runs wait for them until
+    their deadline, and the truth that results are compared with is that of the others.
     """
 
     def __init__(
@@ -58,6 +74,7 @@ class Federation:
         seed: int | None = None,
         cap: float | str | None = None,
         store: Path | None = None,
+        dropout: float = 0.0,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         kind = runtime_named(runtime)
@@ -72,6 +89,9 @@ class Federation:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         most = int(self.holdings.counts.max())
         self._setting = Setting(self._aggregator, count, self.servers, most)
+        self.silent = choose_silent(count, dropout, seed)
+        if self.silent and runtime == "docker":
+            raise LocalError("--dropout is of simulated parties: choose inprocess or processes")
         plan = Plan(
             self.holdings,
             self.servers,
@@ -79,6 +99,7 @@ class Federation:
             seed,
             None if cap is None else parse_epsilon(str(cap)),
             store,
+            self.silent,
         )
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None
@@ -112,7 +133,17 @@ class Federation:
         deadline: float = 30.0,
         report: Report = _quiet,
     ) -> Result:
-        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
+        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
+
+        With dropouts and no `minimum`, all that remain are needed.
+        """
+        answering = len(self.holdings.ids) - len(self.silent)
+        if self.silent and minimum is None:
+            minimum = answering
+        if minimum is not None and self.silent and minimum > answering:
+            raise LocalError(
+                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
+            )
         statistic = self._with_bounds(statistic)
         placement = self._setting.placement(noise)
         question = Question(
@@ -127,7 +158,7 @@ class Federation:
             key=self._next_key(),
         )
         clipped = statistic.clipped(self.holdings)
-        truth = statistic.reference(self.holdings)
+        truth = statistic.reference(self.holdings.without(self.silent) or self.holdings)
         first = self._started is None
         self._check(question)
         self.start()
@@ -176,6 +207,8 @@ class Federation:
         notes = self._setting.notes(question, len(opened.contributors))
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
+        if self.silent:
+            notes.append(f"{len(self.silent)} parties dropped out: the truth is that of the others")
         if clipped:
             lower, upper = question.statistic.bounds
             notes.append(

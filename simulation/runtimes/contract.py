@@ -18,7 +18,10 @@ from servers.coordinator import Question
 
 @dataclass(frozen=True)
 class Plan:
-    """A federation to bring up. With a `store`, a folder, its processes survive being killed."""
+    """A federation to bring up. With a `store`, a folder, its processes survive being killed.
+
+    Parties that are `silent` join and never answer.
+    """
 
     holdings: Holdings
     servers: int
@@ -26,6 +29,7 @@ class Plan:
     seed: int | None = None
     cap: Fraction | None = None
     store: Path | None = None
+    silent: frozenset[int] = frozenset()
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None

@@ -30,7 +30,9 @@ class InProcess(Runtime):
     def start(self) -> None:
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
-        self._blocks = [PartyBlock(block, parties) for block in plan.holdings.blocks(plan.hosts)]
+        self._blocks = [
+            PartyBlock(block, parties, plan.silent) for block in plan.holdings.blocks(plan.hosts)
+        ]
         self._servers = [
             AggregationServer(
                 i, self._ledger(f"server-{i}"), Randomness.for_role(plan.seed, f"server-{i}")

@@ -124,7 +124,12 @@ class Processes(Runtime):
         identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
         store = self.plan.store_of(name)
         config = PartyConfig(
-            self._credentials(identity), self._coordinator, block, self.plan.seed, store
+            self._credentials(identity),
+            self._coordinator,
+            block,
+            self.plan.seed,
+            store,
+            self.plan.silent,
         )
         process = self._context.Process(target=children.host, args=(config,), daemon=True)
         with _no_main_module():

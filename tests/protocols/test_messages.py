@@ -36,8 +36,8 @@ def messages(draw: st.DrawFn) -> Message:
         draw(st.sampled_from(Phase)),
         draw(st.sampled_from(Role)),
         draw(st.sampled_from(Role)),
-        address(*draw(st.lists(ids, min_size=senders, max_size=senders))),
-        address(*draw(st.lists(ids, min_size=receivers, max_size=receivers))),
+        address(*draw(st.lists(ids, min_size=senders, max_size=senders, unique=True))),
+        address(*draw(st.lists(ids, min_size=receivers, max_size=receivers, unique=True))),
         body.reshape(rows, width),
         draw(st.integers(0, 1000)),
     )
@@ -102,10 +102,12 @@ def header(**changes: int) -> bytes:
         "width": 4,
     } | changes
     values = list(fields.values())
-    ids = 4 * (fields["senders"] + fields["receivers"])
+    ids = b"".join(
+        np.arange(fields[who]).astype("<u4").tobytes() for who in ("senders", "receivers")
+    )
     links = max(fields["senders"], fields["receivers"])
     rows = 1 if fields["flags"] else links
-    return HEADER.pack(*values[:6], RUN, *values[6:]) + bytes(ids + rows * fields["width"])
+    return HEADER.pack(*values[:6], RUN, *values[6:]) + ids + bytes(rows * fields["width"])
 
 
 def test_the_header_under_test_is_the_real_one() -> None:
@@ -138,6 +140,16 @@ def test_the_header_under_test_is_the_real_one() -> None:
 def test_bad_headers_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(PeerError, match="malformed message"):
         decode(header(**changes), "peer")
+
+
+@pytest.mark.parametrize("ids", [((5, 1, 5), (0,)), ((0,), (2, 2)), ((1, 2), (3, 3))], ids=str)
+def test_a_member_that_appears_twice_is_refused(
+    ids: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    """A batch is taken apart where a part is bad: one sender must not cost a million parts."""
+    message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, *ids)
+    with pytest.raises(PeerError, match="a member appears twice"):
+        decode(message.encode(), "party-5")
 
 
 @pytest.mark.parametrize("index", [2**24, 2**32 - 1])

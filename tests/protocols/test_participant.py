@@ -10,7 +10,7 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.errors import TallyError
 from protocols.machine import Failed, Machine, Spend
-from protocols.messages import Message, Phase, Role
+from protocols.messages import MAX_ROUND, Message, Phase, Role
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
@@ -88,6 +88,27 @@ def test_a_batch_whose_middle_completes_the_roster_refuses_what_contradicts(
     outcome = station.handle(batch)
     assert [m.phase for m in outcome.messages] == [Phase.ROSTER]
     assert [name for name, _ in reasons(outcome)] == ["party-3"]
+
+
+@pytest.mark.parametrize("round_", [3, MAX_ROUND])
+def test_a_party_cannot_drive_the_rounds_up(station: Station, round_: int) -> None:
+    """An answer past the last round would be refused by the coordinator, and the run with it."""
+    station.handle(ask())
+    for message in (submit(0, round_=round_), submit(0, 9, round_=round_)):
+        assert "was not asked for" in reasons(station.handle(message))[0][1]
+    early = a_message(Phase.RELEASE, Role.PARTY, Role.SERVER, body=EVERYONE, round_=2)
+    assert "out of turn" in reasons(station.handle(early))[0][1]
+    (roster,) = station.handle(submit(0, 1, 2, 3)).messages
+    assert roster.round == 3
+
+
+def test_refused_messages_cost_no_memory(station: Station) -> None:
+    station.handle(ask())
+    accounts = len(station.meters[RUN].accounts)
+    for round_ in range(50):
+        station.handle(submit(9, round_=round_))
+        station.handle(a_message(Phase.SHARE, Role.PARTY, Role.SERVER, (3,), round_=round_))
+    assert len(station.meters[RUN].accounts) == accounts
 
 
 def test_rounds_are_one_more_than_what_was_heard(station: Station) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from protocols.errors import PeerError
 from protocols.messages import Phase, Role
 from protocols.meter import Bill, Direction, Meter
+from protocols.query import MAX_PARTIES
 from protos import tally_pb2 as pb
 from servers.accounts import accounts_from_wire, accounts_to_wire
 from tests.samples import a_message
@@ -89,6 +90,17 @@ def entry(**changes: object) -> pb.AccountList:
 def test_accounts_that_make_no_sense(changes: dict[str, object]) -> None:
     with pytest.raises(PeerError, match="malformed accounts"):
         accounts_from_wire(entry(**changes), "server-0")
+
+
+def test_many_accounts_cannot_stand_for_more_than_memory_holds() -> None:
+    """Sixteen bytes are a run of sixteen million; a message has room for tens of thousands."""
+    bomb = pb.AccountList()
+    long = np.array([MAX_PARTIES, 5], dtype="<i8").tobytes()
+    for round_ in range(40):
+        one = entry(bytes_by_party=long, messages_by_party=long, round=round_).accounts[0]
+        bomb.accounts.append(one)
+    with pytest.raises(PeerError, match="impossible length"):
+        accounts_from_wire(bomb, "server-0")
 
 
 def test_a_bill_counts_every_message_once() -> None:

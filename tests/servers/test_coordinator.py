@@ -95,6 +95,12 @@ def text(**changes: Any) -> str:
     return json.dumps(json.loads(QUESTION.encode()) | changes)
 
 
+def test_a_deadline_that_never_passes_is_refused_before_anybody_waits() -> None:
+    for deadline in (float("nan"), float("inf"), 10**6):
+        with pytest.raises(LocalError, match="deadline"):
+            Question.decode(text(deadline=deadline))
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -119,6 +125,9 @@ def text(**changes: Any) -> str:
         text(deadline="soon"),
         text(deadline=None),
         text(deadline=10**400),
+        text(deadline=float("nan")),
+        text(deadline=float("inf")),
+        text(deadline=0),
         text(aggregator=7),
         text(data=None),
         text(unit=[]),

@@ -1,5 +1,6 @@
 """The ledger: durable, atomic, capped, and written before anything leaves."""
 
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import LocalError
+from protocols.errors import LocalError, RunFailed
 from protocols.machine import Spend
 from protocols.privacy.ledger import LedgerRefusal
 from servers.ledger import SCHEMA_VERSION, Ledger
@@ -134,4 +135,36 @@ def test_nothing_to_spend_is_nothing_written() -> None:
     nothing: Sequence[Spend] = ()
     ledger.record(nothing)
     assert ledger.rows() == []
+    ledger.close()
+
+
+def test_a_ledger_that_cannot_be_written_says_so_and_recovers(tmp_path: Path) -> None:
+    """Whether the disk fills while a spend is inserted or only when it is committed."""
+    ledger = Ledger(tmp_path / "ledger.sqlite", None)
+    ledger.record([spend("a")])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(RunFailed, match="the ledger cannot be written"):
+            ledger.record([spend("b")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [row[0] for row in ledger.rows()] == ["a"]
+    ledger.record([spend("b")])
+    assert ledger.spent() == 2 * THIRD
+    ledger.close()
+
+
+def test_a_commit_that_fails_leaves_no_transaction_open(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger, reader = Ledger(path, None), sqlite3.connect(path, isolation_level=None)
+    ledger._db.execute("PRAGMA busy_timeout = 1")
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM spends").fetchall()
+    with pytest.raises(RunFailed, match="the ledger cannot be written: database is locked"):
+        ledger.record([spend("a")])
+    reader.execute("COMMIT")
+    reader.close()
+    ledger.record([spend("a")])
+    assert [row[0] for row in ledger.rows()] == ["a"]
     ledger.close()

@@ -1,0 +1,96 @@
+"""Federations whose certificates the test holds, and hands that use them against the rules."""
+
+from typing import Self
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from protocols.identity import Identity
+from protocols.messages import Message, Role, decode
+from protos import tally_pb2 as pb
+from protos.tally_pb2_grpc import PostStub
+from simulation.runtimes import Plan
+from tests.e2e.test_identity_on_the_wire import COORDINATOR, SECONDS, Addressed, party
+
+
+class LoneServers(Addressed):
+    """Servers only: the test is the coordinator and all parties."""
+
+    def start(self) -> None:
+        try:
+            for index in range(self.plan.servers):
+                self._start_server(index)
+        except BaseException:
+            self.stop()
+            raise
+
+
+class Undermined(Addressed):
+    """A federation in which the test plays one of the hosts."""
+
+    def __init__(self, plan: Plan, played: int) -> None:
+        super().__init__(plan)
+        self._played = played
+
+    def _start_host(self, number: int) -> None:
+        if number != self._played:
+            super()._start_host(number)
+
+
+class Hand:
+    """Everybody's certificate, and an ear at what a server says to the coordinator."""
+
+    def __init__(self, federation: Addressed, station: str = "server-0") -> None:
+        self._channels = {
+            Role.COORDINATOR: federation.reach(station, COORDINATOR),
+            Role.PARTY: federation.reach(station, party(0, 3)),
+        }
+        self._posts = {role: PostStub(channel) for role, channel in self._channels.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    def send(self, message: Message) -> list[str]:
+        """Why it was refused; nothing if it was taken."""
+        parcel = pb.Parcel(message=message.encode())
+        receipt = self._posts[message.sender_role].Send(parcel, timeout=SECONDS)
+        return [refusal.reason for refusal in receipt.refused]
+
+    def heard(self, count: int, beyond: float = 0.5) -> list[Message]:
+        """The next `count` messages to the coordinator; waits a little for one too many."""
+        stream = self._posts[Role.COORDINATOR].Receive(
+            pb.Subscription(), timeout=SECONDS if count else beyond
+        )
+        found: list[Message] = []
+        try:
+            for parcel in stream:
+                found.append(decode(parcel.message, "server"))
+                if len(found) == count:
+                    break
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+        stream.cancel()
+        return found
+
+    def forget(self, run: bytes) -> None:
+        self._posts[Role.COORDINATOR].Forget(pb.RunRef(run=run), timeout=SECONDS)
+
+
+def serves(federation: Addressed, station: str, as_identity: Identity) -> bool:
+    """Whether a station answers the question for its health in time."""
+    with federation.reach(station, as_identity) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(service=""), timeout=5.0
+        )
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def resident_bytes(federation: Addressed, name: str) -> int:
+    pid = federation.children[name].pid
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * 4096

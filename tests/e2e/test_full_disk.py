@@ -1,0 +1,152 @@
+"""A disk that fills up: refused in clear words, nothing acknowledged is lost, and it goes on."""
+
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from protocols.errors import RunFailed
+from protocols.messages import Message, Phase, Role
+from protocols.query import Query
+from protocols.statistics import Histogram, Mean
+from servers.ledger import Ledger
+from simulation import Federation
+from simulation.runtimes import Plan
+from simulation.runtimes.processes import Processes
+from tests.e2e.siege import Hand, LoneServers
+from tests.samples import a_message, a_query, bitmap, holdings_of
+
+BINS = 2000
+QUERY = a_query(
+    run=b"fulldisk",
+    statistic=Histogram(lower=0.0, upper=1.0, bins=BINS),
+    aggregator="additive",
+    epsilon=None,
+)
+
+
+@contextmanager
+def full(federation: Processes, name: str, room: int) -> Iterator[None]:
+    """No file of that process may grow past `room` bytes: a full disk, to all that it writes."""
+    pid = federation.children[name].pid
+    assert pid is not None
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def question(query: Query) -> Message:
+    return a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run)
+
+
+def share(party: int) -> Message:
+    body = np.full(BINS, party + 1, dtype="<u8").tobytes()
+    return a_message(
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, run=QUERY.run, round_=2
+    )
+
+
+def release(query: Query) -> Message:
+    body = bitmap(query.parties, [0, 1, 2, 3])
+    return a_message(
+        Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=body, run=query.run, round_=4
+    )
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["lives", "killed"])
+@pytest.mark.parametrize("room", [8 * BINS * 2 + 900, 8 * BINS * 3 + 2], ids=["little", "nearly"])
+def test_what_does_not_fit_is_not_acknowledged_and_is_taken_later(
+    tmp_path: Path, dies: bool, room: int
+) -> None:
+    """The last submission completes the roster: it must be said once there is room again."""
+    plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
+    with LoneServers(plan) as servers:
+        with Hand(servers) as hand:
+            assert hand.send(question(QUERY)) == []
+            for party in (0, 1):
+                assert hand.send(share(party)) == []
+            with full(servers, "server-0", room):
+                for _ in range(2):
+                    for party in (2, 3):
+                        with pytest.raises(grpc.RpcError) as refused:
+                            hand.send(share(party))
+                        assert isinstance(refused.value, grpc.Call)
+                        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                        assert "cannot keep a submission" in (refused.value.details() or "")
+            assert hand.heard(0) == []
+            if not dies:
+                _finish(hand)
+        if dies:
+            servers.children["server-0"].kill()
+            servers.restart("server-0")
+            with Hand(servers) as hand:
+                _finish(hand)
+
+
+def _finish(hand: Hand) -> None:
+    for party in (2, 3):
+        assert hand.send(share(party)) == []
+    assert hand.send(release(QUERY)) == []
+    roster, answer = hand.heard(2)
+    assert roster.body.tobytes() == bitmap(4, [0, 1, 2, 3])
+    assert np.unique(answer.body[0].view("<u8")).tolist() == [1 + 2 + 3 + 4]
+
+
+def test_a_ledger_that_cannot_be_written_releases_nothing(tmp_path: Path) -> None:
+    query = a_query(run=b"unwriten", epsilon=Fraction(1))
+    plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
+    path = tmp_path / "server-0" / "ledger.sqlite"
+    with LoneServers(plan) as servers, Hand(servers) as hand:
+        hand.send(question(query))
+        body = np.ones((4, 32), dtype=np.uint8)
+        everyone = a_message(
+            Phase.SUBMIT, Role.PARTY, Role.SERVER, (0, 1, 2, 3), body=body, run=query.run, round_=2
+        )
+        assert hand.send(everyone) == []
+        assert len(hand.heard(1)) == 1
+        journal = tmp_path / "server-0" / "runs" / f"{query.run.hex()}.log"
+        with full(servers, "server-0", journal.stat().st_size + 200):
+            (reason,) = hand.send(release(query))
+            assert "the ledger cannot be written" in reason
+        assert hand.heard(0) == []
+        assert hand.send(release(query)) != []  # the run is over, and was not paid for
+        assert hand.heard(0) == []
+        ledger = Ledger(path, None)
+        assert ledger.rows() == []
+        ledger.close()
+
+
+@pytest.mark.parametrize("name", ["server-0", "coordinator"])
+def test_a_run_waits_for_room_and_finishes(tmp_path: Path, name: str) -> None:
+    """Parties and coordinator repeat themselves until a full server has room again."""
+    common = {"parties": 4, "data": "synthetic:scores?n=40", "seed": 3}
+    with (
+        Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
+        Federation(**common, runtime="processes", hosts=2, store=tmp_path) as filled,  # type: ignore[arg-type]
+    ):
+        expected = [calm.run(Mean(value="score"), 1).estimate for _ in range(3)]
+        assert filled.run(Mean(value="score"), 1).estimate == expected[0]
+        assert isinstance(filled.runtime, Processes)
+        if name == "coordinator":
+            with (
+                full(filled.runtime, name, 10),
+                pytest.raises(RunFailed, match="cannot keep a run"),
+            ):
+                filled.run(Mean(value="score"), 1)
+        else:
+            with ExitStack() as fullness:
+                fullness.enter_context(full(filled.runtime, name, 10))
+                timer = threading.Timer(1.0, fullness.pop_all().close)
+                timer.start()
+                assert filled.run(Mean(value="score"), 1).estimate == expected[1]
+                timer.join()
+        assert filled.run(Mean(value="score"), 1).estimate == expected[2]

@@ -1,0 +1,167 @@
+"""What reads bytes that others wrote, each with the one error that may come of it.
+
+A target takes any bytes and returns; whatever else it raises is a finding. The seeds are valid
+inputs: mutations of them reach further than random bytes do.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from fss.comparison import Comparison
+from fss.ring import Ring
+from protocols.errors import LocalError, PeerError
+from protocols.messages import Phase, Role, decode
+from protocols.meter import Direction, Meter
+from protocols.privacy.mechanisms import Placement
+from protocols.query import decode_query
+from protocols.statistics import Ecdf, Histogram, Mean
+from protos import tally_pb2 as pb
+from servers.accounts import accounts_from_wire, accounts_to_wire
+from servers.coordinator import Question
+from servers.journal import Journal, Kind, read_records
+from tests.samples import RUN, a_message, a_query
+
+COMPARISONS = (Comparison(8, Ring(64), 2), Comparison(4, Ring(64), 3), Comparison(16, Ring(32), 3))
+THRESHOLDS = np.array([0, 3, 15], dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class Target:
+    """`run` takes any bytes; `seeds` are some that it takes without complaint."""
+
+    run: Callable[[bytes], None]
+    seeds: tuple[bytes, ...]
+
+
+def message(data: bytes) -> None:
+    """What is decoded is exactly what it encodes to."""
+    try:
+        decoded = decode(data, "peer")
+    except PeerError:
+        return
+    assert decoded.encode() == data
+
+
+def query(data: bytes) -> None:
+    try:
+        decoded = decode_query(RUN, data, "peer")
+        _ = decoded.mechanism  # what a server asks of a query before it takes part
+    except (PeerError, LocalError):
+        return
+    assert decode_query(RUN, decoded.encode(), "peer") == decoded
+
+
+def question(data: bytes) -> None:
+    try:
+        decoded = Question.decode(data.decode(errors="replace"))
+    except LocalError:
+        return
+    assert Question.decode(decoded.encode()) == decoded
+
+
+def accounts(data: bytes) -> None:
+    try:
+        accounts_from_wire(pb.AccountList.FromString(data), "peer")
+    except (PeerError, DecodeError):
+        return
+
+
+def stored_keys(data: bytes) -> None:
+    """Of all constructions: the first byte chooses, the others are the stored block."""
+    comparison = COMPARISONS[data[0] % len(COMPARISONS)] if data else COMPARISONS[0]
+    server = (data[0] // 16) % comparison.servers if data else 0
+    stored = np.frombuffer(data[1:], dtype=np.uint8)
+    try:
+        keys, used = comparison.open(server, stored)
+        assert used <= stored.size
+        comparison.evaluate_sum(server, keys, THRESHOLDS, threads=1)
+    except ValueError:
+        return
+
+
+def journal(data: bytes) -> None:
+    """Reading cuts a torn end off; reading again finds the same and cuts nothing."""
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        path = Path(folder) / "run.log"
+        path.write_bytes(data)
+        records = read_records(path)
+        left = path.read_bytes()
+        assert data.startswith(left)
+        assert read_records(path) == records
+        assert path.read_bytes() == left
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def _message_seeds() -> tuple[bytes, ...]:
+    batch = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (0, 1, 2), body=bytes(16))
+    shared = replace(batch, body=batch.body[:1])
+    one = a_message(Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=b"\xf0")
+    return batch.encode(), shared.encode(), one.encode()
+
+
+def _query_seeds() -> tuple[bytes, ...]:
+    curve = Ecdf(lower=0.0, upper=1.0, thresholds=8)
+    queries = (a_query(), a_query(statistic=curve, epsilon=Fraction(1, 3)))
+    return tuple(each.encode() for each in queries)
+
+
+def _question_seeds() -> tuple[bytes, ...]:
+    statistics = (Mean(lower=0.0, upper=1.0), Histogram(bins=5), Ecdf(thresholds=8))
+    return tuple(
+        Question(each, "additive", Fraction(1, 2), Placement.EACH_SERVER, minimum=3)
+        .encode()
+        .encode()
+        for each in statistics
+    )
+
+
+def _account_seeds() -> tuple[bytes, ...]:
+    meter = Meter()
+    for round_ in (1, 2):
+        sent = a_message(
+            Phase.SUBMIT, Role.PARTY, Role.SERVER, (0, 1, 5), body=bytes(8), round_=round_
+        )
+        meter.record(Direction.RECEIVED, sent)
+    return (accounts_to_wire(meter).SerializeToString(),)
+
+
+def _key_seeds() -> tuple[bytes, ...]:
+    seeds = []
+    for number, comparison in enumerate(COMPARISONS):
+        width = comparison.randomness_bytes
+        randomness = np.arange(2 * width, dtype=np.uint8).reshape(2, width)
+        rows = comparison.gen(np.array([1, 9], dtype=np.uint64), randomness)
+        for server in range(comparison.servers):
+            chosen = next(
+                b for b in range(256) if b % 3 == number and b // 16 % comparison.servers == server
+            )
+            seeds.append(bytes([chosen]) + comparison.pack(server, rows[server]).tobytes())
+    return tuple(seeds)
+
+
+def _journal_seeds() -> tuple[bytes, ...]:
+    with tempfile.TemporaryDirectory() as folder:
+        written = Journal(Path(folder))
+        for kind, data in ((Kind.QUERY, b"asked"), (Kind.MESSAGE, bytes(30)), (Kind.EXPIRE, b"")):
+            written.append(RUN, kind, data)
+        written.close()
+        return ((Path(folder) / f"{RUN.hex()}.log").read_bytes(),)
+
+
+TARGETS: dict[str, Target] = {
+    "message": Target(message, _message_seeds()),
+    "query": Target(query, _query_seeds()),
+    "question": Target(question, _question_seeds()),
+    "accounts": Target(accounts, _account_seeds()),
+    "stored_keys": Target(stored_keys, _key_seeds()),
+    "journal": Target(journal, _journal_seeds()),
+}
