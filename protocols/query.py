@@ -6,11 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
+from protocols.machine import Spend
 from protocols.messages import MAX_MEMBERS, MAX_WIRE_BYTES
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
     enough_shares,
+    numeric_delta,
     parse_epsilon,
 )
 from protocols.statistics import Statistic, statistic_named
@@ -87,6 +89,12 @@ class Query:
         """How many values each server releases."""
         statistic = self.statistic
         return statistic.length if self.mechanism is None else statistic.released
+
+    @property
+    def spend(self) -> Spend:
+        """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
+        delta = numeric_delta(self.noise, self.parties, self.statistic.noises)
+        return Spend(self.data, self.run.hex(), self.epsilon, delta)
 
     def encode(self) -> bytes:
         """Canonical JSON: one query has one encoding, whatever the runtime."""

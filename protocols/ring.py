@@ -20,6 +20,11 @@ def add_rows(rows: NDArray[np.uint8]) -> Vector:
     return total
 
 
+def add_shares(shares: list[Vector]) -> Vector:
+    total: Vector = np.stack(shares).sum(axis=0, dtype=np.uint64)
+    return total
+
+
 def signed(vector: Vector) -> NDArray[np.int64]:
     """The representative of each element in [-2^63, 2^63)."""
     return vector.view(np.int64)

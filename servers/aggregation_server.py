@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Memory
-from protocols.aggregation.roles import spend_of
 from protocols.errors import LocalError, PeerError, TallyError
 from protocols.machine import Machine
 from protocols.messages import Message, Role
@@ -42,7 +41,7 @@ class AggregationServer(Participant):
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-            self._ledger.check(spend_of(query))
+            self._ledger.check(query.spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline

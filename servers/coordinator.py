@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
-from protocols.aggregation.roles import Collector, spend_of
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
@@ -169,7 +169,7 @@ class Coordinator(Participant):
         if (tree := tree_of(query)) in self._held:
             query = replace(query, run=self._held[tree][0])
         elif tree not in self._curves:
-            self._ledger.check(spend_of(query))
+            self._ledger.check(query.spend)
         return query
 
     def ask(self, query: Query) -> Outcome:

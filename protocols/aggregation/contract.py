@@ -17,7 +17,7 @@ from protocols.machine import Machine
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector
+from protocols.ring import Vector, add_shares
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -133,8 +133,6 @@ class OneRound(Aggregator):
 
     def unshard(self, shares: list[Vector]) -> Vector:
         """The sum, from the shares of all servers."""
-        from protocols.aggregation.roles import add_shares
-
         return add_shares(shares)
 
     def check(self, query: Query) -> None:
@@ -161,6 +159,6 @@ class OneRound(Aggregator):
         return OneRoundServer(self, query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records) -> Machine:
-        from protocols.aggregation.roles import Collector
+        from protocols.aggregation.collector import Collector
 
         return Collector(query, records, self.unshard)

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from fss.comparison import Comparison
 from fss.ring import Ring
 from fss.storage import Segment
+from protocols.aggregation.bodies import submissions
+from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from protocols.aggregation.roles import CollectingServer, Collector, add_shares, submissions
+from protocols.aggregation.roles import CollectingServer
 from protocols.errors import LocalError
 from protocols.machine import Done, Machine, Rejected, Step
 from protocols.messages import Message
@@ -27,7 +29,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector
+from protocols.ring import Vector, add_shares
 from protocols.statistics.cumulative import RESOLUTION_BITS, Cumulative
 from protocols.statistics.on_demand import OnDemand
 

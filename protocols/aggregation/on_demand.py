@@ -3,20 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bulk, Records
 from protocols.aggregation.fss import FssServer, binding
-from protocols.aggregation.roles import (
-    Collector,
-    CollectorState,
-    ServerState,
-    add_shares,
-    spend_of,
-)
+from protocols.aggregation.roles import ServerState
 from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase
 from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.ring import Vector, signed
+from protocols.ring import Vector, add_shares, signed
 from protocols.statistics.on_demand import LAST, OnDemand
 
 MAX_POINTS = 4096
@@ -41,7 +36,7 @@ class OnDemandServer(FssServer):
         self._members = members
         self._released_members = message.body[0].tobytes()
         self._state = ServerState.RELEASED
-        return Continue(spends=(spend_of(self._query),))
+        return Continue(spends=(self._query.spend,))
 
     def _ask(self, message: Message) -> Step:
         points = parse_points(message, self._query)

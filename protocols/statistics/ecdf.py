@@ -35,7 +35,6 @@ class Quantile(Cumulative):
 
     quantile: tuple[float, ...] = (0.5,)
     thresholds: int = 1024
-    smooth: str = "2"
 
     name: ClassVar[str] = "quantile"
 

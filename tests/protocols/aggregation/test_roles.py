@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.additive import Additive
+from protocols.aggregation.collector import COLLECTOR_TRANSITIONS, Collector, CollectorState
 from protocols.aggregation.contract import Memory, Total
-from protocols.aggregation.roles import (
-    COLLECTOR_TRANSITIONS,
-    SERVER_TRANSITIONS,
-    Collector,
-    CollectorState,
-    OneRoundServer,
-    ServerState,
-)
+from protocols.aggregation.roles import SERVER_TRANSITIONS, OneRoundServer, ServerState
 from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
