@@ -30,7 +30,9 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
         async with enrolment, serving(server):
             desk.resume()
             desk.listen_to_servers()
-            with metrics.serving(config.metrics):
-                ready(port)
-                await stop_signal()
-            await desk.close()
+            try:
+                with metrics.serving(config.metrics):
+                    ready(port)
+                    await stop_signal()
+            finally:
+                await desk.close()

@@ -62,11 +62,12 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     server, port = new_server(config.credentials, config.listen, [metrics, Screen(revocations)])
     add_PostServicer_to_server(post, server)
     add_RevocationServicer_to_server(RevocationDesk(revocations), server)
-    async with serving(server):
-        with metrics.serving(config.metrics):
-            ready(port)
-            await stop_signal()
-    if journal:
-        journal.close()
-    ledger.close()
-    store.close()
+    try:
+        async with serving(server):
+            with metrics.serving(config.metrics):
+                ready(port)
+                await stop_signal()
+    finally:
+        post.close()
+        ledger.close()
+        store.close()
