@@ -128,8 +128,7 @@ class Desk(DeskServicer):
         await asyncio.gather(*self._background, return_exceptions=True)
         for channel in self.channels:
             await channel.close()
-        if self.post.journal:
-            self.post.journal.close()
+        self.post.close()
         self._ledger.close()
         self._store.close()
 
@@ -201,11 +200,10 @@ class Desk(DeskServicer):
         try:
             async with self.post.lock:
                 outcome = self.coordinator.ask(query)
-                if self.post.journal and outcome.messages:
-                    self.post.journal.append(
-                        query.run, Kind.QUERY, beginning(query, self.coordinator.records)
-                    )
-                    await self.post.journal.commit()
+                if (journal := self.post.journal) and outcome.messages:
+                    record = beginning(query, self.coordinator.records)
+                    journal.append(query.run, Kind.QUERY, record)
+                    await journal.commit()
         except OSError as error:
             self._drop(run)
             raise RunFailed(f"the coordinator cannot keep a run: {error.strerror}") from None

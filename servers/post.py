@@ -148,6 +148,10 @@ class Post(PostServicer):
         if self.journal:
             self.journal.forget(run)
 
+    def close(self) -> None:
+        if self.journal:
+            self.journal.close()
+
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
         identity = await caller(context)
         try:

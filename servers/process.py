@@ -68,7 +68,6 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
                 ready(port)
                 await stop_signal()
     finally:
-        if journal:
-            journal.close()
+        post.close()
         ledger.close()
         store.close()
