@@ -28,6 +28,9 @@ from servers.ledger import Ledger
 
 Ids = NDArray[np.uint32]
 
+MAX_RECORDS_EACH = 1 << 24
+"""One party must not be able to claim more records than any question could be about."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -121,6 +124,8 @@ class Coordinator(Participant):
         """Parties join, with the number of records that each holds, which is public."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:
             raise LocalError("every party needs at least one record to join")
+        if int(records.max()) > MAX_RECORDS_EACH:
+            raise LocalError(f"a party holds at most {MAX_RECORDS_EACH} records")
         if int(ids.max()) >= self.parties:
             raise LocalError(f"this federation has room for {self.parties} parties")
         self._records[ids] = records

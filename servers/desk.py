@@ -136,8 +136,10 @@ class Desk(DeskServicer):
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Welcome:  # noqa: N802
         identity = await caller(context)
-        ids = np.frombuffer(request.parties[: len(request.parties) & ~3], dtype="<u4")
-        records = np.frombuffer(request.records[: len(request.records) & ~3], dtype="<u4")
+        if len(request.parties) % 4 or len(request.records) != len(request.parties):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not one number for each party")
+        ids = np.frombuffer(request.parties, dtype="<u4")
+        records = np.frombuffer(request.records, dtype="<u4")
         if identity.role is not Role.PARTY or not identity.covers(ids):
             reason = f"{identity.name} may not join as these parties"
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, reason)

@@ -139,3 +139,10 @@ def test_malformed_questions(question: str) -> None:
     desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
     with pytest.raises(LocalError):
         desk.query(Question.decode(question))
+
+
+def test_a_party_cannot_claim_more_records_than_any_question_is_about() -> None:
+    desk = coordinator()
+    with pytest.raises(LocalError, match="at most"):
+        desk.enrol(ids(0), ids(2**32 - 1))
+    assert desk.enrolled == 0
