@@ -56,7 +56,8 @@ def new_server(
     Raises `OSError` if it cannot listen there.
     """
     server = grpc.aio.server(
-        options=[*_LIMITS, ("grpc.so_reuseport", 0)], interceptors=[*interceptors, Strict()]
+        options=[*_LIMITS, ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 64)],
+        interceptors=[*interceptors, Strict()],
     )
     tls = grpc.ssl_server_credentials(
         [(credentials.key, credentials.certificate)],
