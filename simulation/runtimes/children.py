@@ -8,6 +8,8 @@ import gc
 from collections.abc import Coroutine
 from multiprocessing.connection import Connection
 
+import numpy as np
+
 from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
 from servers.coordinator_process import run_coordinator
@@ -21,6 +23,7 @@ def preload() -> None:
     Called in the fork server before it forks: untouched pages stay shared between all children.
     """
     aggregation.aggregators()
+    np.unique(np.zeros(1))  # loads numpy.ma, which every child would otherwise load for itself
     _ = statistics.STATISTICS
     gc.collect()
     gc.freeze()
