@@ -23,7 +23,7 @@ from simulation.bench.row import Row, seconds
 
 PARTIES = 100_000
 THRESHOLDS = 1024
-REPEATS = 3
+REPEATS = 7
 
 
 def rows() -> list[Row]:
