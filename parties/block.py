@@ -44,7 +44,7 @@ class PartyBlock(Participant):
         try:
             aggregator = aggregator_named(query.aggregator)
             aggregator.check(query)
-            randomness = self._randomness.derive(f"run {query.run.hex()}")
+            randomness = self._randomness.derive(query.stream)
             return aggregator.party(query, self._answering, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error

@@ -1,5 +1,6 @@
 """What is asked: the public description that every role of a run builds its machine from."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from fractions import Fraction
@@ -95,6 +96,16 @@ class Query:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
         delta = numeric_delta(self.noise, self.parties, self.statistic.noises)
         return Spend(self.data, self.run.hex(), self.epsilon, delta)
+
+    @property
+    def stream(self) -> str:
+        """The label of the randomness that a role draws for this query.
+
+        It names what is asked as well as the run: under a run's name alone, another query put to a
+        restarted party would be masked by the same bytes, and their difference would show.
+        """
+        asked = hashlib.blake2s(self.encode(), digest_size=16).hexdigest()
+        return f"run {self.run.hex()} query {asked}"
 
     def encode(self) -> bytes:
         """Canonical JSON: one query has one encoding, whatever the runtime."""

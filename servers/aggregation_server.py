@@ -45,5 +45,5 @@ class AggregationServer(Participant):
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
-        randomness = self._randomness.derive(f"run {query.run.hex()}")
+        randomness = self._randomness.derive(query.stream)
         return aggregator.server(query, self.index, randomness, self._bulk(query.run))

@@ -76,7 +76,6 @@ class Post(PostServicer):
         Acknowledged means in the journal; a message that was refused as a whole is not. Raises
         `OSError` where it cannot be kept: it was not taken then, and may be sent again.
         """
-
         return await self._finish(self._take(message, data))
 
     async def expire(self, run: bytes) -> None:
@@ -156,14 +155,13 @@ class Post(PostServicer):
         identity = await caller(context)
         try:
             message = decode(request.message, identity.name)
-            if not identity.speaks_for(message):
-                raise PeerError(identity.name, f"claims to be {message.sender}")
         except PeerError as error:
             log.warning("refused: %s", error)
-            code = grpc.StatusCode.INVALID_ARGUMENT
-            if "claims" in error.reason:
-                code = grpc.StatusCode.PERMISSION_DENIED
-            return await context.abort(code, str(error))
+            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if not identity.speaks_for(message):
+            claim = f"{identity.name}: claims to be {message.sender}"
+            log.warning("refused: %s", claim)
+            return await context.abort(grpc.StatusCode.PERMISSION_DENIED, claim)
         try:
             outcome = await self.deliver(message, request.message)
         except OSError as error:
