@@ -101,11 +101,14 @@ class Query:
     def stream(self) -> str:
         """The label of the randomness that a role draws for this query.
 
-        It names what is asked as well as the run: under a run's name alone, another query put to a
-        restarted party would be masked by the same bytes, and their difference would show.
+        It names what is released as well as the run: under a run's name alone, another query put
+        to a restarted party would be masked by the same bytes, and their difference would show.
+        How the release is post-processed is not in it: that changes no vector and no noise.
         """
-        asked = hashlib.blake2s(self.encode(), digest_size=16).hexdigest()
-        return f"run {self.run.hex()} query {asked}"
+        others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
+        rest = (self.noise, self.data, self.minimum, self.group, self.most)
+        released = repr((self.statistic.release_key(), *others, *rest)).encode()
+        return f"run {self.run.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
     def encode(self) -> bytes:
         """Canonical JSON: one query has one encoding, whatever the runtime."""

@@ -250,7 +250,7 @@ def tree_of(query: Query) -> str | None:
     """What makes two questions ask the same tree: all but how its answer is post-processed."""
     if not isinstance(query.statistic, Cumulative):
         return None
-    return query.statistic.tree_key() + repr(
+    return query.statistic.release_key() + repr(
         (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
     )
 

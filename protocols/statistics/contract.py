@@ -107,6 +107,10 @@ class Statistic(ABC):
         """How the noises add to the measured values."""
         return noise
 
+    def release_key(self) -> str:
+        """The parameters that released values depend on; what is left out is post-processing."""
+        return repr((self.name, sorted(self.parameters().items())))
+
     def mechanism_words(self, scale: float) -> str:
         """The mechanism by name, given the scale of one noise in units of the sum."""
         return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"

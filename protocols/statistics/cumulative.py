@@ -128,8 +128,7 @@ class Cumulative(Statistic):
             high = np.where(above, high, middle)
         return low
 
-    def tree_key(self) -> str:
-        """The parameters that the released values depend on; the rest is post-processing."""
+    def release_key(self) -> str:
         return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
 
     # --- pointwise ---

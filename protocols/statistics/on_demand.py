@@ -41,7 +41,7 @@ class OnDemand(Cumulative):
     def conclude(self, known: Mapping[int, float]) -> Estimate:
         """The estimate, from the curve at all the points that `plan` asked for."""
 
-    def tree_key(self) -> str:
+    def release_key(self) -> str:
         return repr((*self.bounds, self.value, "on demand", self.spacing))
 
     @property

@@ -5,6 +5,7 @@ Nothing heavy belongs here: every import is in the memory of every party process
 
 import asyncio
 import gc
+import logging
 from collections.abc import Coroutine
 from multiprocessing.connection import Connection
 
@@ -23,6 +24,7 @@ def preload() -> None:
     Called in the fork server before it forks: untouched pages stay shared between all children.
     """
     aggregation.aggregators()
+    logging.getLogger().addHandler(logging.NullHandler())  # a failed run says why in one line
     np.unique(np.zeros(1))  # loads numpy.ma, which every child would otherwise load for itself
     _ = statistics.STATISTICS
     gc.collect()
