@@ -28,10 +28,14 @@ class Spend:
 
 @dataclass(frozen=True)
 class Continue:
-    """The machine waits for more. The shell records `spends` durably, then sends `messages`."""
+    """The machine waits for more. The shell records `spends` durably, then sends `messages`.
+
+    `deadline` is for how many seconds from now it waits; None leaves the deadline as it is.
+    """
 
     messages: tuple[Message, ...] = ()
     spends: tuple[Spend, ...] = ()
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)

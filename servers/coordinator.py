@@ -196,7 +196,8 @@ class Coordinator(Participant):
 
     def start(self, query: Query, records: Records) -> Outcome:
         """Begins a run; after a restart, with the records that parties held when it was asked."""
-        collector = aggregator_named(query.aggregator).collector(query, records)
+        randomness = self._randomness.derive(query.stream)
+        collector = aggregator_named(query.aggregator).collector(query, records, randomness)
         return self.begin(query.run, collector)
 
     @property

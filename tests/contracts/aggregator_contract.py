@@ -82,7 +82,10 @@ class Exchange:
             aggregator.server(query, i, Randomness.from_seed(seed, f"server-{i}"), Memory())
             for i in range(query.servers)
         ]
-        self.collector = aggregator.collector(query, np.ones(query.parties, dtype=np.int64))
+        records = np.ones(query.parties, dtype=np.int64)
+        self.collector = aggregator.collector(
+            query, records, Randomness.from_seed(seed, "coordinator")
+        )
         self.rejected: list[Rejected] = []
         self.failed: Failed | None = None
         self.total: Total | None = None

@@ -223,7 +223,7 @@ def words(*values: int) -> bytes:
 
 def collector_in(state: CollectorState, query: Query | None = None) -> Collector:
     query = query or a_query()
-    collector = Additive().collector(query, ONE_RECORD_EACH)
+    collector = Additive().collector(query, ONE_RECORD_EACH, Randomness(bytes(16)))
     assert isinstance(collector, Collector)
     collector.start()
     if state is not CollectorState.ROSTERS:
@@ -246,7 +246,7 @@ def test_a_collector_takes_what_its_table_says_and_nothing_else(
 
 
 def test_servers_are_told_before_parties() -> None:
-    step = Additive().collector(a_query(), ONE_RECORD_EACH).start()
+    step = Additive().collector(a_query(), ONE_RECORD_EACH, Randomness(bytes(16))).start()
     assert isinstance(step, Continue)
     assert [message.receiver for message in step.messages] == [
         "server-0",
