@@ -109,7 +109,7 @@ static void squeeze_elements(stream *s, int limbs, uint64_t *out, size_t count)
     for (size_t i = 0; i < count;) {
         out[2 * i] = next_lane(s);
         out[2 * i + 1] = next_lane(s);
-        i += out[2 * i + 1] < F128_HIGH || (out[2 * i + 1] == F128_HIGH && out[2 * i] < 1);
+        i += f128_load(out + 2 * i) < F128_P;
     }
 }
 

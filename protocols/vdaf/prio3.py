@@ -145,7 +145,7 @@ class Prio3:
             raise ValueError(f"encoded measurements have shape {encoded.shape}")
         _check("nonces", nonces, rows, NONCE_BYTES)
         _check("randomness", rand, rows, self.rand_bytes)
-        seeds = rand.reshape(rows, -1, SEED_BYTES)
+        seeds = rand.reshape(rows, self.rand_bytes // SEED_BYTES, SEED_BYTES)
         helpers = range(1, self.shares)
         width = 2 if self.joint else 1
         helper_seeds = [seeds[:, width * (j - 1)] for j in helpers]

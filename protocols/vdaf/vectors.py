@@ -116,7 +116,7 @@ class SumVec(Chunked):
         require(measurements, 2, 0, self.max_measurement)
         require_width(measurements, self.length)
         bits = weighted_bits(measurements, self.max_measurement)
-        return self.field.from_signed(bits.reshape(len(measurements), -1))
+        return self.field.from_signed(bits.reshape(len(measurements), self.encoded_length))
 
     def evaluate(self, called: Vector, encoded: Vector, shares: int) -> Vector:
         return self.field.sum(called, 1)[:, None]

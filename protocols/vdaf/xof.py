@@ -78,7 +78,7 @@ def _messages(tag: bytes, seeds: Bytes, binders: Bytes) -> Bytes:
     if len(tag) > 0xFFFF or seeds.shape[1] > 0xFF:
         raise ValueError("a tag has at most 65535 bytes and a seed at most 255")
     head = len(tag).to_bytes(2, "little") + tag + bytes([seeds.shape[1]])
-    rows = max(len(seeds), len(binders))
+    (rows,) = np.broadcast_shapes(seeds.shape[:1], binders.shape[:1])
     first, second = len(head), len(head) + seeds.shape[1]
     messages = np.empty((rows, second + binders.shape[1]), dtype=np.uint8)
     messages[:, :first] = np.frombuffer(head, dtype=np.uint8)
