@@ -84,9 +84,11 @@ class Chunked(Circuit):
         return encoded
 
 
+@cache
 def share_of_one(field: Field, shares: int) -> Vector:
     """What each of `shares` servers adds so that all of them together add 1."""
     one: Vector = field.from_ints([pow(shares, -1, field.modulus)])[0]
+    one.flags.writeable = False
     return one
 
 

@@ -1,8 +1,10 @@
-"""Runs a test with the native loops and with the twins."""
+"""Runs a test with the native loops and with the twins, or with every instance of Prio3."""
 
 import pytest
 
 from protocols.field import HAVE_NATIVE
+from protocols.vdaf.prio3 import Prio3
+from tests.protocols.vdaf.clients import INSTANCES
 
 
 @pytest.fixture(params=["pure", "native"])
@@ -13,3 +15,8 @@ def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         pytest.skip("the native loops are not built")
     monkeypatch.setenv("TALLYROOM_NATIVE", "1" if name == "native" else "0")
     return name
+
+
+@pytest.fixture(params=INSTANCES)
+def prio3(request: pytest.FixtureRequest) -> Prio3:
+    return INSTANCES[request.param]
