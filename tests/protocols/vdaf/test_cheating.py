@@ -166,3 +166,14 @@ def test_no_verifier_is_sent_at_a_point_that_would_leak(
     assert states.accepted.tolist() == [False, True, True]
     assert not verifiers[0, : prio3.verifier_share_bytes - prio3.message_bytes].any()
     assert all_accept(verify(prio3, batch.nonces, reports)) == [False, True, True]
+
+
+def test_a_second_encoding_of_a_right_verifier_is_rejected(prio3: Prio3) -> None:
+    """All zeros pass the check, so that p in place of 0 differs in its encoding alone."""
+    rows = np.zeros((2, prio3.verifier_share_bytes), dtype=np.uint8)
+    again = rows.copy()
+    modulus = prio3.field.modulus.to_bytes(prio3.field.width, "little")
+    again[1, : prio3.field.width] = np.frombuffer(modulus, dtype=np.uint8)
+    shares = [rows] * (prio3.shares - 1) + [again]
+    messages = prio3.verifier_shares_to_messages(CTX, shares)
+    assert messages.accepted.tolist() == [True, False]
