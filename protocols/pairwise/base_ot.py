@@ -54,7 +54,7 @@ def sender_points(scalars: Bytes) -> Bytes:
 def receiver_points(
     links: Links, points: Bytes, choices: Bytes, scalars: Bytes
 ) -> tuple[Bytes, Bytes]:
-    """(K, 128·33) points B and (K, 128, 16) keys, from A, (K, 128) choices and (K, 128, 32) scalars.
+    """(K, 128·33) points B and (K, 128, 16) keys, from A, (K, 128) choices and as many scalars.
 
     Raises PeerError if an A is no point of the curve.
     """
@@ -62,12 +62,15 @@ def receiver_points(
     for link, row, chosen, secrets in zip(_each(links), points, choices, scalars, strict=True):
         a = _point(link, row.tobytes())
         a_formatted, a_long = a.format(), a.format(compressed=False)
+        # One object for all scalars: making one computes two points that are not needed here.
+        exchange = PrivateKey(secrets[0].tobytes())
         for index in range(COLUMNS):
-            secret = PrivateKey(secrets[index].tobytes())
-            both = (secret.public_key, PublicKey.combine_keys([secret.public_key, a]))
+            exchange.secret = secrets[index].tobytes()
+            public = PublicKey.from_valid_secret(exchange.secret)
+            both = (public, PublicKey.combine_keys([public, a]))
             answer = both[int(chosen[index])].format()
             answers.append(answer)
-            keys.append(_key(a_formatted, answer, index, secret.ecdh(a_long)))
+            keys.append(_key(a_formatted, answer, index, exchange.ecdh(a_long)))
     blocks = _rows(keys, BLOCK_BYTES).reshape(len(links), COLUMNS, BLOCK_BYTES)
     return _rows(answers, POINT_BYTES).reshape(len(links), COLUMNS * POINT_BYTES), blocks
 

@@ -1,6 +1,7 @@
 """Boolean circuits, as the garbler and the evaluator both hold them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ class Circuit:
 
     garbler_inputs: int
     evaluator_inputs: int
-    gates: NDArray[np.uint32]  # (G, 3): kind 0 XOR, 1 AND, 2 NOT; left wire; right wire (= left for NOT)
+    # (G, 3): kind 0 XOR, 1 AND, 2 NOT; left wire; right wire (= left for NOT)
+    gates: NDArray[np.uint32]
     outputs: NDArray[np.uint32]  # wires, least significant bit first
 
     def __post_init__(self) -> None:
@@ -49,7 +51,7 @@ class Circuit:
     def wires(self) -> int:
         return self.garbler_inputs + self.evaluator_inputs + len(self.gates)
 
-    @property
+    @cached_property
     def ands(self) -> int:
         """Gates that cost bytes: two ciphertexts each, where the others are free."""
         return int(np.count_nonzero(self.gates[:, 0] == AND))

@@ -68,7 +68,7 @@ def garble(circuit: Circuit, keys: Bytes, deltas: Bytes, labels: Bytes) -> Garbl
 def evaluate(circuit: Circuit, keys: Bytes, labels: Bytes, tables: Bytes) -> Bytes:
     """The active labels of the outputs, (K, I, O, 16), from those of the inputs.
 
-    Whatever the tables hold, the answer is some labels; `outputs` tells whether they are the garbler's.
+    Whatever the tables hold, the answer is some labels; `outputs` tells whether they are right.
     Raises LocalError on shapes that do not fit.
     """
     links, instances = _check(circuit, keys, labels)

@@ -35,7 +35,7 @@ class Receiver:
     def __init__(self, pairs: Bytes) -> None:
         if pairs.shape[1:] != (COLUMNS, 2, BLOCK_BYTES):
             raise LocalError("a link has 128 pairs of keys of 16 bytes")
-        self._pairs = pairs
+        self._pairs = np.ascontiguousarray(pairs.swapaxes(1, 2))
         self.position = 0
 
     def extend(self, choices: Bytes) -> tuple[Bytes, Bytes]:
@@ -43,9 +43,10 @@ class Receiver:
         links, bits = choices.shape
         streams = _streams(self._pairs, self.position, bits)
         self.position += _blocks(bits)
-        u = streams[:, :, 0] ^ streams[:, :, 1]
+        t = streams[:, 0]
+        u = t ^ streams[:, 1]
         u ^= np.packbits(choices, axis=1, bitorder="little")[:, None, :]
-        labels = transpose(streams[:, :, 0])[:, :bits]
+        labels = transpose(t)[:, :bits]
         return u.reshape(links, request_bytes(bits)), labels
 
     def keep(self, chosen: Mask) -> None:
@@ -89,4 +90,4 @@ def _streams(keys: Bytes, position: int, bits: int) -> Bytes:
     """The next bytes of every key's stream; keys may have any leading axes."""
     flat = keystream(keys.reshape(-1, BLOCK_BYTES), position, _blocks(bits))
     width = column_bytes(bits)
-    return flat.reshape(*keys.shape[:-1], _blocks(bits) * BLOCK_BYTES)[..., :width].copy()
+    return flat.reshape(*keys.shape[:-1], _blocks(bits) * BLOCK_BYTES)[..., :width]

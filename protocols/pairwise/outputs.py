@@ -13,11 +13,11 @@ colour 1 knows h_1 and gets h_0 + w(1 − 2λ), where h_0 masks λ. Both masks a
 inactive label, pseudorandom by the robustness of H; each is used once, at its own tweak.
 
 The check costs 8 bytes an output wire and 16 bytes a link and batch. The other half of H gives
-k = g_0, which an evaluator of colour 1 gets as g_1 ⊕ (g_0 ⊕ g_1), masked in the same way; both sides
-hash all k with the transcript. A label that is not the garbler's passes with probability 2^-64 a
-wire. To an honest evaluator the check says nothing new: every k is a function of what it holds.
-A garbler that deviates can make it fail for chosen inputs and learn, from the refusal, one bit: the
-model is semi-honest.
+k = g_0, which an evaluator of colour 1 gets as g_1 ⊕ (g_0 ⊕ g_1), masked in the same way; both
+sides hash all k with the transcript. A label that is not the garbler's passes with probability
+2^-64 a wire. To an honest evaluator the check says nothing new: every k is a function of what it
+holds. A garbler that deviates can make it fail for chosen inputs and learn, from the refusal, one
+bit: the model is semi-honest.
 """
 
 from enum import Enum
@@ -77,9 +77,9 @@ def seal(output: Output, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
     links, instances, wires, _ = labels.shape
     flat = labels.reshape(links, instances * wires, 16)
     λ = flat[:, :, 0] & 1
-    colour_0 = flat ^ λ[..., None] * deltas[:, None, :]
+    colour_0: Bytes = np.bitwise_xor(flat, λ[..., None] * deltas[:, None, :])
     h0 = _words(hash_blocks(keys, colour_0, OUTPUT_TWEAKS))
-    h1 = _words(hash_blocks(keys, colour_0 ^ deltas[:, None, :], OUTPUT_TWEAKS))
+    h1 = _words(hash_blocks(keys, np.bitwise_xor(colour_0, deltas[:, None, :]), OUTPUT_TWEAKS))
     parts = [h0[..., 1] ^ h1[..., 1]]
     shares: Vector = λ.astype(np.uint64)
     if output is not Output.XOR:

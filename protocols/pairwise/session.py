@@ -259,9 +259,7 @@ class Garbler(_Side):
         deltas = self._randomness.rows("delta", self._links, BLOCK_BYTES).copy()
         # The two labels of a wire must differ in colour. This bit of Δ is public from here on.
         deltas[:, 0] |= 1
-        scalars = base_ot.draw_scalars(
-            self._randomness, "base ot receiver", self._links, COLUMNS
-        )
+        scalars = base_ot.draw_scalars(self._randomness, "base ot receiver", self._links, COLUMNS)
         points, keys = base_ot.receiver_points(self._links, rows, bits_of(deltas), scalars)
         self._sender = Sender(keys, deltas)
         self._transcript = self._heard(self._heard(self._transcript, rows), points)
@@ -286,8 +284,8 @@ class Garbler(_Side):
         deltas = sender.deltas
         seeds = self._randomness.rows(f"garbling {self._number}", self._links, BLOCK_BYTES)
         keys, active = batch.key_and_garbler_labels(seeds)
-        # The label of 0 follows from the active one: L0 = active ⊕ x·Δ. The usual order draws L0 and
-        # sends active = L0 ⊕ x·Δ; either way the two are uniform but for their difference x·Δ, so
+        # The label of 0 follows from the active one: L0 = active ⊕ x·Δ. The usual order draws L0
+        # and sends active = L0 ⊕ x·Δ; either way each is uniform and their difference is x·Δ, so
         # the joint distribution is the same, and active labels drawn from a seed that does not
         # depend on x tell nothing of x. That the evaluator knows the seed gives it no more than the
         # labels: the hash is robust for active labels of anybody's choice, as long as Δ, which the
@@ -299,12 +297,15 @@ class Garbler(_Side):
         garbled = garbling.garble(circuit, keys, deltas, np.concatenate([own, theirs], axis=2))
         sealed = outputs.seal(output, keys, deltas, garbled.outputs)
         tables = garbled.tables.reshape(len(rows), batch.table_bytes)
-        body = np.hstack([seeds, tables, sealed.ciphertexts])
+        answer = np.empty((len(rows), batch.answer_bytes), dtype=np.uint8)
+        body, end = answer[:, :-DIGEST_BYTES], BLOCK_BYTES + batch.table_bytes
+        body[:, :BLOCK_BYTES], body[:, BLOCK_BYTES:end] = seeds, tables
+        body[:, end:] = sealed.ciphertexts
         heard = self._heard(self._transcript, rows, batch.fingerprint())
         self._transcript = self._heard(heard, body)
         self._number += 1
-        digests = _digests(self._transcript, sealed.check)
-        return Answer(np.hstack([body, digests]), sealed.shares)
+        answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
+        return Answer(answer, sealed.shares)
 
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)

@@ -15,9 +15,7 @@ Words = NDArray[np.uint64]  # a block is a pair (low, high) on the last axis
 _ONE = np.uint64(1)
 
 
-def garble(
-    circuit: Circuit, keys: Bytes, deltas: Bytes, labels: Bytes
-) -> tuple[Bytes, Bytes]:
+def garble(circuit: Circuit, keys: Bytes, deltas: Bytes, labels: Bytes) -> tuple[Bytes, Bytes]:
     """See `garbling.garble`."""
     links, instances = labels.shape[:2]
     delta = _words(deltas)[:, None, :]
