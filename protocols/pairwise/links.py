@@ -8,6 +8,8 @@ from protocols.errors import LocalError, PeerError
 
 Links = NDArray[np.uint32]
 Mask = NDArray[np.bool]
+Bits = Bytes | NDArray[np.bool]
+"""Inputs: 0 and 1, or False and True."""
 
 _NAMED = 3
 

@@ -33,7 +33,7 @@ from protocols.errors import LocalError
 from protocols.pairwise import base_ot, garbling, outputs
 from protocols.pairwise.blocks import BLOCK_BYTES, COLUMNS, keystream
 from protocols.pairwise.circuit import Circuit
-from protocols.pairwise.links import Links, Mask, checked_links, checked_rows, refuse
+from protocols.pairwise.links import Bits, Links, Mask, checked_links, checked_rows, refuse
 from protocols.pairwise.ot_extension import Receiver, Sender, bits_of, request_bytes
 from protocols.pairwise.outputs import Output
 from protocols.randomness import Randomness
@@ -138,7 +138,7 @@ class _Side:
         """The transcript after one more message."""
         return _hashes(_USAGE_TRANSCRIPT + context, transcript, rows)
 
-    def _inputs(self, bits: Bytes, wires: int) -> Bytes:
+    def _inputs(self, bits: Bits, wires: int) -> Bytes:
         if bits.ndim != 3 or bits.shape[0] != len(self._links) or bits.shape[2] != wires:
             raise LocalError(
                 f"inputs are bits by link, instance and wire, "
@@ -186,7 +186,7 @@ class Evaluator(_Side):
         self._transcript = self._heard(self._transcript, rows)
         self._scalars = self._scalars[:0]
 
-    def request(self, circuit: Circuit, bits: Bytes, output: Output = Output.XOR) -> Bytes:
+    def request(self, circuit: Circuit, bits: Bits, output: Output = Output.XOR) -> Bytes:
         """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
         if self._receiver is None:
             raise LocalError("these links are not open yet")
@@ -266,7 +266,7 @@ class Garbler(_Side):
         return points
 
     def answer(
-        self, circuit: Circuit, bits: Bytes, rows: Bytes, output: Output = Output.XOR
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Output = Output.XOR
     ) -> Answer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 
