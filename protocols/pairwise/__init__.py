@@ -1,0 +1,1 @@
+"""Two parties compute on both their records: circuits, garbling, oblivious transfer, sessions."""
