@@ -99,7 +99,7 @@ def test_the_sensitivity_is_the_most_that_a_replaced_record_moves(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1000.0, 2000.0), (-3e-9, 1e-9)])
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-3e-9, 1e-9)])
 @given(data=st.data())
 def test_records_of_32_bits(
     kind: type[Kernel], bounds: tuple[float, float], data: st.DataObject
@@ -293,7 +293,8 @@ def test_columns_that_cannot_be_are_refused() -> None:
 
 def test_kernels_are_found_by_name() -> None:
     for kind in KINDS:
-        assert kernel_named(kind.name) is kind
+        found: object = kernel_named(kind.name)
+        assert found is kind
         assert kind.name in kernel_names()
     with pytest.raises(LocalError, match="no kernel 'ginny'; did you mean gini"):
         kernel_named("ginny")
