@@ -1,1 +1,1 @@
-"""Two parties compute on both their records: circuits, garbling, oblivious transfer, sessions."""
+"""Pairs of records across parties: circuits, kernels, noise, garbling and who meets whom."""
