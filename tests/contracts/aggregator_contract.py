@@ -94,14 +94,23 @@ class Exchange:
             self._take(server.start())
         self._take(self.collector.start())
         # Each role is built from the query here; nobody needs to be told.
-        self._queue = deque(m for m in self._queue if m.phase is not Phase.QUERY)
+        said = [message for message in self._queue if message.phase is not Phase.QUERY]
+        self._told = [m for m in said if m.receiver_role is Role.PARTY]
+        self._queue = deque(m for m in said if m.receiver_role is not Role.PARTY)
 
     def party_messages(self, ids: Ids, vectors: Vector) -> list[Message]:
         query = replace(self.query, statistic=GivenVectors(vectors))
         holdings = Holdings(ids, np.arange(len(ids)), {"value": np.zeros(len(ids))})
-        step = self.aggregator.party(query, holdings, self.parties).start()
-        assert not isinstance(step, Rejected | Failed)
-        return list(step.messages)
+        machine = self.aggregator.party(query, holdings, self.parties)
+        steps = [machine.start()]
+        for message in self._told:  # what parties were told together with the question
+            mine = np.flatnonzero(np.isin(message.receivers, ids))
+            steps.append(machine.receive(message.select(mine)))
+        messages: list[Message] = []
+        for step in steps:
+            assert not isinstance(step, Rejected | Failed)
+            messages += step.messages
+        return messages
 
     def send(self, *messages: Message) -> None:
         self._queue.extend(messages)
