@@ -172,7 +172,7 @@ class Participant(ABC):
                 for message in outgoing:
                     meter.record(Direction.SENT, message)
                 to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
-                self._said.setdefault(run, []).extend(to_coordinator[-1:])
+                self._said.setdefault(run, []).extend(to_coordinator)
                 if isinstance(step, Continue):
                     return Outcome(run, outgoing)
                 self.abandon(run)

@@ -56,7 +56,10 @@ class Recipient:
     def __init__(self, public: bytes) -> None:
         self.public = public
         self._key = X25519PublicKey.from_public_bytes(public)
-        X25519PrivateKey.from_private_bytes(USAGE_PROBE * 2).exchange(self._key)
+        try:
+            X25519PrivateKey.from_private_bytes(USAGE_PROBE * 2).exchange(self._key)
+        except ValueError:
+            raise ValueError("a point of low order is nobody's key") from None
 
     def seal(self, payload: bytes, context: bytes, randomness: bytes) -> bytes:
         """`payload` sealed under 32 fresh random bytes, bound to a public `context`.

@@ -183,14 +183,19 @@ def randomizer_of(query: Query) -> LocalRandomizer:
 
 @lru_cache(maxsize=256)
 def _best_grid(each: Fraction, delta: float, reports: int, steps: int) -> BoundedResponse:
-    """The rounding with the lowest worst-case variance; two points are the one-bit mean."""
-    found = [
-        BoundedResponse(
-            RandomizedResponse.spending(local_epsilon(each, delta, reports, values), values), steps
-        )
-        for values in GRID_POINTS
-    ]
-    return min(found, key=lambda candidate: candidate.worst_variance)
+    """The rounding with the lowest worst-case variance; two points are the one-bit mean.
+
+    Finer ones are tried for as long as they are better.
+    """
+    best: BoundedResponse | None = None
+    for values in GRID_POINTS:
+        local = local_epsilon(each, delta, reports, values)
+        finer = BoundedResponse(RandomizedResponse.spending(local, values), steps)
+        if best is not None and finer.worst_variance >= best.worst_variance:
+            break
+        best = finer
+    assert best is not None
+    return best
 
 
 def _inputs(query: Query, holdings: Holdings) -> NDArray[np.int64]:
