@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
@@ -100,6 +100,7 @@ def test_the_sensitivity_is_the_most_that_a_replaced_record_moves(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-3e-9, 1e-9)])
+@settings(max_examples=20)
 @given(data=st.data())
 def test_records_of_32_bits(
     kind: type[Kernel], bounds: tuple[float, float], data: st.DataObject

@@ -131,6 +131,13 @@ def test_the_noise_for_a_budget_stays_within_it(
         assert math.exp(-(2 ** (noise.magnitude_bits - 1)) / noise.scale) > noise.distance / 2
 
 
+def test_the_tail_and_the_rounding_are_both_paid_for() -> None:
+    """Over scales at all places between two powers of two."""
+    for sensitivity in range(64, 192):
+        noise = CircuitLaplace.spending(Fraction(1), 1e-6, sensitivity, 1, 1)
+        assert noise.delta(Fraction(1), 1, 1) <= 1e-6
+
+
 def test_privacy_holds_with_the_delta_that_is_reported() -> None:
     """P(S) ≤ e^ε P'(S) + δ for the worst S, from the exact probabilities of a coarse sampler."""
     epsilon = Fraction(1)
