@@ -71,7 +71,7 @@ def _orders(count: int, length: int, randomness: Randomness) -> NDArray[np.uint3
     return np.argsort(words, axis=1, kind="stable").astype(np.uint32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Assignment:
     """Pairs by who computes them."""
 
