@@ -28,10 +28,14 @@ class Spend:
 
 @dataclass(frozen=True)
 class Continue:
-    """The machine waits for more. The shell records `spends` durably, then sends `messages`."""
+    """The machine waits for more. The shell records `spends` durably, then sends `messages`.
+
+    `deadline` is for how many seconds from now it waits; None leaves the deadline as it is.
+    """
 
     messages: tuple[Message, ...] = ()
     spends: tuple[Spend, ...] = ()
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The message was refused and the machine is as it was before. The run goes on."""
+    """The message was refused; the machine is as it was, but may note who sent it. The run goes on.
+
+    A refused message is not kept: after a crash, what was noted of it is forgotten.
+    """
 
     sender: str
     reason: str
@@ -66,7 +73,7 @@ class Machine(Protocol):
         """Called once, first."""
 
     def receive(self, message: Message) -> Step:
-        """Takes one message. `Rejected` leaves the machine unchanged."""
+        """Takes one message. `Rejected` changes nothing that is released."""
 
     def expire(self) -> Step:
         """The deadline of what the machine is waiting for has passed."""

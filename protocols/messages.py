@@ -53,6 +53,15 @@ class Phase(IntEnum):
     RELEASE = 5  # coordinator -> server: open the sum over these parties
     SHARE = 6  # server -> coordinator: its noisy share of the answer
     ASK = 7  # coordinator -> server: counts at these points, from keys that are there already
+    KEYS = 8  # public keys, from whoever made them to whoever needs them
+    DEAL = 9  # party -> server -> party: sealed shares of secrets, for other parties to keep
+    CHECK = 10  # party -> server -> party: that all were told the same
+    UNMASK = 11  # server -> party: whose masks to help remove; party -> server: the shares for it
+    VERIFY = 12  # coordinator <-> server: whether submissions are what they must be
+    PAIRING = 13  # coordinator -> party: whom to meet
+    PAIR = 14  # party <-> party: a computation between two of them
+    PAIRED = 15  # party -> coordinator: which pairs are done
+    GIVE_UP = 16  # server -> coordinator: why it cannot go on
 
     @property
     def label(self) -> str:

@@ -23,6 +23,7 @@ MAX_SERVERS = 64
 MAX_LENGTH = (MAX_WIRE_BYTES - 64) // 8
 """A share of the whole vector is one row of a message, which cannot be split."""
 MAX_DEADLINE = 86400
+MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 
@@ -34,7 +35,8 @@ class Query:
     `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
     largest party's number when it is all that one party holds; `most` is the largest party's number
     of records, which is public. `minimum` is the least number of
-    parties for which an answer may be released.
+    parties for which an answer may be released. `delta` is the δ that the analyst grants, for
+    mechanisms that need one.
     """
 
     run: bytes
@@ -50,6 +52,7 @@ class Query:
     group: int = 1
     most: int = 1
     deadline: float = 30.0
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.parties <= MAX_PARTIES:
@@ -67,6 +70,10 @@ class Query:
                 f"noise shared by {self.parties} parties needs at least "
                 f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
             )
+        if len(self.aggregator) > MAX_SPEC:
+            raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
+        if not 0 <= self.delta < 1:
+            raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         statistic = self.statistic
@@ -106,7 +113,7 @@ class Query:
         How the release is post-processed is not in it: that changes no vector and no noise.
         """
         others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
-        rest = (self.noise, self.data, self.minimum, self.group, self.most)
+        rest = (self.noise, self.data, self.minimum, self.group, self.most, self.delta)
         released = repr((self.statistic.release_key(), *others, *rest)).encode()
         return f"run {self.run.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
@@ -127,6 +134,7 @@ class Query:
                 "group": self.group,
                 "most": self.most,
                 "deadline": self.deadline,
+                "delta": self.delta,
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -161,6 +169,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "aggregator": str,
     "data": str,
     "deadline": (int, float),
+    "delta": (int, float),
 }
 
 

@@ -1,6 +1,7 @@
 """Aggregators by name: the thing researchers swap."""
 
-from functools import cache
+import dataclasses
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 
 from protocols.aggregation.contract import Aggregator
@@ -20,15 +21,37 @@ def aggregators() -> dict[str, Aggregator]:
     return {name: aggregator_named(name) for name in _entries()}
 
 
-@cache
-def aggregator_named(name: str) -> Aggregator:
-    """Only the one that is asked for is loaded: a broken package does not break the others.
+@lru_cache(maxsize=64)
+def aggregator_named(spec: str) -> Aggregator:
+    """The aggregator of a `NAME`, or of a `NAME?option=value&…`.
 
-    Raises `LocalError` if there is none of that name, or if it cannot be loaded.
+    Only the one that is asked for is loaded: a broken package does not break the others.
+    Raises `LocalError` if there is none of that name, or if it cannot be loaded or has no such
+    option.
     """
+    name, _, options = spec.partition("?")
     entry = look_up("aggregator", name, _entries())
     try:
-        loaded: Aggregator = entry.load()()
+        kind: type[Aggregator] = entry.load()
     except (ImportError, AttributeError) as error:
         raise LocalError(f"aggregator {name!r} cannot be loaded: {error}") from None
-    return loaded
+    return kind(**_parse_options(name, kind, options))
+
+
+def _parse_options(name: str, kind: type[Aggregator], text: str) -> dict[str, int | str]:
+    types: dict[str, object] = {}
+    if dataclasses.is_dataclass(kind):
+        types = {field.name: field.type for field in dataclasses.fields(kind)}
+    chosen: dict[str, int | str] = {}
+    for option in filter(None, text.split("&")):
+        key, _, value = option.partition("=")
+        if key not in types or key in chosen:
+            there = f"its options are {', '.join(types)}" if types else "it has none"
+            raise LocalError(f"{name} has no option {option!r}; {there}")
+        if types[key] is str:
+            chosen[key] = value
+        elif value.isascii() and value.isdecimal() and len(value) < 10:
+            chosen[key] = int(value)
+        else:
+            raise LocalError(f"{name}: {key} is a whole number, not {value!r}")
+    return chosen

@@ -7,7 +7,7 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import Vector, add_shares
 
+if TYPE_CHECKING:
+    from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
+
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
 Records = NDArray[np.int64]
@@ -26,12 +29,16 @@ Records = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """What an aggregator promises, in words that go with every answer."""
+    """What an aggregator promises, in words that go with every answer.
+
+    `catches` tells whether a party that deviates from the protocol is found and left out.
+    """
 
     colluding: int
     behaviour: str
     dropouts: str
     reveals: str
+    catches: bool = False
 
     def __str__(self) -> str:
         servers = "none may" if self.colluding == 0 else f"any {self.colluding} of them may"
@@ -68,10 +75,23 @@ class Memory:
 
 
 class Aggregator(ABC):
-    """Found by name through the entry-point group `tallyroom.aggregators`. Stateless."""
+    """Found by name through the entry-point group `tallyroom.aggregators`. Stateless.
+
+    One with options is a frozen dataclass whose fields are those options, each with a default:
+    `NAME?option=value` chooses them.
+
+    `stages` is how often a server waits for parties, each time for at most the query's deadline.
+    `servers` is how many there are if nobody says. `rounds` and `party_bytes` tell what a sum costs
+    at most: messages that follow one another from the question to the answer, and bytes that one
+    party sends for a vector of L ring elements among n parties and m servers, without headers.
+    """
 
     name: ClassVar[str]
     offers: ClassVar[frozenset[str]] = frozenset({"sum"})
+    stages: ClassVar[int] = 1
+    servers: ClassVar[int] = 2
+    rounds: ClassVar[int] = 5
+    party_bytes: ClassVar[str] = "not stated"
 
     @abstractmethod
     def check(self, query: Query) -> None:
@@ -91,7 +111,7 @@ class Aggregator(ABC):
         where it keeps what parties submit."""
 
     @abstractmethod
-    def collector(self, query: Query, records: Records) -> Machine:
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         """The coordinator's machine, told how many records each party holds, which is public.
 
         It is done with a `Total`.
@@ -100,11 +120,15 @@ class Aggregator(ABC):
 
 @dataclass(frozen=True)
 class Total:
-    """What the collector learns: the noisy sum, whose vectors and how many records are in it."""
+    """What the collector learns: the noisy sum, whose vectors and how many records are in it.
+
+    `caught` are parties whose submissions were refused, with the reason.
+    """
 
     vector: Vector
     contributors: Ids
     records: int
+    caught: tuple[tuple[int, str], ...] = ()
 
 
 class OneRound(Aggregator):
@@ -158,7 +182,16 @@ class OneRound(Aggregator):
 
         return OneRoundServer(self, query, index, randomness, bulk)
 
-    def collector(self, query: Query, records: Records) -> Machine:
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         from protocols.aggregation.collector import Collector
 
         return Collector(query, records, self.unshard)
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every aggregator must pass; it needs pytest and hypothesis."""
+    if name == "AggregatorContract":
+        from protocols.aggregation.conformance import AggregatorContract
+
+        return AggregatorContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,8 @@ class Curator(OneRound):
 
     name: ClassVar[str] = "curator"
     max_servers: ClassVar[int | None] = 1
+    servers: ClassVar[int] = 1
+    party_bytes: ClassVar[str] = "8L"
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(

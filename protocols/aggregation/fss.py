@@ -43,6 +43,7 @@ class Fss(Aggregator):
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
+    party_bytes: ClassVar[str] = "784 · m a record, for m = 2, whatever L"
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
@@ -75,7 +76,7 @@ class Fss(Aggregator):
         kind = OnDemandServer if isinstance(query.statistic, OnDemand) else FssServer
         return kind(query, index, randomness, bulk)
 
-    def collector(self, query: Query, records: Records) -> Machine:
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         from protocols.aggregation.on_demand import OnDemandCollector
 
         if isinstance(query.statistic, OnDemand):

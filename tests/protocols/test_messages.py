@@ -121,7 +121,7 @@ def test_the_header_under_test_is_the_real_one() -> None:
         {"version": 0},
         {"version": 2},
         {"phase": 0},
-        {"phase": 8},
+        {"phase": 200},
         {"sender_role": 0},
         {"sender_role": 5},
         {"receiver_role": 9},

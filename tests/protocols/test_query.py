@@ -79,7 +79,7 @@ WRONG: list[Any] = ["absent", None, True, [], {"a": 1}, [[]], "no such thing", -
 @pytest.mark.parametrize("value", WRONG, ids=lambda value: str(value)[:14])
 def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
     free_text = key in ("aggregator", "data") and value == "no such thing"
-    defaulted = key in ("group", "most", "deadline") and value == "absent"
+    defaulted = key in ("group", "most", "deadline", "delta") and value == "absent"
     real = key == "deadline" and value == 1.5
     if free_text or defaulted or real:
         decode_query(RUN, wire(**{key: value}), "coordinator")
