@@ -7,6 +7,7 @@ from protocols.aggregation.release import Release
 from protocols.errors import LocalError
 from protocols.messages import RUN_BYTES
 from protocols.privacy.mechanisms import Placement
+from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy
 
@@ -21,7 +22,9 @@ class Setting:
     most: int
     records: int
 
-    def placement(self, noise: str | None) -> Placement:
+    def placement(self, noise: str | None, statistic: Statistic) -> Placement:
+        if noise is None and statistic.pairwise:
+            return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         try:
