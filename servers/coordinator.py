@@ -15,7 +15,7 @@ from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
-from protocols.machine import Continue, Done, Machine
+from protocols.machine import Continue, Done, Failed, Machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
@@ -244,6 +244,17 @@ class Coordinator(Participant):
         return self.advance(
             run,
             lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
+        )
+
+    def lose_server(self, run: bytes, server: int, reason: str) -> Outcome:
+        """A server is gone: the run goes on if it can do without."""
+        return self.advance(
+            run,
+            lambda machine: (
+                machine.lose_servers({server}, reason)
+                if isinstance(machine, Collector)
+                else Failed(f"{Role.SERVER.named(server)} {reason}")
+            ),
         )
 
     def conclude(self, query: Query, done: Done) -> Total:

@@ -7,7 +7,7 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from protocols.records import Holdings
 from protocols.ring import Vector, add_shares
 
 if TYPE_CHECKING:
+    from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
     from protocols.aggregation.release import Release
 
 Ids = NDArray[np.uint32]
@@ -195,3 +196,12 @@ class OneRound(Aggregator):
         from protocols.aggregation.collector import Collector
 
         return Collector(query, records, self.unshard)
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every aggregator must pass; it needs pytest and hypothesis."""
+    if name == "AggregatorContract":
+        from protocols.aggregation.conformance import AggregatorContract
+
+        return AggregatorContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
