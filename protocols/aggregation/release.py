@@ -84,6 +84,11 @@ class NoisySum(Release):
             return 0.0
         return numeric_delta(query.noise, query.parties, query.statistic.noises)
 
+    @property
+    def spend(self) -> Spend:
+        """What the servers of a sum write."""
+        return self.query.spend
+
     def deviations(self, released: Vector, records: int) -> Column:
         query = self.query
         if query.mechanism is None:
