@@ -22,13 +22,17 @@ from protocols.aggregation.reports import (
 from protocols.aggregation.shuffle import Shuffle
 from protocols.errors import LocalError
 from protocols.local import BoundedResponse, RandomizedResponse
+from protocols.meter import Bill
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import deal
 from protocols.statistics import Ecdf, Histogram, Mean, Statistic, Sum
+from servers.coordinator import Question
 from simulation.federation import Federation
 from simulation.result import Result
+from simulation.runtimes import Opened
+from simulation.statement import Setting
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import (
     a_query,
@@ -183,3 +187,14 @@ def test_what_others_release_is_said_as_before() -> None:
     assert result.privacy.noise == "each-server"
     assert result.privacy.mechanism == "discrete Laplace of scale 2 on 4 integers"
     assert result.deviations == pytest.approx(math.sqrt(2 * DiscreteLaplace(Fraction(2)).variance))
+
+
+def test_reports_that_were_refused_are_told_with_the_answer() -> None:
+    query = a_query(epsilon=None)
+    setting = Setting(Shuffle(), query.parties, 1, query.most, query.records)
+    question = Question(query.statistic, "shuffle", None, Placement.CURATOR)
+    everyone = np.arange(query.parties, dtype=np.uint32)
+    opened = Opened(np.zeros(3, np.uint64), everyone, 12, Bill([], query.parties), refused=3)
+    notes = setting.notes(question, opened)
+    assert "3 reports could not be used; their senders are unknown" in notes
+    assert setting.notes(question, replace(opened, refused=0)) == notes[:-1]
