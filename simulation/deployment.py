@@ -90,7 +90,7 @@ class Deployment:
             opened.bill,
             opened.seconds,
             release.deviations(opened.total, opened.records),
-            tuple(setting.notes(question, len(opened.contributors))),
+            tuple(setting.notes(question, opened)),
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -207,7 +207,7 @@ class Federation:
         )
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
-        notes = self._setting.notes(question, len(opened.contributors))
+        notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         if self.silent:

@@ -10,6 +10,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy
+from simulation.runtimes.contract import Opened
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,13 @@ class Setting:
             f"{self.aggregator.threat_model(self.servers)}; {statement}",
         )
 
-    def notes(self, question: Question, contributors: int) -> list[str]:
+    def notes(self, question: Question, opened: Opened) -> list[str]:
+        contributors = len(opened.contributors)
         notes = []
         if question.epsilon is None:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
+        if opened.refused:
+            notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

@@ -81,6 +81,11 @@ class NoisySum(Release):
     def delta(self) -> float:
         return self.query.numeric_delta
 
+    @property
+    def spend(self) -> Spend:
+        """What the servers of a sum write."""
+        return self.query.spend
+
     def deviations(self, released: Vector, records: int) -> Column:
         query = self.query
         if query.mechanism is None:
