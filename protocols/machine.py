@@ -49,7 +49,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The message was refused and the machine is as it was before. The run goes on."""
+    """The message was refused; the machine is as it was, but may note who sent it. The run goes on.
+
+    A refused message is not kept: after a crash, what was noted of it is forgotten.
+    """
 
     sender: str
     reason: str
@@ -70,7 +73,7 @@ class Machine(Protocol):
         """Called once, first."""
 
     def receive(self, message: Message) -> Step:
-        """Takes one message. `Rejected` leaves the machine unchanged."""
+        """Takes one message. `Rejected` changes nothing that is released."""
 
     def expire(self) -> Step:
         """The deadline of what the machine is waiting for has passed."""

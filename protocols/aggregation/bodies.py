@@ -1,4 +1,7 @@
-"""Bodies that more than one role reads or writes: submissions, and sets of parties as bitmaps."""
+"""Bodies that more than one role reads or writes: submissions, sets of parties, rosters."""
+
+from collections.abc import Mapping
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,6 +10,24 @@ from protocols.aggregation.contract import Bodies, Ids
 from protocols.machine import Rejected
 from protocols.messages import Message, Phase, Role, address
 from protocols.query import Query
+
+_FAULT = np.dtype([("party", "<u4"), ("fault", "u1")])
+
+
+class Fault(IntEnum):
+    """Why a server will not have a party's submission."""
+
+    MALFORMED = 1
+    CONTRADICTORY = 2
+    INVALID = 3
+
+    @property
+    def words(self) -> str:
+        return {
+            Fault.MALFORMED: "its submission is malformed",
+            Fault.CONTRADICTORY: "it submitted twice, and differently",
+            Fault.INVALID: "its submission does not verify",
+        }[self]
 
 
 def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, ...]:
@@ -19,7 +40,37 @@ def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, 
 
 def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected:
     """A set of parties as a bitmap; padding bits must be zero."""
-    bits = np.unpackbits(message.body[0])
-    if message.links != 1 or message.width != -(-parties // 8) or bits[parties:].any():
+    members = _members(message.body[0], parties) if message.links == 1 else None
+    if members is None:
         return Rejected(message.sender, f"not a bitmap of {parties} parties")
+    return members
+
+
+def roster(present: NDArray[np.bool], faults: Mapping[int, Fault]) -> bytes:
+    """Whose submissions a server holds, and whose it refused."""
+    listed = np.array(sorted(faults.items()), dtype=_FAULT)
+    return np.packbits(present).tobytes() + listed.tobytes()
+
+
+def parse_roster(
+    message: Message, parties: int
+) -> tuple[NDArray[np.bool], dict[int, Fault]] | Rejected:
+    width = -(-parties // 8)
+    body = message.body[0]
+    members = _members(body[:width], parties) if message.links == 1 else None
+    refusal = Rejected(message.sender, f"not a roster of {parties} parties")
+    if members is None or (body.size - width) % _FAULT.itemsize:
+        return refusal
+    listed = np.frombuffer(body[width:].tobytes(), dtype=_FAULT)
+    if (listed["party"] >= parties).any() or len(np.unique(listed["party"])) < len(listed):
+        return refusal
+    if not np.isin(listed["fault"], list(Fault)).all():
+        return refusal
+    return members, {int(party): Fault(int(fault)) for party, fault in listed}
+
+
+def _members(body: NDArray[np.uint8], parties: int) -> NDArray[np.bool] | None:
+    bits = np.unpackbits(body)
+    if body.size != -(-parties // 8) or bits[parties:].any():
+        return None
     return bits[:parties].astype(bool)

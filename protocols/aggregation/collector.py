@@ -4,8 +4,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 import numpy as np
+from numpy.typing import NDArray
 
-from protocols.aggregation.bodies import parse_members
+from protocols.aggregation.bodies import Fault, parse_roster
 from protocols.aggregation.contract import Ids, Records, Total
 from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role, address, body_of, name_block
@@ -26,17 +27,27 @@ COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
 
 
 class Collector:
-    """Sees noisy shares and who contributed. Asks for the release over those all servers hold."""
+    """Sees noisy shares and who contributed. Asks for the release over those all servers hold.
+
+    With `needed` below the number of servers, the others may be lost at any time.
+    """
 
     def __init__(
-        self, query: Query, records: Records, unshard: Callable[[list[Vector]], Vector]
+        self,
+        query: Query,
+        records: Records,
+        unshard: Callable[[list[Vector]], Vector],
+        needed: int | None = None,
     ) -> None:
         self._query = query
         self._records = records
         self._unshard = unshard
+        self._needed = query.servers if needed is None else needed
         self._state = CollectorState.ROSTERS
         self._members = np.ones(query.parties, dtype=bool)
-        self._answers: dict[int, Vector] = {}
+        self._faults: dict[int, Fault] = {}
+        self._answers: dict[int, NDArray[np.uint8]] = {}
+        self._here = set(range(query.servers))
         self._heard: set[int] = set()
 
     def start(self) -> Step:
@@ -55,7 +66,7 @@ class Collector:
         server = int(message.senders[0])
         if message.sender_role is not expected or message.links != 1:
             return Rejected(message.sender, f"{message.phase.label} is out of turn")
-        if server >= self._query.servers or server in self._heard:
+        if server not in self._here or server in self._heard:
             return Rejected(message.sender, f"a second or unasked {message.phase.label}")
         return self._roster(message) if message.phase is Phase.ROSTER else self._share(message)
 
@@ -67,20 +78,38 @@ class Collector:
         gone[parties] = True
         return Continue(self._to_servers(Phase.EXCUSE, np.packbits(gone).tobytes()))
 
+    def lose_servers(self, servers: set[int], reason: str) -> Step:
+        """Servers are known to be gone; the run goes on while those that are needed are here."""
+        if self._state is CollectorState.OVER or not servers & self._here:
+            return Continue()
+        self._here -= servers
+        if len(self._here) < self._needed:
+            self._state = CollectorState.OVER
+            names = ", ".join(Role.SERVER.named(i) for i in sorted(servers))
+            return Failed(f"{names} {reason}")
+        return self._proceed() if self._here <= self._heard else Continue()
+
     def expire(self) -> Step:
-        silent = [i for i in range(self._query.servers) if i not in self._heard]
-        names = ", ".join(Role.SERVER.named(i) for i in silent)
-        self._state = CollectorState.OVER
-        return Failed(f"{names} did not answer within the deadline")
+        return self.lose_servers(self._here - self._heard, "did not answer within the deadline")
 
     def _roster(self, message: Message) -> Step:
-        members = parse_members(message, self._query.parties)
-        if isinstance(members, Rejected):
-            return members
+        parsed = parse_roster(message, self._query.parties)
+        if isinstance(parsed, Rejected):
+            return parsed
+        members, faults = parsed
         self._members &= members
+        self._faults |= faults
+        return self._hear(message)
+
+    def _hear(self, message: Message) -> Step:
         self._heard.add(int(message.senders[0]))
-        if len(self._heard) < self._query.servers:
-            return Continue()
+        return self._proceed() if self._here <= self._heard else Continue()
+
+    def _proceed(self) -> Step:
+        """All servers that are here have said what was awaited."""
+        return self._release() if self._state is CollectorState.ROSTERS else self._opened()
+
+    def _release(self) -> Step:
         count = np.count_nonzero(self._members)
         if count < self._query.minimum:
             missing = np.flatnonzero(~self._members).astype(np.uint32)
@@ -96,25 +125,30 @@ class Collector:
     def _released(self) -> Step:
         return Continue(self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes()))
 
-    def _collect(self, message: Message, length: int) -> Step | None:
-        """Takes one server's share of `length` values; None once all servers' are there."""
-        if message.width != 8 * length:
-            return Rejected(message.sender, f"a share of {message.width} bytes, not {8 * length}")
-        server = int(message.senders[0])
-        self._heard.add(server)
-        self._answers[server] = message.body[0].view("<u8")
-        return None if len(self._heard) == self._query.servers else Continue()
+    @property
+    def share_bytes(self) -> int:
+        """How long a server's share is."""
+        return 8 * self._query.released
+
+    def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:
+        """The released values, from the shares of those servers that answered."""
+        return self._unshard([shares[i].view("<u8") for i in sorted(shares)])
 
     def _share(self, message: Message) -> Step:
-        step = self._collect(message, self._query.released)
-        if step is not None:
-            return step
-        return self._done(self._unshard([self._answers[i] for i in range(self._query.servers)]))
+        if message.width != self.share_bytes:
+            reason = f"a share of {message.width} bytes, not {self.share_bytes}"
+            return Rejected(message.sender, reason)
+        self._answers[int(message.senders[0])] = message.body[0]
+        return self._hear(message)
+
+    def _opened(self) -> Step:
+        return self._done(self.open(self._answers))
 
     def _done(self, released: Vector) -> Step:
         self._state = CollectorState.OVER
         contributors = np.flatnonzero(self._members).astype(np.uint32)
-        total = Total(released, contributors, self._members_records())
+        caught = tuple((party, fault.words) for party, fault in sorted(self._faults.items()))
+        total = Total(released, contributors, self._members_records(), caught)
         return Done(total, spends=(self._query.spend,))
 
     def _members_records(self) -> int:
@@ -123,7 +157,7 @@ class Collector:
     def _to_servers(self, phase: Phase, body: bytes) -> tuple[Message, ...]:
         return tuple(
             self._message(phase, Role.SERVER, address(server), body)
-            for server in range(self._query.servers)
+            for server in sorted(self._here)
         )
 
     def _message(self, phase: Phase, to: Role, receivers: Ids, body: bytes) -> Message:

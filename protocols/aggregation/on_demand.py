@@ -87,11 +87,12 @@ class OnDemandCollector(Collector):
         step = self._next()
         return Continue((*release, *step.messages)) if isinstance(step, Continue) else step
 
-    def _share(self, message: Message) -> Step:
-        step = self._collect(message, len(self._asked))
-        if step is not None:
-            return step
-        counts = add_shares([self._answers[i] for i in range(self._query.servers)])
+    @property
+    def share_bytes(self) -> int:
+        return 8 * len(self._asked)
+
+    def _opened(self) -> Step:
+        counts = self.open(self._answers)
         shares = signed(counts) / self._members_records()
         self._known |= dict(zip(self._asked, shares.tolist(), strict=True))
         self._counts.append(counts)

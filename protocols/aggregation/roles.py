@@ -6,7 +6,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.bodies import parse_members, submissions
+from protocols.aggregation.bodies import Fault, parse_members, roster, submissions
 from protocols.aggregation.contract import Bulk, OneRound
 from protocols.machine import Continue, Done, Rejected, Step
 from protocols.messages import Message, Phase, Role, address, body_of
@@ -89,8 +89,9 @@ class CollectingServer(ABC):
         self._awaited = np.ones(query.parties, dtype=bool)
         self._prints = np.zeros(query.parties, dtype=np.uint64)
         self._print_key = randomness.derive("fingerprints")
+        self._faults: dict[int, Fault] = {}
         self._released_members: bytes | None = None
-        self._share: Vector | None = None
+        self._share: bytes | None = None
 
     @abstractmethod
     def check(self, message: Message) -> str | None:
@@ -102,7 +103,7 @@ class CollectingServer(ABC):
 
     @abstractmethod
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        """This server's share of the sum over the members' submissions."""
+        """This server's share of the sum over the members' submissions, as `publish` takes it."""
 
     @property
     def state(self) -> ServerState:
@@ -140,7 +141,7 @@ class CollectingServer(ABC):
         prints = self._fingerprints(message)
         repeated = self._present[ids]
         if len(np.unique(ids)) != len(ids) or (prints != self._prints[ids])[repeated].any():
-            return Rejected(message.sender, "submitted twice")
+            return self._refuse(message, Fault.CONTRADICTORY, "submitted twice")
         if repeated.all():
             return Continue()
         if repeated.any():
@@ -148,11 +149,17 @@ class CollectingServer(ABC):
         if self._state is not ServerState.COLLECTING:
             return Rejected(message.sender, "submitted too late")
         if (wrong := self.check(message)) is not None:
-            return Rejected(message.sender, wrong)
+            return self._refuse(message, Fault.MALFORMED, wrong)
         self._bulk.append(ids, self.pack(message))
         self._present[ids] = True
         self._prints[ids] = prints
         return self._close_when_complete()
+
+    def _refuse(self, message: Message, fault: Fault, reason: str) -> Rejected:
+        """Noted only of a single party: in a batch it is not known yet whose fault it is."""
+        if message.links == 1:
+            self._faults[int(message.senders[0])] = fault
+        return Rejected(message.sender, reason)
 
     def _excuse(self, message: Message) -> Step:
         excused = parse_members(message, self._query.parties)
@@ -166,7 +173,8 @@ class CollectingServer(ABC):
 
     def _close(self) -> Step:
         self._state = ServerState.CLOSED
-        return Continue((self._to_coordinator(Phase.ROSTER, np.packbits(self._present).tobytes()),))
+        body = roster(self._present, self._faults)
+        return Continue((self._to_coordinator(Phase.ROSTER, body),))
 
     def _ask(self, message: Message) -> Step:
         return Rejected(message.sender, "this run answers no questions on demand")
@@ -191,12 +199,11 @@ class CollectingServer(ABC):
         if isinstance(members, Rejected):
             return members
         if self._share is None:
-            self._share = self._publish(self.sum_over(members))
+            self._share = self.publish(self.sum_over(members))
             self._released_members = message.body[0].tobytes()
             self._state = ServerState.RELEASED
             self._bulk.clear()
-        share = self._share.astype("<u8").tobytes()
-        return Continue((self._to_coordinator(Phase.SHARE, share),), (self._query.spend,))
+        return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
 
     def _fingerprints(self, message: Message) -> Vector:
         """64 keyed bits of each row, to tell a repeated submission from another one.
@@ -211,16 +218,21 @@ class CollectingServer(ABC):
         prints: Vector = padded.view("<u8") @ (weights | np.uint64(1))
         return prints
 
-    def _publish(self, share: Vector) -> Vector:
-        """The server's part of the release: measured, with its own noise in place."""
+    def publish(self, share: Vector) -> bytes:
+        """A share of the sum as it is released: measured, with this server's noise in place."""
+        statistic = self._query.statistic
+        if self._query.mechanism is not None:
+            share = statistic.measure(share)
+            if (noise := self.noise()) is not None:
+                share = share + noise
+        return share.astype("<u8").tobytes()
+
+    def noise(self) -> Vector | None:
+        """This server's noise, in place; None where it adds none."""
         statistic, mechanism = self._query.statistic, self._query.mechanism
-        if mechanism is None:
-            return share
-        measured = statistic.measure(share)
-        if not self._adds_noise:
-            return measured
-        noise = mechanism.draw(statistic.noises, self._randomness).view(np.uint64)
-        return measured + statistic.place(noise)
+        if mechanism is None or not self._adds_noise:
+            return None
+        return statistic.place(mechanism.draw(statistic.noises, self._randomness).view(np.uint64))
 
     @property
     def _adds_noise(self) -> bool:

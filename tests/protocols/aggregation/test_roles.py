@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.additive import Additive
+from protocols.aggregation.bodies import Fault
 from protocols.aggregation.collector import COLLECTOR_TRANSITIONS, Collector, CollectorState
 from protocols.aggregation.contract import Memory, Total
 from protocols.aggregation.roles import SERVER_TRANSITIONS, OneRoundServer, ServerState
@@ -115,7 +116,8 @@ BAD_SUBMISSIONS: dict[str, Message] = {
 
 @pytest.mark.parametrize("name", BAD_SUBMISSIONS)
 def test_what_a_collecting_server_rejects_leaves_no_trace(name: str) -> None:
-    """The same later answers, to the byte, as of a server that never saw it."""
+    """The same later answers, to the byte, as of a server that never saw it, but for the name of
+    who is at fault, where that is certain."""
     tried, untried = (server_in(ServerState.COLLECTING) for _ in range(2))
     for server in (tried, untried):
         assert server.receive(submit(0, 1)) == Continue()
@@ -129,8 +131,14 @@ def test_what_a_collecting_server_rejects_leaves_no_trace(name: str) -> None:
         )
         for server in (tried, untried)
     ]
-    assert answers[0] == answers[1]
-    assert answers[0][0] == EVERYONE
+    named = {
+        "too narrow": bytes([2, 0, 0, 0, Fault.MALFORMED]),
+        "too wide": bytes([2, 0, 0, 0, Fault.MALFORMED]),
+        "empty": bytes([2, 0, 0, 0, Fault.MALFORMED]),
+        "second submission": bytes([0, 0, 0, 0, Fault.CONTRADICTORY]),
+    }
+    assert answers[0] == (answers[1][0] + named.get(name, b""), answers[1][1])
+    assert answers[1][0] == EVERYONE
     assert answers[0][1] == [2 * 0x0101010101010101 + 2 * 0x0505050505050505] * 4
 
 
