@@ -23,7 +23,7 @@ def draw_elements(randomness: Randomness, label: str, ids: Ids, count: int) -> V
     A function of label and id alone, like `Randomness.rows`. Bytes from the modulus on, which is
     one in 2^59, are drawn again.
     """
-    elements = FIELD128.unchecked(randomness.rows(label, ids, ELEMENT_BYTES * count))
+    elements = FIELD128.unchecked(randomness.rows(label, ids, ELEMENT_BYTES * count)).copy()
     attempt = 0
     while not (fine := FIELD128.canonical(elements)).all():
         attempt += 1

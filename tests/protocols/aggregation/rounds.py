@@ -95,6 +95,10 @@ class Rounds:
         for block in self.blocks.values():
             self.take(block.start())
         self.settle()
+        return self.finish()
+
+    def finish(self) -> "Rounds":
+        """From where it stands to its end."""
         while self.total is None and self.failed is None:
             before = len(self.sent)
             for server in self.servers:

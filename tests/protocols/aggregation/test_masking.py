@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -75,22 +75,39 @@ def test_a_block_is_exactly_its_parties_one_by_one(neighbours: str) -> None:
     assert len(spoken[0]) == 5 * 7 - 2, "the one that left says nothing after its submission"
 
 
+def ways_to_leave(parties: int, most: int) -> list[dict[int, Phase]]:
+    return [
+        dict(zip(who, when, strict=True))
+        for count in range(most + 1)
+        for who in combinations(range(parties), count)
+        for when in product(STAGES, repeat=count)
+    ]
+
+
 def test_whoever_leaves_when_the_sum_is_over_those_who_submitted() -> None:
-    """All ways for each of 4 parties to leave at any of 5 stages or to stay: 3 must stay."""
-    vectors = some_vectors(4)
-    query = a_masked_query(4)
-    for plan in product([*STAGES, None], repeat=4):
-        gone = {party: phase for party, phase in enumerate(plan) if phase is not None}
-        run = Rounds(FULL, query, vectors, intercept=leaving(gone)).run()
+    """All 276 ways in which none, one or two of 5 parties leave at any stage; 3 must stay."""
+    aggregator, query = Masking(neighbours="0", threshold=3), a_masked_query(5)
+    vectors = some_vectors(5)
+    ways = ways_to_leave(5, 2)
+    assert len(ways) == 1 + 5 * 5 + 10 * 25
+    for gone in ways:
+        run = Rounds(aggregator, query, vectors, intercept=leaving(gone)).run()
         assert run.refused == []
-        if len(gone) > 1:
-            assert run.total is None
-            assert run.failed is not None
-            continue
-        members = [p for p in range(4) if plan[p] in (None, Phase.CHECK, Phase.UNMASK)]
+        members = [p for p in range(5) if gone.get(p) in (None, Phase.CHECK, Phase.UNMASK)]
         assert run.total is not None, gone
-        assert run.total.vector.tolist() == sum_over(vectors, members)
+        assert run.total.vector.tolist() == sum_over(vectors, members), gone
         assert run.total.contributors.tolist() == members
+
+
+def test_one_more_than_may_leave_ends_every_run() -> None:
+    """All 25 ways in which parties 1 and 2 of 4, of which 3 must stay, leave at any stage."""
+    query, vectors = a_masked_query(4), some_vectors(4)
+    for when in product(STAGES, repeat=2):
+        gone = dict(zip((1, 2), when, strict=True))
+        run = Rounds(FULL, query, vectors, intercept=leaving(gone)).run()
+        assert run.total is None, gone
+        assert run.failed is not None
+        assert run.spends == []
 
 
 def expected_members(plan: Plan, gone: dict[int, Phase]) -> set[int] | None:
@@ -176,9 +193,7 @@ def test_a_party_may_be_gone_after_it_submitted_and_still_count_for_the_minimum(
 
 
 def test_a_release_is_paid_for_and_noisy() -> None:
-    query = a_masked_query(
-        4, 200, epsilon=Fraction(1, 2), noise=Placement.CURATOR, minimum=4
-    )
+    query = a_masked_query(4, 200, epsilon=Fraction(1, 2), noise=Placement.CURATOR, minimum=4)
     vectors = np.zeros((4, 200), dtype=np.uint64)
     run = Rounds(FULL, query, vectors).run()
     assert run.total is not None
