@@ -31,10 +31,15 @@ class PartyBlock(Participant):
         return Outcome(message.run) if self._answering is None else super().handle(message)
 
     def _asked_again(self, message: Message) -> Outcome:
-        """The same shares again, drawn from the same randomness: servers count them once."""
+        """The same shares again, drawn from the same randomness: servers count them once.
+
+        A machine that still waits for others has said what there is to say.
+        """
         run = message.run
         if message.body[0].tobytes() != self._queries[run]:
             return super()._asked_again(message)
+        if self.is_open(run):
+            return Outcome(run)
         return self.resume(run, self.open(message))
 
     def open(self, message: Message) -> Machine:

@@ -58,6 +58,7 @@ class PartyHost:
         self._block = PartyBlock(config.holdings, party_randomness(config), config.silent)
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
+        self._listening: list[asyncio.Task[None]] = []
 
     def use(self, credentials: Credentials) -> None:
         """From the next connection on: what runs now is not cut off."""
@@ -74,8 +75,12 @@ class PartyHost:
                     raise PeerError("coordinator", str(error.details())) from None
                 log.warning("coordinator: %s; joining again", error.details())
             finally:
+                for task in self._listening:
+                    task.cancel()
+                await asyncio.gather(*self._listening, return_exceptions=True)
                 for channel in self._channels:
                     await channel.close()
+                self._listening.clear()
                 self._channels.clear()
                 self._servers.clear()
             await asyncio.sleep(RETRY_SECONDS)
@@ -99,8 +104,43 @@ class PartyHost:
                 raise PeerError("coordinator", f"claims to be {message.sender}")
             await self._answer(message)
 
+    async def _listen_to_servers(self) -> None:
+        """Only for runs in which servers speak to parties: a stream each is not for nothing.
+
+        Every stream is open before anything is sent, so that no answer is missed.
+        """
+        if not self._listening:
+            ready = [asyncio.Event() for _ in self._servers]
+            self._listening = [
+                asyncio.create_task(self._listen(index, ready[index]))
+                for index in range(len(self._servers))
+            ]
+            opened = asyncio.gather(*(event.wait() for event in ready))
+            await asyncio.wait_for(opened, SEND_SECONDS)
+
+    async def _listen(self, index: int, ready: asyncio.Event) -> None:
+        """Hears one server while this process is joined; it tells again what was missed."""
+        expected = Identity(Role.SERVER, index, index)
+        while True:
+            try:
+                stream = self._servers[index].Receive(pb.Subscription(), wait_for_ready=True)
+                await stream.initial_metadata()
+                ready.set()
+                async for parcel in stream:
+                    message = decode(parcel.message, expected.name)
+                    if not expected.speaks_for(message):
+                        raise PeerError(expected.name, f"claims to be {message.sender}")
+                    await self._answer(message)
+            except grpc.aio.AioRpcError as error:
+                log.warning("%s: %s; listening again", expected.name, error.details())
+            except PeerError as error:
+                log.error("refused: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
     async def _answer(self, message: Message) -> None:
         outcome = self._block.handle(message)
+        if self._block.is_open(message.run):
+            await self._listen_to_servers()
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
         results = await asyncio.gather(

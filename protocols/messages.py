@@ -61,6 +61,7 @@ class Phase(IntEnum):
     PAIRING = 13  # coordinator -> party: whom to meet
     PAIR = 14  # party <-> party: a computation between two of them
     PAIRED = 15  # party -> coordinator: which pairs are done
+    GIVE_UP = 16  # server -> coordinator: why it cannot go on
 
     @property
     def label(self) -> str:

@@ -28,7 +28,8 @@ class Outcome:
 
 
 class Participant(ABC):
-    """`deadlines` says, for each run that was opened, after how many seconds to `expire` it."""
+    """`deadlines` says, for each run whose deadline was set anew, after how many seconds to
+    `expire` it."""
 
     def __init__(self, role: Role, record_spends: RecordSpends) -> None:
         self.role = role
@@ -40,6 +41,7 @@ class Participant(ABC):
         self.deadlines: dict[bytes, float] = {}
         self._queries: dict[bytes, bytes] = {}
         self._said: dict[bytes, list[Message]] = {}
+        self._told: dict[bytes, list[Message]] = {}
 
     def is_addressed(self, message: Message) -> bool:
         return message.receiver_role is self.role
@@ -124,6 +126,13 @@ class Participant(ABC):
             return Outcome(run, refused=[refusal])
         return Outcome(run, list(self._said.get(run, ())))
 
+    def told(self, run: bytes) -> list[Message]:
+        """What parties were told in a run after its query, for those that may have missed it."""
+        return self._told.get(run, [])
+
+    def open_runs(self) -> list[bytes]:
+        return list(self._machines)
+
     def expire(self, run: bytes) -> Outcome:
         """The deadline of a run has passed."""
         return self.advance(run, lambda machine: machine.expire())
@@ -141,7 +150,14 @@ class Participant(ABC):
         """Drops all there is of a run but that it was."""
         self.abandon(run)
         self._rounds.setdefault(run, 0)
-        for kept in (self._queries, self._said, self._asked, self.meters, self.deadlines):
+        for kept in (
+            self._queries,
+            self._said,
+            self._told,
+            self._asked,
+            self.meters,
+            self.deadlines,
+        ):
             kept.pop(run, None)
 
     def _hear(self, message: Message) -> None:
@@ -155,9 +171,9 @@ class Participant(ABC):
         match step:
             case Rejected():
                 return Outcome(run, refused=[step])
-            case Failed():
+            case Failed(reason):
                 self.abandon(run)
-                return Outcome(run, finished=step)
+                return Outcome(run, self._farewell(run, reason), finished=step)
             case Continue() | Done():
                 try:
                     self._record_spends(step.spends)
@@ -166,17 +182,37 @@ class Participant(ABC):
                     return Outcome(
                         run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error))
                     )
-                round_ = self._rounds[run] + 1
-                outgoing = [replace(message, round=round_) for message in step.messages]
-                meter = self.meters.setdefault(run, Meter())
-                for message in outgoing:
-                    meter.record(Direction.SENT, message)
-                to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
-                self._said.setdefault(run, []).extend(to_coordinator[-1:])
+                outgoing = self._send(run, step.messages)
+                self._remember(run, outgoing)
                 if isinstance(step, Continue):
+                    if step.deadline is not None:
+                        self.deadlines[run] = step.deadline
                     return Outcome(run, outgoing)
                 self.abandon(run)
                 return Outcome(run, outgoing, finished=step)
+
+    def _farewell(self, run: bytes, reason: str) -> list[Message]:
+        """What is said of a run that has failed here."""
+        return []
+
+    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
+        """Messages as they go out: one round after the last that was heard, and metered."""
+        outgoing = [replace(message, round=self._rounds[run] + 1) for message in messages]
+        meter = self.meters.setdefault(run, Meter())
+        for message in outgoing:
+            meter.record(Direction.SENT, message)
+        return outgoing
+
+    def _remember(self, run: bytes, outgoing: list[Message]) -> None:
+        """What may have to be said again, and up to which round parties may answer."""
+        to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
+        self._said.setdefault(run, []).extend(to_coordinator)
+        to_parties = [m for m in outgoing if m.receiver_role is Role.PARTY]
+        if to_parties:
+            self._asked[run] = max(self._asked.get(run, 0), to_parties[0].round)
+        if self.role is not Role.PARTY:
+            later = [m for m in to_parties if m.phase is not Phase.QUERY]
+            self._told.setdefault(run, []).extend(later)
 
     @staticmethod
     def _merge(outcome: Outcome, more: Outcome) -> None:

@@ -6,7 +6,7 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Memory
 from protocols.errors import LocalError, PeerError, TallyError
 from protocols.machine import Machine
-from protocols.messages import Message, Role
+from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.participant import Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
@@ -32,6 +32,19 @@ class AggregationServer(Participant):
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
 
+    def _farewell(self, run: bytes, reason: str) -> list[Message]:
+        """The coordinator must not wait for a server that cannot go on."""
+        message = Message(
+            run,
+            Phase.GIVE_UP,
+            Role.SERVER,
+            Role.COORDINATOR,
+            address(self.index),
+            address(0),
+            body_of(reason.encode()),
+        )
+        return self._send(run, [message])
+
     def open(self, message: Message) -> Machine:
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
@@ -41,7 +54,7 @@ class AggregationServer(Participant):
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-            self._ledger.check(query.spend)
+            self._ledger.check(aggregator.release(query).spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline

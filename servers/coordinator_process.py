@@ -26,7 +26,13 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     async with registrar_of(config.enrolment) as registrar:
         directory = FederationDirectory(desk.coordinator, registrar, credentials.authority)
         add_DirectoryServicer_to_server(directory, server)
-        enrolment = enrolling(config.enrolment, registrar, credentials, revocations, desk.channels)
+        enrolment = enrolling(
+            config.enrolment,
+            registrar,
+            credentials,
+            revocations,
+            [link.channel for link in desk.servers],
+        )
         async with enrolment, serving(server):
             try:
                 desk.resume()

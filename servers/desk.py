@@ -14,16 +14,17 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, PeerError, RunFailed, TallyError
 from protocols.identity import Credentials, Identity
 from protocols.machine import Done, Failed
-from protocols.messages import Message, Phase, Role, decode
+from protocols.messages import Message, Phase, Role
 from protocols.meter import Meter
 from protocols.participant import Outcome
 from protocols.query import Query
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller, open_channel
-from protos.tally_pb2_grpc import DeskServicer, PostStub
+from protos.channel import Context, caller
+from protos.tally_pb2_grpc import DeskServicer
 from servers.accounts import accounts_to_wire
 from servers.coordinator import Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
@@ -31,13 +32,12 @@ from servers.journal import Journal, Kind
 from servers.ledger import Ledger
 from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
+from servers.server_link import GRACE_SECONDS, ServerLink
 from servers.store import Store
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 10.0
-"""How long after the parties' deadline the servers may take to answer."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,10 @@ class Desk(DeskServicer):
         journal = Journal(self._store.folder / "runs") if self._store.durable else None
         self.post = Post(self.coordinator, self.mailboxes, self._carry, journal)
         self.post.lost = self._host_lost
-        self.channels = [
-            open_channel(target, Identity(Role.SERVER, i, i), config.credentials)
-            for i, target in enumerate(config.servers)
+        self.servers = [
+            ServerLink(index, target, config.credentials)
+            for index, target in enumerate(config.servers)
         ]
-        self._stubs = [PostStub(channel) for channel in self.channels]
         self._runs: dict[bytes, Run] = {}
         self._joined = asyncio.Condition()
         self._background: set[asyncio.Task[None]] = set()
@@ -112,8 +111,8 @@ class Desk(DeskServicer):
             await self._carry(outcome)
 
     def listen_to_servers(self) -> None:
-        for index in range(len(self._stubs)):
-            self._spawn(self._listen(index))
+        for server in self.servers:
+            self._spawn(self._listen(server))
 
     def watch(self, metrics: Metrics) -> None:
         watch_ledger(metrics, self._ledger)
@@ -126,8 +125,8 @@ class Desk(DeskServicer):
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        for channel in self.channels:
-            await channel.close()
+        for server in self.servers:
+            await server.channel.close()
         self.post.close()
         self._ledger.close()
         self._store.close()
@@ -151,6 +150,8 @@ class Desk(DeskServicer):
         for run in self._runs.values():  # it may have missed the question while it was away
             if not run.ended.done() and run.phase == "submit":
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
+                for message in self.coordinator.told(run.query.run):
+                    self.mailboxes.deliver(message, identity)
         async with self._joined:
             self._joined.notify_all()
         return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
@@ -213,17 +214,18 @@ class Desk(DeskServicer):
         return run
 
     async def _conduct(self, run: Run) -> AsyncIterator[pb.Event]:
-        deadline = asyncio.get_running_loop().time() + run.query.deadline + GRACE_SECONDS
+        clock = asyncio.get_running_loop().time
+        stages = aggregator_named(run.query.aggregator).stages
+        deadline = clock() + stages * run.query.deadline + GRACE_SECONDS
         while not run.ended.done():
             await asyncio.wait([run.ended], timeout=POLL_SECONDS)
             if run.ended.done():
                 break
-            if asyncio.get_running_loop().time() > deadline:
+            if clock() > deadline:
                 with contextlib.suppress(OSError):  # at the next look
                     await self.post.expire(run.query.run)
-            statuses = await asyncio.gather(
-                *(self._status(i, run.query.run) for i in range(len(self._stubs)))
-            )
+                    deadline = clock() + GRACE_SECONDS
+            statuses = await asyncio.gather(*(s.status(run.query.run) for s in self.servers))
             yield self._progress(
                 run.phase,
                 submissions=min(status.submissions for status in statuses),
@@ -241,7 +243,7 @@ class Desk(DeskServicer):
 
     async def _answer(self, run: Run) -> pb.Answer:
         total = self.coordinator.conclude(run.query, run.ended.result())
-        stations = [await self._accounts(i, run.query) for i in range(len(self._stubs))]
+        stations = [await server.accounts(run.query) for server in self.servers]
         if not self._store.durable:
             self._drop(run)
         stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run, Meter())))
@@ -255,31 +257,8 @@ class Desk(DeskServicer):
             parties=self._config.parties,
             submit_seconds=(run.released or run.over) - run.began,
             release_seconds=run.over - (run.released or run.over),
+            caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
         )
-
-    async def _accounts(self, server: int, query: Query) -> pb.AccountList:
-        """What a server metered; nothing if it is gone, for the answer is there already."""
-        reference = pb.RunRef(run=query.run)
-        try:
-            accounts: pb.AccountList = await self._stubs[server].Accounts(
-                reference, timeout=GRACE_SECONDS
-            )
-            if not query.statistic.on_demand:
-                await self._stubs[server].Forget(reference, timeout=GRACE_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            log.warning("no accounts of %s: %s", Role.SERVER.named(server), error.details())
-            return pb.AccountList()
-        return accounts
-
-    async def _status(self, server: int, run: bytes) -> pb.RunStatus:
-        try:
-            reference = pb.RunRef(run=run)
-            status: pb.RunStatus = await self._stubs[server].Status(
-                reference, timeout=GRACE_SECONDS
-            )
-            return status
-        except grpc.aio.AioRpcError:
-            return pb.RunStatus()
 
     def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:
         return pb.Event(
@@ -310,40 +289,33 @@ class Desk(DeskServicer):
 
     async def _send(self, message: Message) -> None:
         """Servers that keep a store come back: they are tried again for as long as the run."""
-        server = int(message.receivers[0])
-        name = Role.SERVER.named(server)
-        parcel = pb.Parcel(message=message.encode())
+        server = self.servers[int(message.receivers[0])]
         while True:
             try:
-                receipt = await self._stubs[server].Send(
-                    parcel, timeout=GRACE_SECONDS, wait_for_ready=True
-                )
+                refused = await server.send(message)
                 break
             except grpc.aio.AioRpcError as error:
                 run = self._runs.get(message.run)
                 if not self._store.durable or run is None or run.ended.done():
-                    self._fail(message.run, f"{name} cannot be reached: {error.details()}")
+                    await self._lose_server(
+                        message.run, server, f"cannot be reached: {error.details()}"
+                    )
                     return
-                log.warning("%s: %s; sending again", name, error.details())
+                log.warning("%s: %s; sending again", server.name, error.details())
                 await asyncio.sleep(POLL_SECONDS)
-        for refusal in receipt.refused:
+        for reason in refused:
             if message.phase is not Phase.EXCUSE:  # it may come after the roster went out
-                self._fail(message.run, f"{name} refused: {refusal.reason}")
+                self._fail(message.run, f"{server.name} refused: {reason}")
 
-    async def _listen(self, server: int) -> None:
-        """Hears one server for as long as it lives; a run that it took part in dies with it."""
-        name = Role.SERVER.named(server)
+    async def _listen(self, server: ServerLink) -> None:
+        """Hears one server for as long as it lives; a run that needs it dies with it."""
         for attempt in itertools.count():
             try:
-                stream = self._stubs[server].Receive(pb.Subscription(), wait_for_ready=True)
-                await stream.initial_metadata()
+                messages = await server.subscribe()
                 if attempt:
-                    self._spawn(self._remind(server))
-                async for parcel in stream:
-                    message = decode(parcel.message, name)
-                    if not Identity(Role.SERVER, server, server).speaks_for(message):
-                        raise PeerError(name, f"claims to be {message.sender}")
-                    await self.post.deliver(message, parcel.message)
+                    self._spawn(self._remind(server.index))
+                async for message, data in messages:
+                    await self.post.deliver(message, data)
                 reason = "closed its stream"
             except grpc.aio.AioRpcError as error:
                 reason = f"is gone: {error.details()}"
@@ -351,11 +323,16 @@ class Desk(DeskServicer):
                 reason = f"is refused: {error.reason}"
             except OSError as error:  # it says it again once it is heard again
                 reason = f"cannot be heard: {error.strerror or error}"
-            log.warning("%s %s", name, reason)
+            log.warning("%s %s", server.name, reason)
             if not self._store.durable:
                 for run in list(self._runs):
-                    self._fail(run, f"{name} {reason}")
+                    await self._lose_server(run, server, reason)
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _lose_server(self, run: bytes, server: ServerLink, reason: str) -> None:
+        async with self.post.lock:
+            outcome = self.coordinator.lose_server(run, server.index, reason)
+        await self._carry(outcome)
 
     async def _remind(self, server: int) -> None:
         """A server that was away is asked again, and says again what it had said."""
@@ -376,7 +353,8 @@ class Desk(DeskServicer):
         async def lose() -> None:
             for run in list(self._runs):
                 async with self.post.lock:
-                    await self._carry(self.coordinator.lose(run, ids))
+                    outcome = self.coordinator.lose(run, ids)
+                await self._carry(outcome)
 
         self._spawn(lose())
 

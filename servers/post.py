@@ -42,9 +42,19 @@ class Mailboxes:
     def of(self, identity: Identity) -> asyncio.Queue[Message]:
         return self._queues.setdefault(identity, asyncio.Queue())
 
-    def deliver(self, message: Message) -> None:
-        """Splits a message among the mailboxes of those that it is addressed to."""
+    def empty(self, identity: Identity) -> asyncio.Queue[Message]:
+        """A new mailbox: what waited in the old one is told again in other ways."""
+        self._queues[identity] = asyncio.Queue()
+        return self._queues[identity]
+
+    def deliver(self, message: Message, only: Identity | None = None) -> None:
+        """Splits a message among the mailboxes of those that it is addressed to.
+
+        With `only`, nobody else gets his part: he may have missed it.
+        """
         for identity, queue in self._queues.items():
+            if only is not None and identity != only:
+                continue
             if identity.role is message.receiver_role:
                 mine = (message.receivers >= identity.first) & (message.receivers <= identity.last)
                 if not mine.any():
@@ -66,7 +76,7 @@ class Post(PostServicer):
         self.lock = asyncio.Lock()
         self._carry = carry
         self._tasks: set[asyncio.Future[Outcome]] = set()
-        self._timers: set[asyncio.Task[None]] = set()
+        self._timers: dict[bytes, asyncio.Task[None]] = {}
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
 
@@ -80,7 +90,7 @@ class Post(PostServicer):
 
     async def expire(self, run: bytes) -> None:
         """The deadline passed: that, too, is something the machine was told. Raises `OSError`."""
-        await self._finish(self._expire(run))
+        await self._finish(self._expire(run, None))
 
     async def _finish(self, work: Coroutine[None, None, Outcome]) -> Outcome:
         """Goes on to its end when the caller hangs up: a machine that was told something, and
@@ -100,9 +110,11 @@ class Post(PostServicer):
                     keep()
         return await self._carry_on(outcome)
 
-    async def _expire(self, run: bytes) -> Outcome:
+    async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
+        """Of a timer, only if it was not set anew while it waited for the lock."""
         async with self.lock:
-            if not self.participant.is_open(run):
+            superseded = timer is not None and self._timers.get(run) is not timer
+            if superseded or not self.participant.is_open(run):
                 return Outcome(run)
             with self._written(run, Kind.EXPIRE, b"") as keep:
                 outcome = self.participant.expire(run)
@@ -127,8 +139,8 @@ class Post(PostServicer):
     async def _carry_on(self, outcome: Outcome) -> Outcome:
         if self.journal:
             await self.journal.commit()
-        await self._carry(outcome)
         self.watch_deadline(outcome.run)
+        await self._carry(outcome)
         return outcome
 
     def replay(self, run: bytes, records: list[Record]) -> list[Outcome]:
@@ -144,6 +156,8 @@ class Post(PostServicer):
 
     def forget(self, run: bytes) -> None:
         self.participant.forget(run)
+        if (timer := self._timers.pop(run, None)) is not None:
+            timer.cancel()
         if self.journal:
             self.journal.forget(run)
 
@@ -180,7 +194,7 @@ class Post(PostServicer):
         identity = await caller(context)
         if identity.role is Role.ANALYST or identity in self.subscribers:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{identity.name} already listens")
-        queue = self.mailboxes.of(identity)
+        queue = self._queue_for(identity)
         self.subscribers.add(identity)
         await context.send_initial_metadata(())
         try:
@@ -191,6 +205,16 @@ class Post(PostServicer):
         finally:
             self.subscribers.discard(identity)
             self.lost(identity)
+
+    def _queue_for(self, identity: Identity) -> asyncio.Queue[Message]:
+        """A party that comes back to a server is told again what it may have missed."""
+        if identity.role is not Role.PARTY or self.participant.role is not Role.SERVER:
+            return self.mailboxes.of(identity)
+        queue = self.mailboxes.empty(identity)
+        for run in self.participant.open_runs():
+            for message in self.participant.told(run):
+                self.mailboxes.deliver(message, identity)
+        return queue
 
     async def Status(self, request: pb.RunRef, context: Context) -> pb.RunStatus:  # noqa: N802
         await self._coordinator_only(request, context)
@@ -227,7 +251,7 @@ class Post(PostServicer):
         return pb.Receipt()
 
     def watch_deadline(self, run: bytes) -> None:
-        """Expires a run that was just opened when its time is up."""
+        """Expires a run when its time is up; a deadline that was set anew replaces the last."""
         seconds = self.participant.deadlines.pop(run, None)
         if seconds is None:
             return
@@ -236,11 +260,12 @@ class Post(PostServicer):
             await asyncio.sleep(seconds)
             while True:
                 try:
-                    return await self.expire(run)
+                    await self._finish(self._expire(run, asyncio.current_task()))
+                    return
                 except OSError as error:
                     log.error("cannot keep that a deadline passed: %s; trying again", error)
                     await asyncio.sleep(RETRY_SECONDS)
 
-        task = asyncio.create_task(expire())
-        self._timers.add(task)
-        task.add_done_callback(self._timers.discard)
+        if (running := self._timers.pop(run, None)) is not None:
+            running.cancel()
+        self._timers[run] = asyncio.create_task(expire())

@@ -97,4 +97,5 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         answer.records,
         Bill(stations, answer.parties),
         {"enrol": max(0.0, seconds - sum(spent.values())), **spent},
+        tuple((caught.party, caught.reason) for caught in answer.caught),
     )

@@ -13,6 +13,9 @@ from protocols.messages import Message, Phase, Role, address, body_of, name_bloc
 from protocols.query import Query
 from protocols.ring import Vector
 
+MAX_REASON = 300
+"""Characters that a server may explain itself in."""
+
 
 class CollectorState(Enum):
     ROSTERS = auto()
@@ -22,7 +25,9 @@ class CollectorState(Enum):
 
 COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
     (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
+    (CollectorState.ROSTERS, Phase.GIVE_UP): Role.SERVER,
     (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
+    (CollectorState.SHARES, Phase.GIVE_UP): Role.SERVER,
 }
 
 
@@ -68,7 +73,14 @@ class Collector:
             return Rejected(message.sender, f"{message.phase.label} is out of turn")
         if server not in self._here or server in self._heard:
             return Rejected(message.sender, f"a second or unasked {message.phase.label}")
-        return self._roster(message) if message.phase is Phase.ROSTER else self._share(message)
+        match message.phase:
+            case Phase.GIVE_UP:
+                reason = message.body[0].tobytes().decode(errors="replace")
+                return self.lose_servers({server}, f"cannot go on: {reason[:MAX_REASON]}")
+            case Phase.ROSTER:
+                return self._roster(message)
+            case _:
+                return self._share(message)
 
     def lose(self, parties: Ids) -> Step:
         """Parties are known to be gone: the servers need not wait for them."""

@@ -7,7 +7,7 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import Vector, add_shares
+
+if TYPE_CHECKING:
+    from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
+    from protocols.aggregation.release import Release
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -114,18 +118,27 @@ class Aggregator(ABC):
         It is done with a `Total`.
         """
 
+    def release(self, query: Query) -> "Release":
+        """What makes the answer to a query private. One that is not noise on the sum is the
+        aggregator's own. Raises `LocalError` where there is none for what is asked."""
+        from protocols.aggregation.release import NoisySum
+
+        return NoisySum(query)
+
 
 @dataclass(frozen=True)
 class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
-    `caught` are parties whose submissions were refused, with the reason.
+    `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
+    left out of the sum and cannot be laid at anybody's door.
     """
 
     vector: Vector
     contributors: Ids
     records: int
     caught: tuple[tuple[int, str], ...] = ()
+    refused: int = 0
 
 
 class OneRound(Aggregator):
@@ -183,3 +196,12 @@ class OneRound(Aggregator):
         from protocols.aggregation.collector import Collector
 
         return Collector(query, records, self.unshard)
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every aggregator must pass; it needs pytest and hypothesis."""
+    if name == "AggregatorContract":
+        from protocols.aggregation.conformance import AggregatorContract
+
+        return AggregatorContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,8 +20,8 @@ under pair keys, not by signatures under long-lived keys, so only neighbours can
 from dataclasses import dataclass
 from typing import ClassVar
 
+from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from protocols.aggregation.masking_collector import MaskingCollector
 from protocols.aggregation.masking_graph import Plan, make_plan
 from protocols.aggregation.masking_party import MaskingParty
 from protocols.aggregation.masking_server import MaskingServer
@@ -30,6 +30,7 @@ from protocols.machine import Machine
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.ring import add_shares
 
 
 @dataclass(frozen=True)
@@ -95,4 +96,4 @@ class Masking(Aggregator):
         return MaskingServer(self.plan(query), query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        return MaskingCollector(self.plan(query), query, records)
+        return Collector(query, records, add_shares)

@@ -51,7 +51,7 @@ def remove_masks(
             continue
         pair = KeyPair.for_masks(seed)
         if pair.public != mask_keys[party].tobytes():
-            raise Misfit
+            raise Misfit(f"the shares of the key of party-{party} do not fit that key")
         for other in plan.neighbours[party]:
             if not present[other]:
                 continue

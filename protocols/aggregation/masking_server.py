@@ -1,6 +1,5 @@
 """The server of a masked sum: relays, collects masked vectors, removes the masks of their sum."""
 
-import struct
 from enum import IntEnum, auto
 
 import numpy as np
@@ -18,7 +17,7 @@ from protocols.aggregation.masking_keys import (
 from protocols.aggregation.masking_removal import Misfit, held_shares, remove_masks
 from protocols.aggregation.roles import CollectingServer, ServerState
 from protocols.field import FIELD128
-from protocols.machine import Continue, Rejected, Step
+from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role, address
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -52,17 +51,17 @@ STAGE_TRANSITIONS: dict[tuple[Stage, Phase], Role] = {
 before may be said again."""
 
 
-class Ending(IntEnum):
-    """How the stages ended, as the roster tells it."""
+_DONE = {
+    Stage.KEYS: "sent keys",
+    Stage.DEAL: "dealt shares",
+    Stage.SUBMIT: "submitted",
+    Stage.CHECK: "confirmed who submitted",
+    Stage.UNMASK: "gave shares",
+}
 
-    OPENED = 0
-    TOO_FEW = 1
-    MISFIT = 2
 
-
-ENDING = struct.Struct("<BBI")
-"""After the roster proper: the ending, at which phase, and how many holders were left of the secret
-that had fewest."""
+class Stuck(Exception):  # noqa: N818 - it names an outcome, and never leaves this module
+    """Why the run cannot finish."""
 
 
 class MaskingServer(CollectingServer):
@@ -190,40 +189,41 @@ class MaskingServer(CollectingServer):
         messages: tuple[Message, ...] = ()
         before = self._stage
         while self._stage is not Stage.OPEN:
-            missing = self._expected & self._awaited & ~self._heard[self._stage.phase]
-            if missing.any():
+            answered = self._heard[self._stage.phase]
+            if (self._expected & self._awaited & ~answered).any():
                 break
-            messages += self._end_stage(self._heard[self._stage.phase])
+            try:
+                messages += self._end_stage(answered)
+            except Stuck as stuck:
+                return Failed(str(stuck))
         if self._stage is before:
             return Continue()
         return Continue(messages, deadline=self._query.deadline)
 
     def _end_stage(self, answered: Members) -> tuple[Message, ...]:
+        """Raises `Stuck`."""
         match self._stage:
             case Stage.KEYS | Stage.DEAL:
                 stay = self._plan.survivors(answered)
-                if np.count_nonzero(stay) < self._query.minimum:
-                    most = int(self._plan.holders_among(answered).max())
-                    return self._stop(Ending.TOO_FEW, answered, most)
+                if not stay.any():
+                    self._require_holders(answered, self._plan.holders_among(answered))
+                self._require_minimum(stay, answered)
                 self._dealt = stay
                 return self._relay(self._stage.phase, stay)
             case Stage.SUBMIT:
+                self._require_minimum(answered, answered)
                 self._present = answered
-                if np.count_nonzero(answered) < self._query.minimum:
-                    return self._stop(Ending.TOO_FEW, answered, self._fewest(answered))
-                return self._relay(Phase.CHECK, answered)
+                phase = Phase.CHECK
             case Stage.CHECK:
-                return self._relay(Phase.UNMASK, answered)
+                phase = Phase.UNMASK
             case _:
                 return self._remove_masks(answered)
+        left = self._plan.holders_among(answered)
+        self._require_holders(answered, left[self._needed])
+        return self._relay(phase, answered)
 
     def _relay(self, phase: Phase, members: Members) -> tuple[Message, ...]:
-        """Tells the members what they need for the next stage, which is for them alone.
-
-        Stops where too few holders are left of a secret that must be opened in the end.
-        """
-        if self._stage >= Stage.SUBMIT and (few := self._fewest(members)) < self._plan.threshold:
-            return self._stop(Ending.TOO_FEW, members, few)
+        """Tells the members what they need for the next stage, which is for them alone."""
         ids = np.flatnonzero(members).astype(np.uint32)
         if phase is Phase.CHECK:
             body = np.packbits(self._present).reshape(1, -1)
@@ -247,16 +247,11 @@ class MaskingServer(CollectingServer):
         joined = self._present[self._plan.neighbours].any(axis=1)
         return self._present | (self._dealt & joined)
 
-    def _fewest(self, holding: Members) -> int:
-        """How many holders are left of the secret that has fewest, of those to be opened."""
-        return int(self._plan.holders_among(holding)[self._needed].min(initial=self._plan.holders))
-
     def _remove_masks(self, answered: Members) -> tuple[Message, ...]:
+        """The roster, once the sum is open. Raises `Stuck`."""
         said = np.where(answered[:, None], self._said[Phase.UNMASK], np.uint8(0))
-        shares, held = held_shares(self._plan, said)
-        fewest = int(held.sum(axis=1)[self._needed].min())
-        if fewest < self._plan.threshold:
-            return self._stop(Ending.TOO_FEW, answered, fewest)
+        held = held_shares(self._plan, said)
+        self._require_holders(answered, held[1].sum(axis=1)[self._needed])
         masked = np.zeros(self._query.statistic.length, dtype=np.uint64)
         for ids, block in self._bulk.blocks():
             masked += add_rows(block.reshape(len(ids), -1))
@@ -266,23 +261,35 @@ class MaskingServer(CollectingServer):
                 self._query.run,
                 self._present,
                 np.flatnonzero(self._needed),
-                (shares, held),
+                held,
                 self._said[Phase.KEYS][:, PUBLIC_BYTES:],
                 len(masked),
             )
-        except Misfit:
-            return self._stop(Ending.MISFIT, self._present, fewest)
-        return self._stop(Ending.OPENED, self._present, fewest)
-
-    def _stop(self, ending: Ending, members: Members, fewest: int) -> tuple[Message, ...]:
-        """The roster goes out; only a release is awaited, and granted only if the sum is open.
-
-        The roster is of those in the sum; of those that answered last, if there is none.
-        """
-        body = roster(members, self._faults) + ENDING.pack(ending, self._stage.phase, fewest)
+        except Misfit as misfit:
+            raise Stuck(str(misfit)) from None
         self._stage = Stage.OPEN
         self._state = ServerState.CLOSED
-        return (self._to_coordinator(Phase.ROSTER, body),)
+        return (self._to_coordinator(Phase.ROSTER, roster(self._present, self._faults)),)
+
+    def _require_minimum(self, members: Members, answered: Members) -> None:
+        if np.count_nonzero(members) < self._query.minimum:
+            raise Stuck(
+                f"{self._who_answered(answered)} and {self._query.minimum} are needed; "
+                f"missing: {_names(~answered)}"
+            )
+
+    def _require_holders(self, answered: Members, counts: NDArray[np.integer]) -> None:
+        """That no secret has too few holders left, of those with these counts."""
+        fewest, plan = int(counts.min()), self._plan
+        if fewest < plan.threshold:
+            raise Stuck(
+                f"{self._who_answered(answered)}, which leaves {fewest} of {plan.holders} holders "
+                f"of a secret where {plan.threshold} are needed; missing: {_names(~answered)}"
+            )
+
+    def _who_answered(self, answered: Members) -> str:
+        count, parties = np.count_nonzero(answered), self._query.parties
+        return f"only {count} of {parties} parties {_DONE[self._stage]}"
 
     def releasable(self, message: Message) -> Members | Rejected:
         members = super().releasable(message)
@@ -299,3 +306,9 @@ class MaskingServer(CollectingServer):
 
 def _keys_in(message: Message) -> list[bytes]:
     return [key.tobytes() for key in message.rows().reshape(2 * message.links, PUBLIC_BYTES)]
+
+
+def _names(members: Members, limit: int = 5) -> str:
+    ids = np.flatnonzero(members).tolist()
+    names = ", ".join(Role.PARTY.named(party) for party in ids[:limit])
+    return f"{names} and {len(ids) - limit} more" if len(ids) > limit else names or "nobody"

@@ -121,17 +121,14 @@ class Shamir(OneRound):
         return FIELD128.sum(FIELD128.decode(bodies), 0).reshape(-1)
 
     def unshard(self, shares: list[Vector]) -> Vector:
-        """From all servers; those after the first t are not needed."""
-        t = self.needed(len(shares))
-        chosen = {i: shares[i].reshape(-1, FIELD128.limbs) for i in range(t)}
-        opened = self.open(chosen, len(shares))
-        return opened.reshape(-1)
+        """From the servers' shares in order, as `merge` makes them; the padding included."""
+        return self.open({i: share.reshape(-1, FIELD128.limbs) for i, share in enumerate(shares)})
 
-    def open(self, shares: dict[int, Elements], servers: int) -> Vector:
-        """The sums modulo 2^64 from the shares of at least t servers, padding included."""
-        chosen = sorted(shares)[: self.needed(servers)]
-        values = np.stack([shares[server] for server in chosen], axis=1)
-        places = [FIELD128.combine(_opening(tuple(chosen), j), values) for j in range(self.pack)]
+    def open(self, shares: dict[int, Elements]) -> Vector:
+        """The sums modulo 2^64 from the shares of at least t servers; the padding included."""
+        servers = tuple(sorted(shares))
+        values = np.stack([shares[server] for server in servers], axis=1)
+        places = [FIELD128.combine(_opening(servers, j), values) for j in range(self.pack)]
         # Sums are below the modulus by far: the low limb is the sum modulo 2^64.
         sums: Vector = np.stack(places, axis=1)[..., 0]
         return sums.reshape(-1)
@@ -194,7 +191,7 @@ class ShamirCollector(Collector):
 
     def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:
         elements = {server: FIELD128.decode(share) for server, share in shares.items()}
-        opened = self._aggregator.open(elements, self._query.servers)
+        opened = self._aggregator.open(elements)
         return opened[: self._query.statistic.length]
 
 

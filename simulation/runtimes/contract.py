@@ -49,13 +49,14 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Opened:
-    """What a finished run gave: the noisy sum, who is in it, what it cost."""
+    """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught."""
 
     total: Vector
     contributors: NDArray[np.uint32]
     records: int
     bill: Bill
     seconds: dict[str, float] = field(default_factory=dict)
+    caught: tuple[tuple[int, str], ...] = ()
 
 
 class Runtime(ABC):

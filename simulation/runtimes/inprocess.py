@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -68,10 +69,7 @@ class InProcess(Runtime):
         take(self._coordinator.ask(query), self._coordinator)
         while finished is None:
             if not queue:  # everybody waits: that is what a passed deadline means here
-                for server in self._servers:
-                    take(server.expire(query.run), server)
-                if not queue:
-                    take(self._coordinator.expire(query.run), self._coordinator)
+                self._pass_deadline(query.run, take, queue)
                 continue
             message = queue.popleft()
             if message.phase is Phase.RELEASE and "release" not in clock:
@@ -94,7 +92,20 @@ class InProcess(Runtime):
             total.records,
             Bill(stations, parties),
             {"submit": released - started, "release": ended - released},
+            total.caught,
         )
+
+    def _pass_deadline(
+        self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]
+    ) -> None:
+        """Parties give up on each other first, then servers on parties, then the coordinator."""
+        waiting: list[list[Participant]]
+        waiting = [[*self._blocks], [*self._servers], [self._coordinator]]
+        for participants in waiting:
+            for participant in participants:
+                take(participant.expire(run), participant)
+            if queue:
+                return
 
     def stop(self) -> None:
         for ledger in self._ledgers:

@@ -2,33 +2,65 @@
 
 import pytest
 
-from protocols.aggregation import aggregators
+from protocols.aggregation import aggregator_named, aggregators
+from protocols.aggregation.additive import Additive
+from protocols.aggregation.conformance import allowed_servers, query_for
+from protocols.aggregation.contract import AggregatorContract
+from protocols.aggregation.curator import Curator
+from protocols.aggregation.masking import Masking
+from protocols.aggregation.shamir import Shamir
 from protocols.errors import LocalError
-from tests.contracts.aggregator_contract import AggregatorContract, allowed_servers, query_for
-
-INSTALLED = {name: each for name, each in aggregators().items() if "sum" in each.offers}
-
-for _name, _aggregator in INSTALLED.items():
-    _title = f"Test{_name.title().replace('-', '')}"
-    globals()[_title] = type(_title, (AggregatorContract,), {"aggregator": _aggregator})
 
 
-def test_ours_are_installed() -> None:
-    assert {"curator", "additive"} <= INSTALLED.keys()
-    for name, aggregator in INSTALLED.items():
-        assert aggregator.name == name
-        assert f"Test{name.title().replace('-', '')}" in globals()
+class TestCurator(AggregatorContract):
+    aggregator = Curator()
+
+
+class TestAdditive(AggregatorContract):
+    aggregator = Additive()
+
+
+class TestMasking(AggregatorContract):
+    aggregator = Masking()
+    many = 60
+
+
+class TestSparseMasking(AggregatorContract):
+    aggregator = Masking(neighbours="4", threshold=3)
+    fewest = 5
+    many = 300
+
+
+class TestShamir(AggregatorContract):
+    aggregator = Shamir()
+
+
+def test_every_installed_aggregator_of_sums_is_under_contract() -> None:
+    tested = {kind.aggregator.name for kind in AggregatorContract.__subclasses__()}
+    assert {name for name, each in aggregators().items() if "sum" in each.offers} <= tested
 
 
 def test_numbers_of_servers() -> None:
-    assert allowed_servers(INSTALLED["curator"]) == [1]
-    assert allowed_servers(INSTALLED["additive"]) == [2, 3, 4]
+    assert allowed_servers(Curator()) == [1]
+    assert allowed_servers(Additive()) == [2, 3, 4, 5]
     with pytest.raises(LocalError, match="additive needs at least 2 servers, not 1"):
-        INSTALLED["additive"].check(query_for(INSTALLED["additive"], 1, 1, 1))
+        Additive().check(query_for(Additive(), 1, 1, 1))
     with pytest.raises(LocalError, match="curator has 1 server, not 2"):
-        INSTALLED["curator"].check(query_for(INSTALLED["curator"], 2, 1, 1))
+        Curator().check(query_for(Curator(), 2, 1, 1))
 
 
 def test_any_servers_but_one_may_collude_in_additive() -> None:
     for servers in (2, 3, 4):
-        assert INSTALLED["additive"].threat_model(servers).colluding == servers - 1
+        assert Additive().threat_model(servers).colluding == servers - 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("additive?seeds=2", "additive has no option 'seeds=2'; it has none"),
+        ("additiv", "did you mean additive"),
+    ],
+)
+def test_what_is_wrong_with_a_spec_is_said(spec: str, reason: str) -> None:
+    with pytest.raises(LocalError, match=reason):
+        aggregator_named(spec)

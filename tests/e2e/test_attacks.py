@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from parties.block import PartyBlock
+from protocols.aggregation.bodies import Fault
 from protocols.errors import RunFailed
 from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
@@ -85,7 +86,8 @@ def test_replayed_submissions_count_once(servers: LoneServers) -> None:
         assert hand.send(changed) == ["submitted twice"]
         assert hand.send(release(query, EVERYONE)) == []
         roster, share = hand.heard(2)
-        assert roster.body.tobytes() == bitmap(4, EVERYONE)
+        caught = bytes([0, 0, 0, 0, Fault.CONTRADICTORY])
+        assert roster.body.tobytes() == bitmap(4, EVERYONE) + caught
         assert values(share) == [1 + 2 + 3 + 4] * 4
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.bodies import Fault
 from protocols.aggregation.contract import Memory
 from protocols.errors import TallyError
 from protocols.machine import Failed, Machine, Spend
@@ -76,7 +77,8 @@ def test_a_batch_with_bad_senders_refuses_only_those(station: Station) -> None:
     outcome = station.handle(batch)
     assert [name for name, _ in reasons(outcome)] == ["party-0", "party-9", "party-1"]
     (roster,) = station.handle(submit(3)).messages
-    assert roster.body.tobytes() == EVERYONE
+    at_fault = [bytes([party, 0, 0, 0, Fault.CONTRADICTORY]) for party in (0, 1)]
+    assert roster.body.tobytes() == EVERYONE + b"".join(at_fault)
 
 
 def test_a_batch_whose_middle_completes_the_roster_refuses_what_contradicts(

@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.aggregation.contract import Aggregator, Ids, Memory, Total
+from protocols.aggregation.exchange import GivenVectors
 from protocols.machine import Done, Failed, Machine, Rejected, Spend, Step
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import Vector
-from tests.contracts.aggregator_contract import GivenVectors
 
 Intercept = Callable[[Message], Iterable[Message]]
 
@@ -104,7 +104,7 @@ class Rounds:
             for server in self.servers:
                 self.take(server.expire())
             self.settle()
-            if len(self.sent) == before:
+            if len(self.sent) == before and self.failed is None:
                 self.take(self.collector.expire())
         return self
 
@@ -121,7 +121,7 @@ class Rounds:
                 self.refused.append(step)
                 return
             case Failed():
-                self.failed = step
+                self.failed = self.failed or step
                 return
             case Done(output=Total() as total):
                 self.total = total

@@ -121,8 +121,8 @@ def expected_members(plan: Plan, gone: dict[int, Phase]) -> set[int] | None:
     dealt = here
     members = here = {i for i in here if gone.get(i) is not Phase.SUBMIT}
     needed = {i for i in dealt if holders[i] & members}
-    for phase in (None, Phase.CHECK, Phase.UNMASK):
-        here = {i for i in here if phase is None or gone.get(i) is not phase}
+    for later in (None, Phase.CHECK, Phase.UNMASK):
+        here = {i for i in here if later is None or gone.get(i) is not later}
         if not members or min(len(holders[i] & here) for i in needed) < plan.threshold:
             return None
     return members
@@ -165,13 +165,11 @@ def test_the_threshold_is_honoured_exactly(threshold: int, stage: Phase) -> None
             assert run.total is None
             assert run.spends == []
             assert run.failed is not None
-            if stage in (Phase.KEYS, Phase.DEAL):
-                assert f"only {left} of 7 parties" in run.failed.reason
-            else:
-                assert (
-                    f"leaves {left} of 7 holders of a secret where {threshold} are needed"
-                    in run.failed.reason
-                )
+            assert f"only {left} of 7 parties" in run.failed.reason
+            assert (
+                f"leaves {left} of 7 holders of a secret where {threshold} are needed"
+                in run.failed.reason
+            )
             assert f"party-{left}" in run.failed.reason
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fss.prg import expand_seeds
 from protocols.aggregation.masking import Masking
 from protocols.aggregation.masking_graph import given
+from protocols.aggregation.masking_keys import confirm
 from protocols.aggregation.masking_party import MaskingParty, PartyState
 from protocols.aggregation.masking_removal import held_shares
 from protocols.field import FIELD128
@@ -271,6 +272,23 @@ def test_confirmations_cannot_be_made_up_or_moved() -> None:
     assert [bool(forged(c)) for c in (nothing, one_bad, two_bad, all_of_one, rotated)] == [
         True, True, False, False, False,
     ]  # fmt: skip
+
+
+def test_only_those_in_the_set_count_as_having_confirmed_it() -> None:
+    """Party 3, which is left out of the set, confirms it to party 0 all the same."""
+    parties = Parties.that_submitted(4, Masking(neighbours="0", threshold=3))
+    said = bitmap(4, [0, 1, 2])
+    confirmed = np.zeros((3, 16), dtype=np.uint8)
+    for party in (0, 1, 2):
+        answer = parties.tell(Phase.CHECK, party, said)
+        assert isinstance(answer, Message)
+        if party == 1:
+            confirmed[0] = answer.body[0].reshape(3, 16)[0]
+    key = parties.machines[3]._confirm_keys[0][0]
+    confirmed[2] = np.frombuffer(confirm(key, 3, said), dtype=np.uint8)
+    refused = parties.tell(Phase.UNMASK, 0, confirmed.tobytes())
+    assert isinstance(refused, Rejected)
+    assert "only 2 of 4 holders" in refused.reason
 
 
 def test_a_seal_that_was_tampered_with_costs_its_share_alone() -> None:

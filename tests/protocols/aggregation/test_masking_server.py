@@ -14,7 +14,7 @@ from protocols.aggregation.masking_server import (
     MaskingServer,
     Stage,
 )
-from protocols.machine import Continue, Rejected
+from protocols.machine import Continue, Failed, Rejected
 from protocols.messages import Message, Phase, Role
 from protocols.randomness import Randomness
 from tests.protocols.aggregation.halted import (
@@ -37,8 +37,8 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
     if phase is Phase.EXCUSE:
         right = a_message(phase, Role.COORDINATOR, Role.SERVER, body=bytes(1))
     else:
-        right = SPOKEN.get((phase, Role.PARTY), SPOKEN.get((phase, Role.COORDINATOR)))
-        right = right or a_message(phase, role, Role.SERVER)
+        spoken = SPOKEN.get((phase, Role.PARTY)) or SPOKEN.get((phase, Role.COORDINATOR))
+        right = spoken or a_message(phase, role, Role.SERVER)
     step = server.receive(replace(right, sender_role=role))
     if STAGE_TRANSITIONS.get((stage, phase)) is role:
         assert isinstance(step, Continue)
@@ -235,6 +235,20 @@ def test_a_release_is_over_exactly_those_in_the_sum_and_once() -> None:
 def test_nothing_is_released_of_a_sum_that_cannot_be_opened() -> None:
     server = server_at(Stage.UNMASK)
     step = server.expire()
-    assert isinstance(step, Continue)
-    assert [message.phase for message in step.messages] == [Phase.ROSTER]
+    assert step == Failed(
+        "only 0 of 4 parties gave shares, which leaves 0 of 4 holders of a secret where 3 are "
+        "needed; missing: party-0, party-1, party-2, party-3"
+    )
     assert isinstance(server.receive(release([0, 1, 2, 3])), Rejected)
+
+
+def test_a_party_that_sent_no_keys_deals_no_shares() -> None:
+    """Its neighbours know nothing of it: it would only be in the way of those who did."""
+    query = a_masked_query(COUNT)
+    server = MaskingServer(FULL.plan(query), query, 0, Randomness(bytes(16)), Memory())
+    server.receive(SPOKEN[Phase.KEYS, Role.PARTY].select(slice(0, 3)))
+    server.expire()
+    dealt = SPOKEN[Phase.DEAL, Role.PARTY].select(slice(3, None))
+    refused = server.receive(dealt)
+    assert isinstance(refused, Rejected)
+    assert "too late" in refused.reason

@@ -16,6 +16,7 @@ from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.ring import add_shares
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
 WIDTH = 32
@@ -78,7 +79,9 @@ def test_the_server_table_is_the_protocol() -> None:
     }
     assert COLLECTOR_TRANSITIONS == {
         (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
+        (CollectorState.ROSTERS, Phase.GIVE_UP): Role.SERVER,
         (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
+        (CollectorState.SHARES, Phase.GIVE_UP): Role.SERVER,
     }
 
 
@@ -352,3 +355,44 @@ def test_a_party_expects_nothing() -> None:
     for phase, role in product(Phase, Role):
         assert isinstance(party.receive(a_message(phase, role, Role.PARTY)), Rejected)
     assert party.expire() == Done()
+
+
+def test_a_collector_goes_on_without_servers_it_does_not_need() -> None:
+    collector = Collector(a_query(servers=3), ONE_RECORD_EACH, add_shares, needed=2)
+    collector.start()
+    collector.receive(from_server(Phase.ROSTER, 0, EVERYONE))
+    collector.receive(from_server(Phase.ROSTER, 2, EVERYONE))
+    step = collector.lose_servers({1}, "is gone")
+    assert isinstance(step, Continue)
+    assert [message.receiver for message in step.messages] == ["server-0", "server-2"]
+    collector.receive(from_server(Phase.SHARE, 2, words(1, 2, 3, 4)))
+    step = collector.receive(from_server(Phase.GIVE_UP, 0, b"its disk is full"))
+    assert isinstance(step, Failed)
+    assert step.reason == "server-0 cannot go on: its disk is full"
+
+
+def test_a_server_that_did_not_answer_in_time_is_one_that_is_lost() -> None:
+    collector = Collector(a_query(servers=3), ONE_RECORD_EACH, add_shares, needed=2)
+    collector.start()
+    for server in range(3):
+        step = collector.receive(from_server(Phase.ROSTER, server, EVERYONE))
+    for server in (0, 2):
+        step = collector.receive(from_server(Phase.SHARE, server, words(1, 2, 3, 4)))
+    assert step == Continue()
+    step = collector.expire()
+    assert isinstance(step, Done)
+    assert isinstance(step.output, Total)
+    assert step.output.vector.tolist() == [2, 4, 6, 8]
+    late = collector.receive(from_server(Phase.SHARE, 1, words(1, 2, 3, 4)))
+    assert isinstance(late, Rejected)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [bytes(4), bytes([4, 0, 0, 0, 1]), bytes([0, 0, 0, 0, 9]), 2 * bytes([1, 0, 0, 0, 1])],
+    ids=["cut short", "unknown party", "unknown fault", "the same party twice"],
+)
+def test_a_roster_with_malformed_faults_is_refused(tail: bytes) -> None:
+    collector = collector_in(CollectorState.ROSTERS)
+    assert isinstance(collector.receive(from_server(Phase.ROSTER, 0, EVERYONE + tail)), Rejected)
+    assert collector.receive(from_server(Phase.ROSTER, 0, EVERYONE)) == Continue()

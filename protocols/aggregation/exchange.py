@@ -1,0 +1,134 @@
+"""One run of an aggregator's machines in memory, message by message, as the runtimes run them.
+
+For tests and benchmarks: parties can be held back, their messages changed or lost on the way.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from protocols.aggregation.contract import Aggregator, Ids, Memory, Total
+from protocols.machine import Done, Failed, Machine, Rejected
+from protocols.messages import Message, Phase, Role
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.ring import Vector
+from protocols.statistics import Histogram
+
+
+class GivenVectors(Histogram):
+    """Encodes to vectors that are given, so that any vector can be summed."""
+
+    def __init__(self, vectors: Vector) -> None:
+        super().__init__(lower=0.0, upper=1.0, bins=vectors.shape[1])
+        object.__setattr__(self, "vectors", vectors)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        given: Vector = self.__dict__["vectors"]
+        return given
+
+
+Way = Callable[[Message], Iterable[Message]]
+"""What becomes of a party's message on its way to a server: itself, others, nothing."""
+
+
+class Exchange:
+    """All roles of one run. `sent` is every message that parties sent, as it left them."""
+
+    def __init__(
+        self, aggregator: Aggregator, query: Query, seed: int = 1, way: Way = lambda m: (m,)
+    ) -> None:
+        self.aggregator = aggregator
+        self.query = query
+        self.way = way
+        self._parties = Randomness.from_seed(seed, "parties")
+        self.servers = [
+            aggregator.server(query, i, Randomness.from_seed(seed, f"server-{i}"), Memory())
+            for i in range(query.servers)
+        ]
+        records = np.ones(query.parties, dtype=np.int64)
+        coordinator = Randomness.from_seed(seed, "coordinator")
+        self.collector = aggregator.collector(query, records, coordinator)
+        self.blocks: list[tuple[Ids, Machine]] = []
+        self.sent: list[Message] = []
+        self.rejected: list[Rejected] = []
+        self.failed: Failed | None = None
+        self.total: Total | None = None
+        self._early: list[Message] = []
+        self._queue: deque[Message] = deque()
+        for server in self.servers:
+            self._take(server.start())
+        self._take(self.collector.start())
+
+    def join(self, ids: Ids, vectors: Vector) -> None:
+        """A block of parties takes part; `run` lets its messages go."""
+        query = replace(self.query, statistic=GivenVectors(vectors))
+        holdings = Holdings(ids, np.arange(len(ids)), {"value": np.zeros(len(ids))})
+        machine = self.aggregator.party(query, holdings, self._parties)
+        self.blocks.append((ids, machine))
+        self._take(machine.start(), by_party=True)
+        early = self._early  # what the coordinator said to parties before they were here
+        self._early = []
+        self._queue.extend(early)
+
+    def run(self, *messages: Message) -> None:
+        """Delivers these messages and all that follow from them."""
+        self._queue.extend(messages)
+        while self._queue:
+            message = self._queue.popleft()
+            if message.phase is Phase.QUERY:
+                continue  # each role is built from the query here; nobody needs to be told
+            for machine, part in self._receivers(message):
+                step = machine.receive(part)
+                if isinstance(step, Rejected) and part.links > 1:
+                    for single in part.split():
+                        self._take(machine.receive(single), message.receiver_role is Role.PARTY)
+                else:
+                    self._take(step, message.receiver_role is Role.PARTY)
+
+    def expire(self) -> None:
+        """Deadlines pass until the run ends or nobody has anything more to say."""
+        for _ in range(4 + 4 * self.aggregator.stages):
+            self.run()
+            if self.total is not None or self.failed is not None:
+                return
+            for server in self.servers:
+                self._take(server.expire())
+            if not self._queue:
+                self._take(self.collector.expire())
+        self.run()
+
+    def _receivers(self, message: Message) -> list[tuple[Machine, Message]]:
+        match message.receiver_role:
+            case Role.SERVER:
+                return [(self.servers[int(message.receivers[0])], message)]
+            case Role.COORDINATOR:
+                return [(self.collector, message)]
+            case _:
+                reached = [
+                    (machine, message.select(np.flatnonzero(mine)))
+                    for ids, machine in self.blocks
+                    if (mine := np.isin(message.receivers, ids)).any()
+                ]
+                here = np.concatenate([ids for ids, _ in self.blocks] or [np.zeros(0, np.uint32)])
+                absent = ~np.isin(message.receivers, here)
+                if absent.any() and message.sender_role is Role.COORDINATOR:
+                    self._early.append(message.select(np.flatnonzero(absent)))
+                return reached
+
+    def _take(self, step: object, by_party: bool = False) -> None:
+        match step:
+            case Rejected():
+                self.rejected.append(step)
+            case Failed():
+                self.failed = self.failed or step
+            case Done(output=Total() as total):
+                self.total = total
+        messages: tuple[Message, ...] = getattr(step, "messages", ())
+        if by_party:
+            self.sent.extend(messages)
+            messages = tuple(m for message in messages for m in self.way(message))
+        self._queue.extend(messages)

@@ -1,0 +1,81 @@
+"""The coordinator's line to one server."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+
+from protocols.errors import PeerError
+from protocols.identity import Credentials, Identity
+from protocols.messages import Message, Role, decode
+from protocols.query import Query
+from protos import tally_pb2 as pb
+from protos.channel import open_channel
+from protos.tally_pb2_grpc import PostStub
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 10.0
+"""How long a server may take to answer a call."""
+
+
+class ServerLink:
+    def __init__(self, index: int, target: str, credentials: Credentials) -> None:
+        self.identity = Identity(Role.SERVER, index, index)
+        self.channel = open_channel(target, self.identity, credentials)
+        self._post = PostStub(self.channel)
+
+    @property
+    def index(self) -> int:
+        return self.identity.first
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    async def send(self, message: Message) -> list[str]:
+        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
+        reasons = []
+        for chunk in message.chunks():
+            receipt = await self._post.Send(
+                pb.Parcel(message=chunk.encode()), timeout=GRACE_SECONDS, wait_for_ready=True
+            )
+            reasons += [refusal.reason for refusal in receipt.refused]
+        return reasons
+
+    async def subscribe(self) -> AsyncIterator[tuple[Message, bytes]]:
+        """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
+        `PeerError` when it speaks for another."""
+        stream = self._post.Receive(pb.Subscription(), wait_for_ready=True)
+        await stream.initial_metadata()
+
+        async def messages() -> AsyncIterator[tuple[Message, bytes]]:
+            async for parcel in stream:
+                message = decode(parcel.message, self.name)
+                if not self.identity.speaks_for(message):
+                    raise PeerError(self.name, f"claims to be {message.sender}")
+                yield message, parcel.message
+
+        return messages()
+
+    async def accounts(self, query: Query) -> pb.AccountList:
+        """What the server metered; nothing if it is gone, for the answer is there already."""
+        reference = pb.RunRef(run=query.run)
+        try:
+            accounts: pb.AccountList = await self._post.Accounts(reference, timeout=GRACE_SECONDS)
+            if not query.statistic.on_demand:
+                await self._post.Forget(reference, timeout=GRACE_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            log.warning("no accounts of %s: %s", self.name, error.details())
+            return pb.AccountList()
+        return accounts
+
+    async def status(self, run: bytes) -> pb.RunStatus:
+        try:
+            status: pb.RunStatus = await self._post.Status(
+                pb.RunRef(run=run), timeout=GRACE_SECONDS
+            )
+            return status
+        except grpc.aio.AioRpcError:
+            return pb.RunStatus()
