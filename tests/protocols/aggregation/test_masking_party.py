@@ -144,8 +144,11 @@ def test_a_restarted_party_says_the_same_and_hears_everything_again() -> None:
     assert len(answers[0]) == 4
 
 
-def test_a_party_that_waits_too_long_is_done() -> None:
-    assert party_in(PartyState.CHECK).expire() == Done()
+def test_a_deadline_is_the_servers_and_not_a_partys() -> None:
+    for state in PartyState:
+        party = party_in(state)
+        assert party.expire() == Continue()
+        assert set(party.states) == {state}
 
 
 def test_a_party_knows_how_many_there_are() -> None:
