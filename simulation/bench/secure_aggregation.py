@@ -5,7 +5,7 @@ to the sum; `upload_bytes` is what one party sends, headers included. `drop33`: 
 parties leave after they have dealt their shares, which is the dearest moment. `sparse`: 20
 neighbours each.
 
-Parties are computed in one block, in which the two ends of a pair agree on a key once; `apart_cpu_s`
+Parties are computed in one block, in which the two ends of a pair agree once; `apart_cpu_s`
 is the same with every party in a block of its own, as in a deployment, agreeing for itself.
 
 `ratios.flower` is ours, apart, divided by the CPU time of Flower's SecAgg+ for the same sparse sum
