@@ -35,7 +35,7 @@ from protocols.pairwise.blocks import BLOCK_BYTES, COLUMNS, keystream
 from protocols.pairwise.circuit import Circuit
 from protocols.pairwise.links import Bits, Links, Mask, checked_links, checked_rows, refuse
 from protocols.pairwise.ot_extension import Receiver, Sender, bits_of, request_bytes
-from protocols.pairwise.outputs import Output
+from protocols.pairwise.outputs import Form, Output
 from protocols.randomness import Randomness
 from protocols.ring import Vector
 
@@ -49,7 +49,7 @@ _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
 
 
 class Answer(NamedTuple):
-    """`rows` are for the evaluator, `shares` for the garbler: (K, I, O) bits or (K, I) words."""
+    """`rows` are for the evaluator, `shares` for the garbler, in the shape of the output's form."""
 
     rows: Bytes
     shares: Vector
@@ -63,7 +63,7 @@ class _Batch:
     """What both sides know of a batch."""
 
     circuit: Circuit
-    output: Output
+    output: Form
     instances: int
 
     def __post_init__(self) -> None:
@@ -88,13 +88,15 @@ class _Batch:
 
     @property
     def answer_bytes(self) -> int:
-        ciphertexts = self.instances * self.output.ciphertext_bytes(len(self.circuit.outputs))
+        ciphertexts = self.instances * outputs.ciphertext_bytes(
+            self.output, len(self.circuit.outputs)
+        )
         return BLOCK_BYTES + self.table_bytes + ciphertexts + DIGEST_BYTES
 
     def fingerprint(self) -> bytes:
         circuit = self.circuit
         sizes = (circuit.garbler_inputs, circuit.evaluator_inputs, self.instances)
-        data = repr((self.output.value, *sizes, len(circuit.gates))).encode()
+        data = repr((self.output, *sizes, len(circuit.gates))).encode()
         data += np.ascontiguousarray(circuit.gates).tobytes() + circuit.outputs.tobytes()
         return hashlib.sha256(data).digest()
 
@@ -106,7 +108,7 @@ class _Batch:
         return stream[:, 0], stream[:, 1:].reshape(shape)
 
 
-def answer_bytes(circuit: Circuit, output: Output, instances: int) -> int:
+def answer_bytes(circuit: Circuit, output: Form, instances: int) -> int:
     """What a warm link receives for a batch."""
     return _Batch(circuit, output, instances).answer_bytes
 
@@ -186,7 +188,7 @@ class Evaluator(_Side):
         self._transcript = self._heard(self._transcript, rows)
         self._scalars = self._scalars[:0]
 
-    def request(self, circuit: Circuit, bits: Bits, output: Output = Output.XOR) -> Bytes:
+    def request(self, circuit: Circuit, bits: Bits, output: Form = Output.XOR) -> Bytes:
         """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
         if self._receiver is None:
             raise LocalError("these links are not open yet")
@@ -203,7 +205,7 @@ class Evaluator(_Side):
         return rows
 
     def finish(self, rows: Bytes) -> Vector:
-        """Its shares of the outputs: (K, I, O) bits, or (K, I) words.
+        """Its shares of the outputs, in the shape of their form.
 
         Raises PeerError if an answer is not of the right length, or does not fit its digest:
         whatever was changed on the way, and whatever the garbler heard otherwise than we sent it.
@@ -266,7 +268,7 @@ class Garbler(_Side):
         return points
 
     def answer(
-        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Output = Output.XOR
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = Output.XOR
     ) -> Answer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 
