@@ -22,6 +22,8 @@ class Setting:
     records: int
 
     def placement(self, noise: str | None) -> Placement:
+        if noise is None and self.aggregator.noise is not None:
+            return self.aggregator.noise
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         try:

@@ -35,7 +35,9 @@ from protocols.ring import add_shares
 
 @dataclass(frozen=True)
 class Masking(Aggregator):
-    """`neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
+    """Pairwise masks that cancel: one server, which learns the sum and no vector.
+
+    `neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
     safe for the number of parties. `threshold`: how many of a party's holders, which are its
     neighbours and itself, open its secrets; 0 is two thirds of them, or half at an automatic
     degree.

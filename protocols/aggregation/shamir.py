@@ -40,8 +40,11 @@ _ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class Shamir(OneRound):
-    """`threshold` t: how many servers open; 0 is more than half. `pack` k: elements a polynomial,
-    which makes shares k times shorter and lets only t − k servers collude."""
+    """Shares on polynomials: any t of m servers open the sum, and the others may vanish.
+
+    `threshold` t: how many servers open; 0 is more than half. `pack` k: elements a polynomial,
+    which makes shares k times shorter and lets only t − k servers collude.
+    """
 
     threshold: int = 0
     pack: int = 1
@@ -50,6 +53,7 @@ class Shamir(OneRound):
     min_servers: ClassVar[int] = 2
     servers: ClassVar[int] = 3
     party_bytes: ClassVar[str] = "16m⌈L/k⌉ with k = pack"
+    noise: ClassVar[Placement | None] = Placement.PARTIES
 
     def needed(self, servers: int) -> int:
         """How many servers open. Raises `LocalError` on a threshold that cannot be.
