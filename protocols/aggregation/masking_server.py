@@ -44,11 +44,11 @@ _WAITS = tuple(stage for stage in Stage if stage is not Stage.OPEN)
 
 STAGE_TRANSITIONS: dict[tuple[Stage, Phase], Role] = {
     **{(now, past.phase): Role.PARTY for now in Stage for past in _WAITS if past <= now},
-    **{(now, Phase.EXCUSE): Role.COORDINATOR for now in _WAITS},
+    **{(now, Phase.EXCUSE): Role.COORDINATOR for now in Stage},
     (Stage.OPEN, Phase.RELEASE): Role.COORDINATOR,
 }
 """What the server takes at which stage, and from whom. Of a stage that is past, only what was said
-before may be said again."""
+before may be said again. An excuse may cross the roster on its way, and then changes nothing."""
 
 
 _DONE = {

@@ -48,8 +48,7 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
 
 
 def test_the_server_table_is_the_protocol() -> None:
-    waits = list(Stage)[:-1]
-    expected = {(stage, Phase.EXCUSE): Role.COORDINATOR for stage in waits}
+    expected = {(stage, Phase.EXCUSE): Role.COORDINATOR for stage in Stage}
     for i, stage in enumerate(Stage):
         for phase in PARTY_PHASES[: i + 1]:
             expected[stage, phase] = Role.PARTY
@@ -252,3 +251,29 @@ def test_a_party_that_sent_no_keys_deals_no_shares() -> None:
     refused = server.receive(dealt)
     assert isinstance(refused, Rejected)
     assert "too late" in refused.reason
+
+
+def test_an_excuse_that_comes_after_the_roster_changes_nothing() -> None:
+    server = server_at(Stage.OPEN)
+    body = bitmap(COUNT, [0, 1, 2])
+    excuse = a_message(Phase.EXCUSE, Role.COORDINATOR, Role.SERVER, body=body)
+    assert server.receive(excuse) == Continue()
+    assert isinstance(server.receive(release([0, 1, 2, 3])), Continue)
+
+
+def test_a_server_that_is_told_the_same_again_after_a_restart_says_the_same() -> None:
+    query = a_masked_query(COUNT)
+    told = [SPOKEN[phase, Role.PARTY] for phase in PARTY_PHASES]
+    said = []
+    for parts in (1, 3):
+        server = MaskingServer(FULL.plan(query), query, 0, Randomness(bytes(16)), Memory())
+        steps = [
+            server.receive(message.select(rows))
+            for message in told
+            for rows in np.array_split(np.arange(COUNT), parts)
+        ]
+        steps.append(server.receive(release([0, 1, 2, 3])))
+        assert all(isinstance(step, Continue) for step in steps)
+        said.append([m.encode() for s in steps if isinstance(s, Continue) for m in s.messages])
+    assert said[0] == said[1]
+    assert len(said[0]) == 6
