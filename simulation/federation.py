@@ -147,7 +147,7 @@ class Federation:
                 f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
             )
         statistic = self._with_bounds(statistic)
-        placement = self._setting.placement(noise)
+        placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,
             self._spec,
@@ -170,7 +170,7 @@ class Federation:
         release = self._setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=release.exact),
+            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             self._setting.privacy(question, release),
             self._describe(),
@@ -198,8 +198,9 @@ class Federation:
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""
-        self.holdings.column(statistic.value)
-        lower, upper = self.data.bounds.get(statistic.value, (None, None))
+        for column in statistic.columns:
+            self.holdings.column(column)
+        lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
         return dataclasses.replace(
             statistic,
             lower=lower if statistic.lower is None else statistic.lower,
@@ -207,7 +208,7 @@ class Federation:
         )
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
-        notes = self._setting.notes(question, len(opened.contributors))
+        notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         if self.silent:

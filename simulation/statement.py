@@ -7,8 +7,10 @@ from protocols.aggregation.release import Release
 from protocols.errors import LocalError
 from protocols.messages import RUN_BYTES
 from protocols.privacy.mechanisms import Placement
+from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy
+from simulation.runtimes.contract import Opened
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,9 @@ class Setting:
     most: int
     records: int
 
-    def placement(self, noise: str | None) -> Placement:
+    def placement(self, noise: str | None, statistic: Statistic) -> Placement:
+        if noise is None and statistic.pairwise:
+            return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:
@@ -56,10 +60,13 @@ class Setting:
             f"{self.aggregator.threat_model(self.servers)}; {statement}",
         )
 
-    def notes(self, question: Question, contributors: int) -> list[str]:
+    def notes(self, question: Question, opened: Opened) -> list[str]:
+        contributors = len(opened.contributors)
         notes = []
         if question.epsilon is None:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
+        if opened.refused:
+            notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

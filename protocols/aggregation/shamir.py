@@ -74,6 +74,10 @@ class Shamir(OneRound):
     def check(self, query: Query) -> None:
         super().check(query)
         self.needed(query.servers)
+        if query.statistic.pairwise:
+            raise LocalError(
+                f"{query.statistic.name} adds up shares of pairs: shamir cannot, additive can"
+            )
         if query.mechanism is not None and query.noise is not Placement.PARTIES:
             raise LocalError("shamir: only the parties can add noise: --noise parties")
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.pairwise.builder import ZERO, Builder, Word
+from protocols.randomness import Randomness
 
 OFFSET = Fraction(1, 2)
 """What readers add to a noisy output; it makes the noise symmetric about zero."""
@@ -150,6 +151,18 @@ class CircuitLaplace:
             wires.append(builder.xor(below, sign))
             start += count
         return Word((*wires, sign), signed=True)
+
+    def draw(self, shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
+        """X as the circuit draws it, for a side that needs no other."""
+        values = [self._draw_one(randomness) for _ in range(math.prod(shape))]
+        return np.array(values, dtype=np.int64).reshape(shape)
+
+    def _draw_one(self, randomness: Randomness) -> int:
+        magnitude = 0
+        for j, threshold in enumerate(self.thresholds):
+            coins = int.from_bytes(randomness.bytes(16), "little") >> (128 - self.coin_bits)
+            magnitude |= (coins < threshold) << j
+        return -magnitude - 1 if randomness.bytes(1)[0] & 1 else magnitude
 
     def probabilities(self) -> NDArray[np.float64]:
         """What the circuit draws exactly: P(X = low), …, P(X = high). For small m."""

@@ -22,9 +22,10 @@ Errors leave a session as it was. After a PeerError the shell can `drop` the lin
 call again with the rows of the others.
 """
 
+import copy
 import hashlib
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -133,6 +134,18 @@ class _Side:
         """Go on without these links."""
         self._keep(~np.isin(self._links, links))
 
+    def part(self, links: Links) -> Self:
+        """These links as a session of their own; they are gone from this one."""
+        chosen = np.isin(self._links, links)
+        other = copy.copy(self)
+        other._own_state()
+        other._keep(chosen)
+        self._keep(~chosen)
+        return other
+
+    def _own_state(self) -> None:
+        """After a copy: what is changed in place must not be shared with the original."""
+
     def _keep(self, chosen: Mask) -> None:
         self._links, self._transcript = self._links[chosen], self._transcript[chosen]
 
@@ -233,6 +246,9 @@ class Evaluator(_Side):
         self._labels = np.empty(0, dtype=np.uint8)
         return opened.shares
 
+    def _own_state(self) -> None:
+        self._receiver = copy.copy(self._receiver)
+
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)
         if self._receiver is None:
@@ -308,6 +324,9 @@ class Garbler(_Side):
         self._number += 1
         answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
         return Answer(answer, sealed.shares)
+
+    def _own_state(self) -> None:
+        self._sender = copy.copy(self._sender)
 
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)

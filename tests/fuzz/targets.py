@@ -34,7 +34,7 @@ from tests.samples import RUN, a_message, a_query
 COMPARISONS = (Comparison(8, Ring(64), 2), Comparison(4, Ring(64), 3), Comparison(16, Ring(32), 3))
 THRESHOLDS = np.array([0, 3, 15], dtype=np.uint64)
 PAIR_CIRCUIT = greater(8)
-PAIR_LINK = np.array([1], dtype=np.uint32)
+PAIR_LINK = np.array([1], dtype=np.uint64)
 PAIR_BITS = np.ones((1, 2, 8), dtype=np.uint8)
 
 

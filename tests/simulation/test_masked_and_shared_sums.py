@@ -3,7 +3,7 @@
 import pytest
 
 from protocols.errors import LocalError, RunFailed
-from protocols.statistics import Histogram
+from protocols.statistics import Histogram, statistic_named
 from simulation import Federation, Result
 
 BINS = Histogram(value="score", bins=4)
@@ -72,3 +72,16 @@ def test_parties_add_the_noise_of_shamir_unless_told_otherwise() -> None:
     assert run("shamir", epsilon="1").privacy.noise == "parties"
     with pytest.raises(LocalError, match="--noise parties"):
         run("shamir", epsilon="1", noise="each-server")
+
+
+@pytest.mark.parametrize("aggregator", ["masking", "shamir"])
+def test_pairs_are_refused(aggregator: str) -> None:
+    """Shares of pairs are added up modulo 2^64, as they come: neither of these can."""
+    pairs = statistic_named("gini").from_parameters({"value": "score"})
+    with (
+        Federation(
+            parties=12, aggregator=aggregator, data="synthetic:scores?n=120", seed=7
+        ) as federation,
+        pytest.raises(LocalError, match=f"shares of pairs: {aggregator} cannot"),
+    ):
+        federation.run(pairs, "inf")

@@ -26,7 +26,7 @@ def test_additive_shares_of_every_output(kernel: Kernel) -> None:
     x, y = (generator.integers(-3, 5, (200, len(kernel.grids))) for _ in range(2))
     form = Integers(tuple((out.bits, out.signed) for out in kernel.released()))
     circuit = kernel.circuit()
-    evaluator, garbler = dealt(np.arange(4, dtype=np.uint32), 1)
+    evaluator, garbler = dealt(np.arange(4, dtype=np.uint64), 1)
     theirs = kernel.input_bits(y).reshape(4, 50, -1)
     request = evaluator.request(circuit, theirs, form)
     answer = garbler.answer(circuit, kernel.input_bits(x).reshape(4, 50, -1), request, form)

@@ -13,7 +13,7 @@ from protocols.pairwise.outputs import Output
 from tests.protocols.pairwise.dealing import dealt, random_bits
 from tests.protocols.pairwise.test_kernels import KINDS, on
 
-LINKS = np.array([3, 9], dtype=np.uint32)
+LINKS = np.array([3, 9], dtype=np.uint64)
 INSTANCES = 50
 
 
