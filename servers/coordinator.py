@@ -34,7 +34,8 @@ MAX_RECORDS_EACH = 1 << 24
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed.
+    """What an analyst asks. `minimum` None means that every party is needed. `aggregator` is a
+    name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer.
@@ -49,6 +50,7 @@ class Question:
     minimum: int | None = None
     deadline: float = 30.0
     key: str = ""
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -95,6 +97,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "minimum": (int, type(None)),
     "deadline": (int, float),
     "key": (str,),
+    "delta": (int, float),
 }
 
 
@@ -168,6 +171,7 @@ class Coordinator(Participant):
             group=group,
             most=int(self._records.max()),
             deadline=question.deadline,
+            delta=question.delta,
         )
         aggregator_named(query.aggregator).check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring

@@ -44,6 +44,7 @@ def run(
     runtime: Annotated[str, typer.Option(help="See `tally list runtimes`.")] = "inprocess",
     hosts: Annotated[int | None, typer.Option(help="Processes that share the parties.")] = None,
     epsilon: Annotated[str, typer.Option(help="Privacy budget; inf adds no noise.")] = "1",
+    delta: Annotated[float, typer.Option(help="The δ of mechanisms that need one.")] = 0.0,
     noise: Annotated[str | None, typer.Option(help="curator, each-server or parties.")] = None,
     unit: Annotated[str, typer.Option(help="What is protected: record or party.")] = "record",
     minimum: Annotated[
@@ -146,6 +147,7 @@ def run(
             minimum=minimum,
             deadline=deadline,
             report=report,
+            delta=delta,
         )
     for note in result.notes:
         warn(note)

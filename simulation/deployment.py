@@ -31,6 +31,7 @@ class Deployment:
 
     def __init__(self, coordinator: str, identity: Path, aggregator: str = "additive") -> None:
         self._aggregator = aggregator_named(aggregator)
+        self._spec = aggregator
         parse_address(coordinator)
         self._analyst = Analyst(coordinator, read_identity(identity, Role.ANALYST))
 
@@ -49,6 +50,7 @@ class Deployment:
         minimum: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
+        delta: float = 0.0,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
         if statistic.lower is None or statistic.upper is None:
@@ -58,13 +60,14 @@ class Deployment:
         there = self._analyst.describe(deadline)
         question = Question(
             statistic,
-            self._aggregator.name,
+            self._spec,
             parse_epsilon(str(epsilon)),
             Setting(self._aggregator, there.parties, there.servers, 1).placement(noise),
             unit=unit,
             minimum=minimum,
             deadline=deadline,
             key=os.urandom(8).hex(),
+            delta=delta,
         )
         opened = self._analyst.ask(question, report)
         # Asked again: parties may have joined while the question waited for them.
@@ -79,7 +82,7 @@ class Deployment:
             {
                 "parties": there.parties,
                 "servers": there.servers,
-                "aggregator": self._aggregator.name,
+                "aggregator": self._spec,
                 "runtime": "deployed",
                 "network": "none",
                 "seed": None,

@@ -77,10 +77,11 @@ class Federation:
         dropout: float = 0.0,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
+        self._spec = aggregator
         kind = runtime_named(runtime)
         self.data = load(data) if isinstance(data, str) else data
         self.holdings = self.data.deal(parties)
-        self.servers = (1 if aggregator == "curator" else 2) if servers is None else servers
+        self.servers = self._aggregator.servers if servers is None else servers
         if self.servers < 1:
             raise LocalError("a federation needs at least one server")
         self.seed = seed
@@ -132,6 +133,7 @@ class Federation:
         minimum: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
+        delta: float = 0.0,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
@@ -148,7 +150,7 @@ class Federation:
         placement = self._setting.placement(noise)
         question = Question(
             statistic,
-            self._aggregator.name,
+            self._spec,
             parse_epsilon(str(epsilon)),
             placement,
             data=self.data.name,
@@ -156,6 +158,7 @@ class Federation:
             minimum=minimum,
             deadline=deadline,
             key=self._next_key(),
+            delta=delta,
         )
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings.without(self.silent) or self.holdings)
@@ -221,7 +224,7 @@ class Federation:
         return {
             "parties": len(self.holdings.ids),
             "servers": self.servers,
-            "aggregator": self._aggregator.name,
+            "aggregator": self._spec,
             "runtime": self.runtime.name,
             "network": "none",
             "seed": self.seed,
