@@ -50,9 +50,12 @@ def run(
     minimum: Annotated[
         int | None, typer.Option("--min-parties", help="Least number of contributors; all.")
     ] = None,
-    dropout: Annotated[
-        float, typer.Option(help="Fraction of the parties that never answer.")
-    ] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Fraction of the parties that fall silent.")] = 0.0,
+    drop_after: Annotated[int, typer.Option(help="Messages they send before; 0.")] = 0,
+    cheat: Annotated[
+        list[str] | None,
+        typer.Option(help="PARTY:KIND, out-of-range or malformed; repeat for more."),
+    ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for parties.")] = 30.0,
     cap: Annotated[str | None, typer.Option(help="The most epsilon servers release.")] = None,
     seed: Annotated[int | None, typer.Option(help="Reproducible, hence not private.")] = None,
@@ -96,6 +99,8 @@ def run(
         "cap": cap,
         "seed": seed,
         "dropout": dropout or None,
+        "drop-after": drop_after or None,
+        "cheat": cheat,
         "runtime": None if runtime == "inprocess" else runtime,
     }
     if coordinator is not None:
@@ -137,6 +142,8 @@ def run(
             seed=seed,
             cap=cap,
             dropout=dropout,
+            drop_after=drop_after,
+            cheats=cheat or (),
         )
     with asked as federation, show_progress() as report:
         result = federation.run(

@@ -90,5 +90,6 @@ class Deployment:
             opened.bill,
             opened.seconds,
             setting.deviations(question, mechanism, opened.records),
-            tuple(setting.notes(question, len(opened.contributors))),
+            tuple(setting.notes(question, len(opened.contributors), opened.caught)),
+            caught=opened.caught,
         )

@@ -55,6 +55,7 @@ def _page(result: Result, plots: list[Path]) -> str:
             ("root mean square error", f"{error['rmse']:.4g}"),
             ("largest", f"{error['max']:.4g}"),
         ]
+    caught = f"<h2>Caught</h2>{_pairs(result.caught_by_name)}" if result.caught else ""
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
@@ -67,6 +68,7 @@ def _page(result: Result, plots: list[Path]) -> str:
 {images[0]}
 <h2>Answer</h2>{_pairs(answer)}
 <h2>Privacy</h2>{_pairs(result.privacy.as_json().items())}
+{caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}

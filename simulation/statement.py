@@ -6,6 +6,7 @@ import numpy as np
 
 from protocols.aggregation.contract import Aggregator
 from protocols.errors import LocalError
+from protocols.messages import Role
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -14,7 +15,7 @@ from protocols.privacy.mechanisms import (
 )
 from protocols.records import Column
 from servers.coordinator import Question
-from simulation.result import Privacy
+from simulation.result import Caught, Privacy
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ class Setting:
         variance = noise_variance(mechanism, question.noise, self.parties, self.servers)
         return question.statistic.deviations(variance, records)
 
-    def notes(self, question: Question, contributors: int) -> list[str]:
+    def notes(self, question: Question, contributors: int, caught: Caught) -> list[str]:
         notes = []
         if question.epsilon is None:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
+        notes += [f"{Role.PARTY.named(party)} was caught: {reason}" for party, reason in caught]
         return notes

@@ -84,6 +84,8 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         f"{federation['parties']} parties, {federation['servers']} servers, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
+    for party, reason in result.caught_by_name:
+        yield "caught", f"{party}: {reason}"
     yield (
         "bill",
         f"{bill.total.bytes:,} bytes, {bill.total.messages:,} messages, {bill.rounds} rounds; "

@@ -70,6 +70,12 @@ class Fss(Aggregator):
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return FssParty(query, holdings, randomness)
 
+    def cheat(
+        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
+    ) -> Machine:
+        """Two keys for one record: refused only past the number of records of the largest party."""
+        return self.party(query, holdings.repeated(liars, 2), randomness)
+
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.on_demand import OnDemandServer
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.meter import Bill
 from protocols.records import Holdings
 from protocols.ring import Vector
@@ -20,7 +21,7 @@ from servers.coordinator import Question
 class Plan:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
-    Parties that are `silent` join and never answer.
+    All parties join; some may misbehave then, by a script.
     """
 
     holdings: Holdings
@@ -29,7 +30,7 @@ class Plan:
     seed: int | None = None
     cap: Fraction | None = None
     store: Path | None = None
-    silent: frozenset[int] = frozenset()
+    misbehaviour: Misbehaviour = HONEST
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None

@@ -32,7 +32,8 @@ class InProcess(Runtime):
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            PartyBlock(block, parties, plan.silent) for block in plan.holdings.blocks(plan.hosts)
+            PartyBlock(block, parties, plan.misbehaviour)
+            for block in plan.holdings.blocks(plan.hosts)
         ]
         self._servers = [
             AggregationServer(
