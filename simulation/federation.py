@@ -233,7 +233,7 @@ class Federation:
         elif silent:
             in_sum = len(silent.intersection(opened.contributors.tolist()))
             notes.append(
-                f"{len(silent)} parties fell silent after {after} messages, {in_sum} of them in "
+                f"{len(silent)} parties fell silent after {after} message{'s' * (after > 1)}, {in_sum} of them in "
                 "the sum: the truth is that of the parties in it"
             )
         caught = {party for party, _ in opened.caught}

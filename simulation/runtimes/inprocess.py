@@ -99,9 +99,12 @@ class InProcess(Runtime):
     def _pass_deadline(
         self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]
     ) -> None:
-        """Parties give up on each other first, then servers on parties, then the coordinator."""
-        waiting: list[list[Participant]]
-        waiting = [[*self._blocks], [*self._servers], [self._coordinator]]
+        """Parties give up on each other first, then servers on parties, then the coordinator.
+
+        Only parties that set a deadline: others wait for the servers for as long as the run goes.
+        """
+        timed = [b for b in self._blocks if b.deadlines.pop(run, None) is not None]
+        waiting: list[list[Participant]] = [[*timed], [*self._servers], [self._coordinator]]
         for participants in waiting:
             for participant in participants:
                 take(participant.expire(run), participant)
