@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from typer.exceptions import TyperException
 
 from protocols.errors import LocalError, RunFailed, TallyError
@@ -189,14 +190,18 @@ def list_things(
 ) -> None:
     """What there is to choose from."""
     from simulation.catalogue import CATALOGUES, describe_native
+    from simulation.trust import promises, show_promises
 
     rows = look_up("list", what, CATALOGUES)()
     if as_json:
         print(json.dumps({"schema": 1, what: rows}))
         return
-    width = max(len(name) for name in rows)
-    for name, summary in rows.items():
-        print(f"{name:<{width}}  {summary}")
+    if what == "aggregators":
+        show_promises(promises(), Console(highlight=False))
+    else:
+        width = max(len(name) for name in rows)
+        for name, summary in rows.items():
+            print(f"{name:<{width}}  {summary}")
     print(f"\nnative loops: {describe_native()}")
 
 

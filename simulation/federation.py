@@ -232,9 +232,10 @@ class Federation:
             notes.append(f"{len(silent)} parties dropped out: the truth is that of the others")
         elif silent:
             in_sum = len(silent.intersection(opened.contributors.tolist()))
+            messages = "a message" if after == 1 else f"{after} messages"
             notes.append(
-                f"{len(silent)} parties fell silent after {after} message{'s' * (after > 1)}, {in_sum} of them in "
-                "the sum: the truth is that of the parties in it"
+                f"{len(silent)} parties fell silent after {messages}, {in_sum} of them in the sum: "
+                "the truth is that of the parties in it"
             )
         caught = {party for party, _ in opened.caught}
         name = self._aggregator.name

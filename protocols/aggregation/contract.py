@@ -85,8 +85,10 @@ class Aggregator(ABC):
 
     `stages` is how often a server waits for parties, each time for at most the query's deadline.
     `servers` is how many there are if nobody says. `rounds` and `party_bytes` tell what a sum costs
-    at most: messages that follow one another from the question to the answer, and bytes that one
-    party sends for a vector of L ring elements among n parties and m servers, without headers.
+    when all take part: messages that follow one another from the question to the answer, and bytes
+    that one party sends at most, without message headers. Those are a formula in L, the length of
+    the vector, n parties, m servers and k records of the party: whole numbers, `+`, `−`, `·` and
+    brackets, factors side by side being multiplied. Words may follow after a semicolon.
     """
 
     name: ClassVar[str]

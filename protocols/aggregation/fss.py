@@ -43,7 +43,7 @@ class Fss(Aggregator):
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
-    party_bytes: ClassVar[str] = "784 · m a record, for m = 2, whatever L"
+    party_bytes: ClassVar[str] = "m(16 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
