@@ -14,7 +14,9 @@ def extension(source: Path) -> Extension:
     return Extension(
         ".".join(source.with_suffix("").parts),
         [source.as_posix()],
-        depends=[header.as_posix() for header in source.parent.glob("*.h")],
+        depends=[
+            header.as_posix() for package in PACKAGES for header in Path(package).rglob("*.h")
+        ],
         extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra"],
         optional=True,
     )

@@ -206,7 +206,7 @@ class Participant(ABC):
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:
         """What may have to be said again, and up to which round parties may answer."""
         to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
-        self._said.setdefault(run, []).extend(to_coordinator[-1:])
+        self._said.setdefault(run, []).extend(to_coordinator)
         to_parties = [m for m in outgoing if m.receiver_role is Role.PARTY]
         if to_parties:
             self._asked[run] = max(self._asked.get(run, 0), to_parties[0].round)

@@ -33,16 +33,18 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("servers", "parties", "present", "most_records")
+    __slots__ = ("servers", "parties", "present", "most_records", "records")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     MOST_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
     servers: int
     parties: int
     present: int
     most_records: int
-    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ...) -> None: ...
+    records: int
+    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
 
 class RevocationList(_message.Message):
     __slots__ = ("list",)

@@ -54,7 +54,7 @@ class AggregationServer(Participant):
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-            self._ledger.check(query.spend)
+            self._ledger.check(aggregator.release(query).spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline

@@ -56,6 +56,28 @@ class Question:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
 
+    def query(self, run: bytes, parties: int, servers: int, records: int, most: int) -> Query:
+        """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
+        group = {"record": 1, "party": most}.get(self.unit)
+        if group is None:
+            raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
+        return Query(
+            run=run,
+            statistic=self.statistic,
+            aggregator=self.aggregator,
+            parties=parties,
+            servers=servers,
+            records=records,
+            epsilon=self.epsilon,
+            noise=self.noise,
+            data=self.data,
+            minimum=parties if self.minimum is None else self.minimum,
+            group=group,
+            most=most,
+            deadline=self.deadline,
+            delta=self.delta,
+        )
+
     def encode(self) -> str:
         return json.dumps(
             {
@@ -123,6 +145,11 @@ class Coordinator(Participant):
         """The number of records of the largest party that ever joined."""
         return int(self._records.max())
 
+    @property
+    def all_records(self) -> int:
+        """The number of records of all parties; one that has not joined yet has at least one."""
+        return int(np.maximum(self._records, 1).sum())
+
     def enrol(self, ids: Ids, records: NDArray[np.uint32]) -> None:
         """Parties join, with the number of records that each holds, which is public."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:
@@ -154,31 +181,15 @@ class Coordinator(Participant):
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
-        group = {"record": 1, "party": int(self._records.max())}.get(question.unit)
-        if group is None:
-            raise LocalError(f"the unit of privacy is record or party, not {question.unit!r}")
-        query = Query(
-            run=self.run_of(question),
-            statistic=question.statistic,
-            aggregator=question.aggregator,
-            parties=self.parties,
-            servers=self.servers,
-            records=int(np.maximum(self._records, 1).sum()),
-            epsilon=question.epsilon,
-            noise=question.noise,
-            data=question.data,
-            minimum=self.parties if question.minimum is None else question.minimum,
-            group=group,
-            most=int(self._records.max()),
-            deadline=question.deadline,
-            delta=question.delta,
-        )
-        aggregator_named(query.aggregator).check(query)
+        run = self.run_of(question)
+        query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
+        aggregator = aggregator_named(query.aggregator)
+        aggregator.check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         if (tree := tree_of(query)) in self._held:
             query = replace(query, run=self._held[tree][0])
         elif tree not in self._curves:
-            self._ledger.check(query.spend)
+            self._ledger.check(aggregator.release(query).spend)
         return query
 
     def ask(self, query: Query) -> Outcome:

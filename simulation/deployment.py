@@ -10,6 +10,7 @@ from protocols.errors import LocalError
 from protocols.messages import Role
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.statistics import Statistic
+from protos import tally_pb2 as pb
 from protos.identity_files import read_identity
 from servers.coordinator import Question
 from servers.metrics import parse_address
@@ -62,7 +63,7 @@ class Deployment:
             statistic,
             self._spec,
             parse_epsilon(str(epsilon)),
-            Setting(self._aggregator, there.parties, there.servers, 1).placement(noise),
+            self._setting(there).placement(noise),
             unit=unit,
             minimum=minimum,
             deadline=deadline,
@@ -72,13 +73,13 @@ class Deployment:
         opened = self._analyst.ask(question, report)
         # Asked again: parties may have joined while the question waited for them.
         there = self._analyst.describe(deadline)
-        setting = Setting(self._aggregator, there.parties, there.servers, there.most_records)
-        mechanism = setting.mechanism(question)
+        setting = self._setting(there)
+        release = setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=mechanism is None),
+            statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
-            setting.privacy(question, mechanism),
+            setting.privacy(question, release),
             {
                 "parties": there.parties,
                 "servers": there.servers,
@@ -89,7 +90,12 @@ class Deployment:
             },
             opened.bill,
             opened.seconds,
-            setting.deviations(question, mechanism, opened.records),
+            release.deviations(opened.total, opened.records),
             tuple(setting.notes(question, len(opened.contributors), opened.caught)),
             caught=opened.caught,
+        )
+
+    def _setting(self, there: pb.Description) -> Setting:
+        return Setting(
+            self._aggregator, there.parties, there.servers, there.most_records, there.records
         )

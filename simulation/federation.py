@@ -82,7 +82,7 @@ class Federation:
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         most = int(self.holdings.counts.max())
-        self._setting = Setting(self._aggregator, count, self.servers, most)
+        self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
@@ -171,18 +171,18 @@ class Federation:
         if len(opened.contributors) < len(self.holdings.ids):
             missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
             truth = statistic.reference(self.holdings.without(frozenset(missing)) or self.holdings)
-        mechanism = self._setting.mechanism(question)
+        release = self._setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=mechanism is None),
+            statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
-            self._setting.privacy(question, mechanism),
+            self._setting.privacy(question, release),
             self._describe(),
             opened.bill,
             seconds | opened.seconds,
-            self._setting.deviations(question, mechanism, opened.records),
+            release.deviations(opened.total, opened.records),
             tuple(self._notes(question, opened, clipped)),
-            None if mechanism is None else _unsmoothed(statistic, opened),
+            None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
         )
 

@@ -11,7 +11,8 @@ from simulation.bench.row import Row
 from simulation.terminal import out
 
 BENCHMARKS = {
-    name: f"simulation.bench.{name}" for name in ("fss", "aggregate", "smooth", "ecdf", "processes")
+    name: f"simulation.bench.{name}"
+    for name in ("fss", "garble", "aggregate", "smooth", "ecdf", "prio3", "processes")
 }
 
 

@@ -1,0 +1,45 @@
+"""Links: pairs of parties, numbered by the caller. A message is one row of bytes for each link."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fss.ring import Bytes
+from protocols.errors import LocalError, PeerError
+
+Links = NDArray[np.uint32]
+Mask = NDArray[np.bool]
+Bits = Bytes | NDArray[np.bool]
+"""Inputs: 0 and 1, or False and True."""
+
+_NAMED = 3
+
+
+def checked_links(links: Links) -> Links:
+    """A copy. Raises LocalError unless these are distinct 32-bit numbers: a number decides what a
+    link's secrets are."""
+    if links.dtype != np.uint32 or links.ndim != 1 or len(np.unique(links)) != len(links):
+        raise LocalError("links are distinct 32-bit numbers")
+    return links.copy()
+
+
+def names(links: Links) -> str:
+    """How errors name links."""
+    listed = ", ".join(str(link) for link in links[:_NAMED].tolist())
+    rest = "" if len(links) <= _NAMED else f" and {len(links) - _NAMED} more"
+    return f"link {listed}" if len(links) == 1 else f"links {listed}{rest}"
+
+
+def checked_rows(links: Links, rows: Bytes, width: int, what: str) -> Bytes:
+    """The peers' rows, contiguous. Raises LocalError if they are not one a link, PeerError if they
+    are not `width` bytes long."""
+    if rows.dtype != np.uint8 or rows.ndim != 2 or len(rows) != len(links):
+        raise LocalError(f"{what}: one row of bytes for each of {len(links)} links")
+    if rows.shape[1] != width:
+        raise PeerError(names(links), f"{what} of {rows.shape[1]} bytes, not {width}")
+    return np.ascontiguousarray(rows)
+
+
+def refuse(links: Links, wrong: Mask, reason: str) -> None:
+    """Raises PeerError if any link is wrong, and names those that are."""
+    if wrong.any():
+        raise PeerError(names(links[wrong]), reason)

@@ -1,0 +1,117 @@
+"""Who meets whom: matchings of records, drawn from a public seed, and the links they make.
+
+A matching pairs every record once; with an odd number of records it leaves one out, each as likely
+as any other, so that means over pairs stay unbiased. Pairs are ordered, either order as likely: it
+matters only to kernels that are not symmetric.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.randomness import Randomness
+
+Pairs = NDArray[np.uint32]
+"""Rows of two records."""
+
+
+def rounds(records: int) -> int:
+    """How many matchings it takes for every record to meet every other once."""
+    return records - 1 if records % 2 == 0 else records
+
+
+def independent_matchings(records: int, count: int, seed: bytes) -> Pairs:
+    """`count` uniform matchings, shape (count, records // 2, 2): S1 §5. A pair may come twice."""
+    _check(records, count)
+    orders = _orders(count, records, Randomness(seed).derive("independent matchings"))
+    pairs: Pairs = orders[:, : records // 2 * 2].reshape(count, records // 2, 2)
+    return pairs
+
+
+def distinct_matchings(records: int, count: int, seed: bytes) -> Pairs:
+    """`count` matchings without a common pair, shape (count, records // 2, 2).
+
+    Each of them is uniform. They are rounds, picked at random, of a tournament by the circle method
+    among shuffled records: in round r meet those at r + k and r − k, modulo the number of rounds,
+    and of an even number of records one stands in the middle and meets r. With `rounds` of them
+    that is every pair once.
+    """
+    _check(records, count)
+    turns = rounds(records)
+    if count > turns:
+        raise LocalError(f"{records} records have {turns} matchings without a common pair")
+    randomness = Randomness(seed).derive("distinct matchings")
+    shuffled = _orders(1, records, randomness.derive("records"))[0]
+    picked = _orders(1, turns, randomness.derive("rounds"))[0, :count, None].astype(np.int64)
+    distance = np.arange(1, turns // 2 + 1)
+    places = np.stack([picked + distance, picked - distance], axis=2) % turns
+    if records % 2 == 0:
+        middle = np.stack([picked, np.full_like(picked, turns)], axis=2)
+        places = np.concatenate([middle, places], axis=1)
+    pairs: Pairs = shuffled[places]
+    coins = randomness.derive("orders").bytes(-(-count * (records // 2) // 8))
+    flips = np.unpackbits(np.frombuffer(coins, dtype=np.uint8), count=count * (records // 2))
+    swapped = flips.reshape(count, -1, 1).astype(bool)
+    return np.where(swapped, pairs[:, :, ::-1], pairs)
+
+
+def _check(records: int, count: int) -> None:
+    if records < 2:
+        raise LocalError("pairs need at least two records")
+    if records >= 1 << 32:
+        raise LocalError("there are too many records to pair")
+    if count < 1:
+        raise LocalError(f"a record is in at least one pair, not {count}")
+
+
+def _orders(count: int, length: int, randomness: Randomness) -> NDArray[np.uint32]:
+    """Random permutations, one a row, by sorting random words.
+
+    Equal words keep their order, which biases a row by less than length²/2^65.
+    """
+    words = randomness.words(count * length).reshape(count, length)
+    return np.argsort(words, axis=1, kind="stable").astype(np.uint32)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Pairs by who computes them."""
+
+    local: Pairs
+    """Both records belong to one party, which needs nobody."""
+    remote: Pairs
+    """The garbler's record and the evaluator's, link by link."""
+    swapped: NDArray[np.bool]
+    """Of each remote pair, whether the evaluator's record is the first one of the kernel."""
+    links: NDArray[np.uint32]
+    """Garbler and evaluator, two parties, of each link."""
+    starts: NDArray[np.intp]
+    """The first remote pair of each link."""
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How many pairs each link computes."""
+        return np.diff(self.starts, append=len(self.remote))
+
+
+def assign(pairs: Pairs, owners: NDArray[np.uint32]) -> Assignment:
+    """Deals pairs (any shape that ends in 2) to parties; `owners` has the party of each record.
+
+    Two parties have one link, however many pairs they share, and one of them garbles them all: the
+    lower one if their ids add up to an even number, so that work spreads evenly.
+    """
+    pairs = pairs.reshape(-1, 2)
+    parties = owners[pairs]
+    alone = parties[:, 0] == parties[:, 1]
+    local, remote, parties = pairs[alone], pairs[~alone], parties[~alone]
+    low, high = parties.min(axis=1), parties.max(axis=1)
+    garbler = np.where((low ^ high) & 1, high, low)
+    swapped = garbler != parties[:, 0]
+    ordered = np.where(swapped[:, None], remote[:, ::-1], remote)
+    order = np.lexsort((high, low))
+    links = np.stack([garbler, low ^ high ^ garbler], axis=1)[order]
+    fresh = np.ones(len(links), dtype=bool)
+    fresh[1:] = (links[1:] != links[:-1]).any(axis=1)
+    return Assignment(local, ordered[order], swapped[order], links[fresh], np.flatnonzero(fresh))

@@ -1,0 +1,327 @@
+"""Two-party sessions: a garbler and an evaluator, without input or output, many links at once.
+
+    evaluator                                garbler
+    open()          ──  A: 33 bytes  ─────▶  reply(rows)              once a link
+    accept(rows)    ◀──  B: 4,224 bytes  ──
+    request(…)      ──  number, u  ───────▶  answer(…)                once a batch
+    finish(rows)    ◀──  seed, tables, output ciphertexts, digest  ──
+
+A message is a (K, bytes) matrix, one row for each of K links, and what is in a row depends on its
+link alone: a batch of K links is exactly K batches of one. A batch is I instances of one circuit on
+every link. The first two messages are for a cold link; a warm one goes on with `request`.
+
+The seed is 16 bytes and stands for the hash key and all of the garbler's input labels. The digest,
+16 bytes, covers all that passed on the link since it was opened, the circuit, and the output check
+(see `outputs`): a bit that was flipped on the way, in whatever message, is refused by `finish`
+whether or not it changes the result, and refused for all links it happened on, by number. The
+garbler, who sees no answer to its answer, learns of that from the shell.
+
+Threat model: semi-honest parties. Each learns its own share of the outputs, and nothing else.
+
+Errors leave a session as it was. After a PeerError the shell can `drop` the links that it names and
+call again with the rows of the others.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fss.ring import Bytes
+from protocols.errors import LocalError
+from protocols.pairwise import base_ot, garbling, outputs
+from protocols.pairwise.blocks import BLOCK_BYTES, COLUMNS, keystream
+from protocols.pairwise.circuit import Circuit
+from protocols.pairwise.links import Bits, Links, Mask, checked_links, checked_rows, refuse
+from protocols.pairwise.ot_extension import Receiver, Sender, bits_of, request_bytes
+from protocols.pairwise.outputs import Output
+from protocols.randomness import Randomness
+from protocols.ring import Vector
+
+NUMBER_BYTES: Final = 4
+DIGEST_BYTES: Final = 16
+MOST_HASHES: Final = 1 << 30
+"""Secret hash calls of one batch on one link: leaves 97 bits of security, see `blocks`."""
+
+_USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
+_USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
+
+
+class Answer(NamedTuple):
+    """`rows` are for the evaluator, `shares` for the garbler: (K, I, O) bits or (K, I) words."""
+
+    rows: Bytes
+    shares: Vector
+
+    def __repr__(self) -> str:
+        return "<Answer>"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What both sides know of a batch."""
+
+    circuit: Circuit
+    output: Output
+    instances: int
+
+    def __post_init__(self) -> None:
+        self.output.check(len(self.circuit.outputs))
+        if self.instances < 1:
+            raise LocalError("a batch has at least one instance")
+        hashes = self.instances * (2 * self.circuit.ands + len(self.circuit.outputs))
+        if hashes > MOST_HASHES:
+            raise LocalError(f"a batch of {hashes} hashes on one link: {MOST_HASHES} at most")
+
+    @property
+    def choices(self) -> int:
+        return self.instances * self.circuit.evaluator_inputs
+
+    @property
+    def request_bytes(self) -> int:
+        return NUMBER_BYTES + request_bytes(self.choices)
+
+    @property
+    def table_bytes(self) -> int:
+        return self.instances * self.circuit.ands * garbling.TABLE_BYTES
+
+    @property
+    def answer_bytes(self) -> int:
+        ciphertexts = self.instances * self.output.ciphertext_bytes(len(self.circuit.outputs))
+        return BLOCK_BYTES + self.table_bytes + ciphertexts + DIGEST_BYTES
+
+    def fingerprint(self) -> bytes:
+        circuit = self.circuit
+        sizes = (circuit.garbler_inputs, circuit.evaluator_inputs, self.instances)
+        data = repr((self.output.value, *sizes, len(circuit.gates))).encode()
+        data += np.ascontiguousarray(circuit.gates).tobytes() + circuit.outputs.tobytes()
+        return hashlib.sha256(data).digest()
+
+    def key_and_garbler_labels(self, seeds: Bytes) -> tuple[Bytes, Bytes]:
+        """The hash key, and the garbler's active labels (K, I, inputs, 16), as both derive them."""
+        inputs = self.circuit.garbler_inputs
+        stream = keystream(seeds, 0, 1 + self.instances * inputs)
+        shape = (len(seeds), self.instances, inputs, BLOCK_BYTES)
+        return stream[:, 0], stream[:, 1:].reshape(shape)
+
+
+def answer_bytes(circuit: Circuit, output: Output, instances: int) -> int:
+    """What a warm link receives for a batch."""
+    return _Batch(circuit, output, instances).answer_bytes
+
+
+class _Side:
+    """What the two roles share: links, the number of the next batch, and a running transcript."""
+
+    def __init__(self, links: Links, randomness: Randomness) -> None:
+        self._links = checked_links(links)
+        self._randomness = randomness
+        self._number = 0
+        self._transcript = np.zeros((len(links), hashlib.sha256().digest_size), dtype=np.uint8)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self._links)} links>"
+
+    @property
+    def links(self) -> Links:
+        return self._links.copy()
+
+    def drop(self, links: Links) -> None:
+        """Go on without these links."""
+        self._keep(~np.isin(self._links, links))
+
+    def _keep(self, chosen: Mask) -> None:
+        self._links, self._transcript = self._links[chosen], self._transcript[chosen]
+
+    def _heard(self, transcript: Bytes, rows: Bytes, context: bytes = b"") -> Bytes:
+        """The transcript after one more message."""
+        return _hashes(_USAGE_TRANSCRIPT + context, transcript, rows)
+
+    def _inputs(self, bits: Bits, wires: int) -> Bytes:
+        if bits.ndim != 3 or bits.shape[0] != len(self._links) or bits.shape[2] != wires:
+            raise LocalError(
+                f"inputs are bits by link, instance and wire, "
+                f"({len(self._links)}, instances, {wires}), not {bits.shape}"
+            )
+        if bits.dtype not in (np.uint8, np.bool) or (bits > 1).any():
+            raise LocalError("inputs are bits")
+        return bits.astype(np.uint8)
+
+    def _number_rows(self) -> Bytes:
+        number = np.frombuffer(self._number.to_bytes(NUMBER_BYTES, "little"), dtype=np.uint8)
+        return np.broadcast_to(number, (len(self._links), NUMBER_BYTES))
+
+
+class Evaluator(_Side):
+    """Holds one input of every pair. Learns labels, whose colours are its shares.
+
+    `randomness` must be fresh for every session: what a link draws depends on its number alone.
+    """
+
+    def __init__(self, links: Links, randomness: Randomness) -> None:
+        super().__init__(links, randomness)
+        self._scalars = base_ot.draw_scalars(randomness, "base ot sender", self._links, 1)
+        self._receiver: Receiver | None = None
+        self._opened = False
+        self._batch: _Batch | None = None
+        self._labels = np.empty(0, dtype=np.uint8)
+
+    def open(self) -> Bytes:
+        """The points A, (K, 33). Called once, first."""
+        if self._opened:
+            raise LocalError("these links are open already")
+        self._opened = True
+        rows = base_ot.sender_points(self._scalars)
+        self._transcript = self._heard(self._transcript, rows)
+        return rows
+
+    def accept(self, rows: Bytes) -> None:
+        """The garblers' points B. Raises PeerError on bytes that are no such points."""
+        if not self._opened or self._receiver is not None:
+            raise LocalError("no points are awaited")
+        width = COLUMNS * base_ot.POINT_BYTES
+        rows = checked_rows(self._links, rows, width, "points")
+        self._receiver = Receiver(base_ot.sender_keys(self._links, self._scalars, rows))
+        self._transcript = self._heard(self._transcript, rows)
+        self._scalars = self._scalars[:0]
+
+    def request(self, circuit: Circuit, bits: Bits, output: Output = Output.XOR) -> Bytes:
+        """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
+        if self._receiver is None:
+            raise LocalError("these links are not open yet")
+        if self._batch is not None:
+            raise LocalError("the last request has not been answered yet")
+        bits = self._inputs(bits, circuit.evaluator_inputs)
+        batch = _Batch(circuit, output, bits.shape[1])
+        u, labels = self._receiver.extend(bits.reshape(len(bits), batch.choices))
+        rows = np.hstack([self._number_rows(), u])
+        self._transcript = self._heard(self._transcript, rows, batch.fingerprint())
+        self._batch = batch
+        self._labels = labels.reshape(*bits.shape, BLOCK_BYTES)
+        self._number += 1
+        return rows
+
+    def finish(self, rows: Bytes) -> Vector:
+        """Its shares of the outputs: (K, I, O) bits, or (K, I) words.
+
+        Raises PeerError if an answer is not of the right length, or does not fit its digest:
+        whatever was changed on the way, and whatever the garbler heard otherwise than we sent it.
+        """
+        batch = self._batch
+        if batch is None:
+            raise LocalError("no answer is awaited")
+        links, circuit = len(self._links), batch.circuit
+        rows = checked_rows(self._links, rows, batch.answer_bytes, "an answer")
+        ends = np.cumsum([BLOCK_BYTES, batch.table_bytes])
+        seeds, tables, ciphertexts = np.hsplit(rows[:, :-DIGEST_BYTES], ends)
+        keys, garbler_labels = batch.key_and_garbler_labels(seeds)
+        labels = garbling.evaluate(
+            circuit,
+            keys,
+            np.concatenate([garbler_labels, self._labels], axis=2),
+            tables.reshape(links, batch.instances, circuit.ands, garbling.TABLE_BYTES),
+        )
+        opened = outputs.open_outputs(batch.output, keys, labels, ciphertexts)
+        transcript = self._heard(self._transcript, rows[:, :-DIGEST_BYTES])
+        expected = _digests(transcript, opened.check)
+        wrong = (rows[:, -DIGEST_BYTES:] != expected).any(axis=1)
+        refuse(self._links, wrong, "an answer that does not fit its digest")
+        self._transcript, self._batch = transcript, None
+        self._labels = np.empty(0, dtype=np.uint8)
+        return opened.shares
+
+    def _keep(self, chosen: Mask) -> None:
+        super()._keep(chosen)
+        if self._receiver is None:
+            self._scalars = self._scalars[chosen]
+        else:
+            self._receiver.keep(chosen)
+        if self._batch is not None:
+            self._labels = self._labels[chosen]
+
+
+class Garbler(_Side):
+    """Holds the other input. Learns nothing but its own shares.
+
+    `randomness` must be fresh for every session: what a link draws depends on its number alone.
+    """
+
+    def __init__(self, links: Links, randomness: Randomness) -> None:
+        super().__init__(links, randomness)
+        self._sender: Sender | None = None
+
+    def reply(self, rows: Bytes) -> Bytes:
+        """The points B, (K, 4224), for the evaluators' A. Raises PeerError if one is no point."""
+        if self._sender is not None:
+            raise LocalError("these links are open already")
+        rows = checked_rows(self._links, rows, base_ot.POINT_BYTES, "a point")
+        deltas = self._randomness.rows("delta", self._links, BLOCK_BYTES).copy()
+        # The two labels of a wire must differ in colour. This bit of Δ is public from here on.
+        deltas[:, 0] |= 1
+        scalars = base_ot.draw_scalars(self._randomness, "base ot receiver", self._links, COLUMNS)
+        points, keys = base_ot.receiver_points(self._links, rows, bits_of(deltas), scalars)
+        self._sender = Sender(keys, deltas)
+        self._transcript = self._heard(self._heard(self._transcript, rows), points)
+        return points
+
+    def answer(
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Output = Output.XOR
+    ) -> Answer:
+        """Garbles I instances on every link, with its own (K, I, inputs) bits.
+
+        Raises PeerError if a request is not of the right length or not of the batch awaited.
+        """
+        sender = self._sender
+        if sender is None:
+            raise LocalError("these links are not open yet")
+        bits = self._inputs(bits, circuit.garbler_inputs)
+        batch = _Batch(circuit, output, bits.shape[1])
+        rows = checked_rows(self._links, rows, batch.request_bytes, "a request")
+        strange = (rows[:, :NUMBER_BYTES] != self._number_rows()).any(axis=1)
+        refuse(self._links, strange, f"a request that is not of batch {self._number}")
+
+        deltas = sender.deltas
+        seeds = self._randomness.rows(f"garbling {self._number}", self._links, BLOCK_BYTES)
+        keys, active = batch.key_and_garbler_labels(seeds)
+        # The label of 0 follows from the active one: L0 = active ⊕ x·Δ. The usual order draws L0
+        # and sends active = L0 ⊕ x·Δ; either way each is uniform and their difference is x·Δ, so
+        # the joint distribution is the same, and active labels drawn from a seed that does not
+        # depend on x tell nothing of x. That the evaluator knows the seed gives it no more than the
+        # labels: the hash is robust for active labels of anybody's choice, as long as Δ, which the
+        # seed has no part in, is secret.
+        own = active ^ bits[..., None] * deltas[:, None, None, :]
+        theirs = sender.extend(rows[:, NUMBER_BYTES:], batch.choices).reshape(
+            len(rows), batch.instances, circuit.evaluator_inputs, BLOCK_BYTES
+        )
+        garbled = garbling.garble(circuit, keys, deltas, np.concatenate([own, theirs], axis=2))
+        sealed = outputs.seal(output, keys, deltas, garbled.outputs)
+        tables = garbled.tables.reshape(len(rows), batch.table_bytes)
+        answer = np.empty((len(rows), batch.answer_bytes), dtype=np.uint8)
+        body, end = answer[:, :-DIGEST_BYTES], BLOCK_BYTES + batch.table_bytes
+        body[:, :BLOCK_BYTES], body[:, BLOCK_BYTES:end] = seeds, tables
+        body[:, end:] = sealed.ciphertexts
+        heard = self._heard(self._transcript, rows, batch.fingerprint())
+        self._transcript = self._heard(heard, body)
+        self._number += 1
+        answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
+        return Answer(answer, sealed.shares)
+
+    def _keep(self, chosen: Mask) -> None:
+        super()._keep(chosen)
+        if self._sender is not None:
+            self._sender.keep(chosen)
+
+
+def _hashes(usage: bytes, left: Bytes, right: Bytes) -> Bytes:
+    """SHA-256 of two rows of each link; the left ones have a fixed length."""
+    found = bytearray()
+    for first, second in zip(left, right, strict=True):
+        state = hashlib.sha256(usage + first.tobytes())
+        state.update(np.ascontiguousarray(second).data)
+        found += state.digest()
+    return np.frombuffer(bytes(found), dtype=np.uint8).reshape(len(left), -1)
+
+
+def _digests(transcript: Bytes, check: Bytes) -> Bytes:
+    return _hashes(_USAGE_DIGEST, transcript, check)[:, :DIGEST_BYTES]

@@ -1,0 +1,1 @@
+"""Prio3 of draft-irtf-cfrg-vdaf, byte for byte: sums of measurements that are proved valid."""

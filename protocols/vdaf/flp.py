@@ -1,0 +1,130 @@
+"""Fully linear proofs that an encoded measurement is valid (draft-irtf-cfrg-vdaf, "FLP").
+
+The prover interpolates a polynomial through each gadget input, call k at point wᵏ and a random seed
+at w⁰, and sends the gadget of these polynomials, by its values at the 2p-th roots of unity without
+the last. A verifier with a share of all this checks at a random point that both belong together,
+and learns nothing else. Proof system of Boneh et al., CRYPTO 2019, section 4.2.
+
+All functions work on rows of a batch; a row's result does not depend on the others.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.field import Vector
+from protocols.vdaf import polynomial
+from protocols.vdaf.circuit import Circuit
+
+# Elements of wire polynomials worked on together: fits the second-level cache.
+_BLOCK_ELEMENTS = 1 << 14
+
+
+def points(circuit: Circuit) -> int:
+    """p: how many points a wire polynomial has, one for the seed and one for each call."""
+    return 1 << circuit.calls.bit_length()
+
+
+def proof_length(circuit: Circuit) -> int:
+    return circuit.arity + 2 * points(circuit) - 1
+
+
+def query_rand_length(circuit: Circuit) -> int:
+    outputs = circuit.evaluation_length
+    return 1 + (outputs if outputs > 1 else 0)
+
+
+def verifier_length(circuit: Circuit) -> int:
+    return circuit.arity + 2
+
+
+def prove(circuit: Circuit, encoded: Vector, prove_rand: Vector, joint_rand: Vector) -> Vector:
+    """Proofs (rows, proof_length, limbs). Proves whatever it is given, valid or not.
+
+    `prove_rand` is (rows, arity, limbs) and `joint_rand` (rows, joint_rand_length, limbs).
+    """
+    rows, p, arity = len(encoded), points(circuit), circuit.arity
+    proofs = circuit.field.zeros(rows, arity + 2 * p)
+    proofs[:, :arity] = prove_rand
+    step = max(1, _BLOCK_ELEMENTS // (arity * p))
+    for begin in range(0, rows, step):
+        block = slice(begin, begin + step)
+        inputs = circuit.inputs(encoded[block], joint_rand[block], 1)
+        wires = _wires(circuit, prove_rand[block], inputs)
+        proofs[block, arity::2] = circuit.gadget(wires)
+        proofs[block, arity + 1 :: 2] = circuit.gadget(polynomial.between(circuit.field, wires))
+    return proofs[:, :-1]
+
+
+class Query(NamedTuple):
+    """`sound` is false where the random point is one at which the answer would leak a share."""
+
+    verifiers: Vector
+    sound: NDArray[np.bool_]
+
+
+def query(
+    circuit: Circuit,
+    encoded: Vector,
+    proofs: Vector,
+    query_rand: Vector,
+    joint_rand: Vector,
+    shares: int,
+) -> Query:
+    """A share of the verifier, (rows, verifier_length, limbs), from shares of the rest."""
+    rows, arity, field = len(encoded), circuit.arity, circuit.field
+    verifiers = field.zeros(rows, verifier_length(circuit))
+    sound = np.ones(rows, dtype=np.bool_)
+    step = max(1, _BLOCK_ELEMENTS // (arity * points(circuit)))
+    for begin in range(0, rows, step):
+        block = slice(begin, begin + step)
+        verifiers[block], sound[block] = _query_block(
+            circuit, encoded[block], proofs[block], query_rand[block], joint_rand[block], shares
+        )
+    return Query(verifiers, sound)
+
+
+def _query_block(
+    circuit: Circuit,
+    encoded: Vector,
+    proofs: Vector,
+    query_rand: Vector,
+    joint_rand: Vector,
+    shares: int,
+) -> Query:
+    field, p, arity, calls = circuit.field, points(circuit), circuit.arity, circuit.calls
+    seeds, gadget_values = proofs[:, :arity], proofs[:, arity:]
+    inputs = circuit.inputs(encoded, joint_rand, shares)
+    called = gadget_values[:, 2 : 2 * calls + 1 : 2]
+    outputs = circuit.evaluate(called, encoded, shares)
+    if circuit.evaluation_length > 1:
+        reduced = polynomial.weighted(field, query_rand[:, :-1], outputs[:, :, None])[:, 0]
+    else:
+        reduced = outputs[:, 0]
+    t = query_rand[:, -1]
+    # Points without a call hold 0, so that they need no weight.
+    weights = polynomial.lagrange(field, p, t)[:, : calls + 1]
+    recorded = np.concatenate([seeds[:, None], inputs], axis=1)
+    wire_checks = polynomial.weighted(field, weights, recorded)
+    gadget_weights = polynomial.lagrange_without_last(field, 2 * p, t)
+    gadget_check = polynomial.weighted(field, gadget_weights, gadget_values[:, :, None])
+    power = t
+    for _ in range(p.bit_length() - 1):
+        power = field.mul(power, power)
+    sound: NDArray[np.bool_] = (power != field.from_ints([1])).any(axis=-1)
+    return Query(np.concatenate([reduced[:, None], wire_checks, gadget_check], axis=1), sound)
+
+
+def decide(circuit: Circuit, verifiers: Vector) -> NDArray[np.bool_]:
+    """Whether each row's proof is right, from the sums of all shares of the verifiers."""
+    wrong = circuit.field.sub(circuit.gadget(verifiers[:, 1:-1]), verifiers[:, -1])
+    return np.logical_not((verifiers[:, 0] | wrong).any(axis=-1))
+
+
+def _wires(circuit: Circuit, seeds: Vector, inputs: Vector) -> Vector:
+    """Values of the wire polynomials, (rows, p, arity, limbs)."""
+    wires = circuit.field.zeros(len(inputs), points(circuit), circuit.arity)
+    wires[:, 0] = seeds
+    wires[:, 1 : circuit.calls + 1] = inputs
+    return wires

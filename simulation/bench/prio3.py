@@ -1,0 +1,83 @@
+"""Prio3: a histogram of 1024 bins, sharded by a client and verified by one of two servers.
+
+Each report goes through `shard`, then through a server's `verify_init`, the combination of both
+servers' verifier shares and `verify_next`; `shard_ms` and `prepare_ms` are milliseconds of one
+thread for one report. `-batch` has a hundred reports in each call. The rate is reports a second
+through both steps.
+
+`vdaf-reference` is the rate divided by that of the draft authors' own Python, on the same report
+size in the same run. It is measured if their package can be imported as `vdaf_poc`, which is not
+published: it is the folder `poc` of the draft's repository, and needs Python 3.12.
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from protocols.vdaf.prio3 import NONCE_BYTES, VERIFY_KEY_BYTES, prio3_histogram
+from simulation.bench.row import Row, seconds
+
+_LENGTH, _CHUNK_LENGTH = 1024, 32
+_CTX = b"bench"
+_KEY = bytes(VERIFY_KEY_BYTES)
+_REPEATS = 20
+
+
+def rows() -> list[Row]:
+    """The whole benchmark; some seconds."""
+    reference = _reference()
+    return [
+        _row("prio3-histogram-1024", 1, reference),
+        _row("prio3-histogram-1024-batch", 100, reference),
+    ]
+
+
+def _row(name: str, reports: int, reference: dict[str, float]) -> Row:
+    ours = _ours(reports)
+    total = sum(ours.values())
+    ratios = {"vdaf-reference": sum(reference.values()) / total} if reference else {}
+    peers = {f"reference_{key}": value for key, value in reference.items()}
+    return Row(name, 1000 / total, "reports/s", ratios, {**ours, **peers})
+
+
+def _ours(reports: int) -> dict[str, float]:
+    """Milliseconds a report."""
+    prio3 = prio3_histogram(_LENGTH, _CHUNK_LENGTH)
+    generator = np.random.default_rng(1)
+    measurements = generator.integers(0, _LENGTH, reports)
+    nonces = generator.integers(0, 256, (reports, NONCE_BYTES), dtype=np.uint8)
+    rand = generator.integers(0, 256, (reports, prio3.rand_bytes), dtype=np.uint8)
+    made = prio3.shard(measurements, nonces, rand, _CTX)
+    public, (leader, helper) = made.public_shares, made.input_shares
+    _, helper_shares = prio3.verify_init(_KEY, _CTX, 1, nonces, public, helper)
+
+    def prepare() -> None:
+        states, shares = prio3.verify_init(_KEY, _CTX, 0, nonces, public, leader)
+        messages = prio3.verifier_shares_to_messages(_CTX, [shares, helper_shares])
+        if not prio3.verify_next(states, messages).accepted.all():
+            raise RuntimeError("an honest report was rejected")
+
+    shard = seconds(lambda: prio3.shard(measurements, nonces, rand, _CTX), _REPEATS)
+    scale = 1000 / reports
+    return {"shard_ms": scale * shard, "prepare_ms": scale * seconds(prepare, _REPEATS)}
+
+
+def _reference() -> dict[str, float]:
+    """The same of the reference, or nothing where it is not installed."""
+    try:
+        module: Any = importlib.import_module("vdaf_poc.vdaf_prio3")
+    except (ImportError, SyntaxError):
+        return {}
+    prio3 = module.Prio3Histogram(2, _LENGTH, _CHUNK_LENGTH)
+    nonce, rand = bytes(NONCE_BYTES), bytes(range(prio3.RAND_SIZE))
+    public, (leader, helper) = prio3.shard(_CTX, 5, nonce, rand)
+    _, helper_share = prio3.verify_init(_KEY, _CTX, 1, None, nonce, public, helper)
+
+    def prepare() -> None:
+        state, share = prio3.verify_init(_KEY, _CTX, 0, None, nonce, public, leader)
+        message = prio3.verifier_shares_to_message(_CTX, None, [share, helper_share])
+        prio3.verify_next(_CTX, state, message)
+
+    shard = seconds(lambda: prio3.shard(_CTX, 5, nonce, rand))
+    return {"shard_ms": 1000 * shard, "prepare_ms": 1000 * seconds(prepare)}

@@ -1,0 +1,320 @@
+"""Kernels in writing: what they compute, what they cost, and what is refused."""
+
+import itertools
+import operator
+import re
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.errors import LocalError
+from protocols.pairwise import registry
+from protocols.pairwise.clear import evaluate
+from protocols.pairwise.expression import Expression, ExpressionKernel
+from protocols.pairwise.kernel import MAX_OUTPUT_BITS, Grid, Integers, Kernel
+from protocols.pairwise.kernels import Auc, Gini, Variance
+from protocols.pairwise.syntax import MAX_DEPTH, MAX_LENGTH, Node, parse
+
+MINE = Expression("mine", "abs(a.x - b.x)")
+"""What another package's entry point would name."""
+
+
+def kernel(text: str, *grids: Grid) -> ExpressionKernel:
+    return Expression("test", text)(grids)
+
+
+def computed(each: Kernel, x: Integers, y: Integers) -> Integers:
+    return each.values(evaluate(each.circuit(), each.input_bits(x), each.input_bits(y)))
+
+
+def every_pair(each: Kernel) -> tuple[Integers, Integers]:
+    columns = [range(grid.low, grid.high + 1) for grid in each.grids]
+    records = np.array(list(itertools.product(*columns)))
+    return np.repeat(records, len(records), axis=0), np.tile(records, (len(records), 1))
+
+
+SMALL = Grid.integers(0, 15)
+SIGNED = Grid.integers(-8, 7)
+HALVES = Grid(-8, 7, 1)
+
+# Text, and the same in numpy on the columns of one record and of the other.
+EXAMPLES: dict[str, Callable[[Any, Any], Any]] = {
+    "a.x + b.x": lambda a, b: a + b,
+    "a.x - b.x": lambda a, b: a - b,
+    "a.x * b.x": lambda a, b: a * b,
+    "-a.x": lambda a, b: -a,
+    "a.x - b.x - 3": lambda a, b: a - b - 3,
+    "2 * a.x + b.x * 3 - 1.5": lambda a, b: 2 * a + 3 * b - 1.5,
+    "(a.x - b.x) * (a.x - b.x)": lambda a, b: (a - b) ** 2,
+    "abs(a.x - b.x)": lambda a, b: np.abs(a - b),
+    "abs(a.x + 20)": lambda a, b: np.abs(a + 20),
+    "min(a.x, b.x) + max(a.x, 2)": lambda a, b: np.minimum(a, b) + np.maximum(a, 2),
+    "a.x > b.x": operator.gt,
+    "a.x >= b.x": operator.ge,
+    "a.x < b.x": operator.lt,
+    "a.x <= b.x": operator.le,
+    "a.x == b.x": operator.eq,
+    "a.x != b.x": operator.ne,
+    "a.x > 3 and b.x < 2 or not a.x == b.x": lambda a, b: (a > 3) & (b < 2) | ~(a == b),
+    "not (a.x > 0 or b.x > 0)": lambda a, b: ~((a > 0) | (b > 0)),
+    "(a.x > 0) == (b.x > 0)": lambda a, b: (a > 0) == (b > 0),
+    "(a.x > 0) != (b.x > 0)": lambda a, b: (a > 0) != (b > 0),
+    "if(a.x > b.x, a.x, -b.x)": lambda a, b: np.where(a > b, a, -b),
+    "if(a.x > b.x, a.x > 1, b.x > 1)": lambda a, b: np.where(a > b, a > 1, b > 1),
+    "abs(a.x - b.x) * (if(a.x < 1, 1, 0) - 2)": lambda a, b: np.abs(a - b) * ((a < 1) - 2.0),
+    "a.x > 0.25": lambda a, b: a > 0.25,
+    "0.1 * a.x": lambda a, b: round(0.1 * 2**16) / 2**16 * a,
+}
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+@pytest.mark.parametrize("grid", [SMALL, SIGNED, HALVES, Grid.integers(5, 6)])
+def test_every_pair_of_4_bits(text: str, grid: Grid) -> None:
+    each = kernel(text, grid)
+    x, y = every_pair(each)
+    told = each.reference(x, y)
+    assert np.array_equal(computed(each, x, y), told)
+    wanted = EXAMPLES[text](x[:, 0] * grid.step, y[:, 0] * grid.step)
+    decoded = [each.decode(row, exact=True) for row in told.astype(np.float64)]
+    assert np.array_equal(decoded, np.asarray(wanted, dtype=np.float64))
+    output = each.outputs[0]
+    assert told.min() >= output.low
+    assert told.max() <= output.high
+    assert each.sensitivity == output.high - output.low
+
+
+@pytest.mark.parametrize("text", [text for text in EXAMPLES if "*" not in text])
+def test_random_pairs_of_32_bits(text: str) -> None:
+    each = kernel(text, Grid.reals(-3.0, 2.0))
+    draw = np.random.default_rng(3)
+    x, y = (draw.integers(each.grids[0].low, each.grids[0].high, (500, 1)) for _ in range(2))
+    y[::4] = x[::4]
+    assert np.array_equal(computed(each, x, y), each.reference(x, y))
+
+
+def numbers(depth: int) -> st.SearchStrategy[str]:
+    leaf = st.sampled_from(["a.x", "b.x", "a.y", "b.y", "3", "0.5", "11"])
+    if depth == 0:
+        return leaf
+    part = numbers(depth - 1)
+    return st.one_of(
+        leaf,
+        st.builds("({} {} {})".format, part, st.sampled_from("+-*"), part),
+        st.builds("{}({}, {})".format, st.sampled_from(["min", "max"]), part, part),
+        st.builds("abs({})".format, part),
+        st.builds("-{}".format, part),
+        st.builds("if({}, {}, {})".format, truths(depth - 1), part, part),
+    )
+
+
+def truths(depth: int) -> st.SearchStrategy[str]:
+    sign = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+    leaf = st.builds("{} {} {}".format, numbers(0), sign, numbers(0))
+    if depth == 0:
+        return leaf
+    part = truths(depth - 1)
+    return st.one_of(
+        st.builds("{} {} {}".format, numbers(depth - 1), sign, numbers(depth - 1)),
+        st.builds("({} {} {})".format, part, st.sampled_from(["and", "or"]), part),
+        st.builds("not ({})".format, part),
+    )
+
+
+def plain(node: Node, a: dict[str, float], b: dict[str, float]) -> float:
+    """A second interpreter, in doubles, which are exact here."""
+    if node.operation == "number":
+        return float(node.number)
+    if node.operation == "column":
+        return (a if node.column[0] == "a" else b)[node.column[1]]
+    values = [plain(each, a, b) for each in node.arguments]
+    match node.operation:
+        case "and":
+            return values[0] and values[1]
+        case "or":
+            return values[0] or values[1]
+        case "not":
+            return not values[0]
+        case "if":
+            return values[1] if values[0] else values[2]
+        case "min":
+            return min(values)
+        case "max":
+            return max(values)
+        case "abs":
+            return abs(values[0])
+        case "negate":
+            return -values[0]
+    signs = {"+": "add", "-": "sub", "*": "mul", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+    name = {**signs, "==": "eq", "!=": "ne"}[node.operation]
+    return float(getattr(operator, name)(*values))
+
+
+@given(st.one_of(numbers(3), truths(3)), st.data())
+def test_any_expression_is_what_it_says(text: str, data: st.DataObject) -> None:
+    expression = Expression("any", f"if(a.x == b.y, {text}, {text})")
+    grids = {"x": Grid(-5, 9, 2), "y": Grid.integers(-3, 3)}
+    try:
+        each = expression([grids[name] for name in expression.columns])
+    except LocalError:
+        with pytest.raises(LocalError, match=r"take fewer bits|is constant"):
+            expression([grids[name] for name in expression.columns])
+        return
+    side = st.lists(
+        st.tuples(*(st.integers(g.low, g.high) for g in each.grids)), min_size=4, max_size=4
+    )
+    x, y = np.array(data.draw(side)), np.array(data.draw(side))
+    told = each.reference(x, y)
+    assert np.array_equal(computed(each, x, y), told)
+    if each.outputs[0].bits < MAX_OUTPUT_BITS:
+        for row, first, second in zip(told, x, y, strict=True):
+            records = [
+                {name: q * grids[name].step for name, q in zip(each.columns, values, strict=True)}
+                for values in (first, second)
+            ]
+            assert each.decode(row.astype(float), exact=True) == plain(parse(text), *records)
+
+
+def test_a_written_kernel_costs_no_more_than_ours() -> None:
+    wide, label = Grid.reals(0.0, 1.0), Grid.integers(0, 1)
+    gini = kernel("abs(a.x - b.x)", wide)
+    assert gini.circuit().ands <= Gini([wide]).circuit().ands + 1
+    auc = kernel("a.score > b.score and a.label > b.label", wide, label)
+    assert auc.circuit().ands == 32 + 2
+    assert auc.circuit().ands < Auc([wide, label]).circuit().ands
+
+
+def test_a_square_is_known_to_be_positive() -> None:
+    square = kernel("(a.x - b.x) * (a.x - b.x)", SMALL)
+    assert square.outputs[0].low == 0
+    assert square.sensitivity == Variance([SMALL]).sensitivity == 15**2
+    assert kernel("(a.x - b.x) * (b.x - a.x)", SMALL).sensitivity == 2 * 15**2
+
+
+def test_wide_outputs_lose_their_lowest_bits() -> None:
+    grid = Grid.reals(-1.0, 1.0, 30)
+    each = kernel("a.x * b.x", grid)
+    assert each.outputs[0].bits == MAX_OUTPUT_BITS
+    draw = np.random.default_rng(4)
+    x, y = (draw.integers(grid.low, grid.high, (200, 1)) for _ in range(2))
+    told = each.reference(x, y)
+    assert np.array_equal(computed(each, x, y), told)
+    exact = (x * grid.step) * (y * grid.step)
+    decoded = np.array([each.decode(row.astype(float)) for row in told])
+    assert np.abs(decoded - exact[:, 0]).max() <= 2.0**-38
+
+
+def test_both_orders_of_a_pair_count() -> None:
+    each = kernel("a.x > b.x", SMALL)
+    records = np.array([[1], [2], [2], [9]])
+    assert each.full_means(records)[0] == pytest.approx(5 / 12)
+
+
+def test_columns_come_in_the_order_of_the_text() -> None:
+    expression = Expression("two", "a.score > b.score and a.label != b.other")
+    assert expression.columns == ("score", "label", "other")
+    with pytest.raises(LocalError, match="columns score, label, other"):
+        expression([SMALL])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "character 1: something is missing"),
+        ("   ", "character 1: something is missing"),
+        ("a.x +", "character 6: something is missing"),
+        ("a.x b.x", "character 5: 'b.x' is not expected here"),
+        ("(a.x", "')' is missing"),
+        ("(a.x b.x)", "')' is missing before 'b.x'"),
+        ("a.x)", "character 4: ')' is not expected"),
+        ("a.x < b.x < a.x", "character 11: comparisons do not chain"),
+        ("a.x; b.x", "character 4: ';' is not part of the language"),
+        ("a.x / b.x", "character 5: '/' is not part"),
+        ("a.x ** 2", "character 6: '*' is not expected"),
+        ("a.x[0]", "'[' is not part"),
+        ("a.__class__.__mro__", "'.' is not part"),
+        ("c.x > 1", "'c' is neither"),
+        ("x > 1", "'x' is neither a.column, b.column nor one of abs, min, max, if"),
+        ("__import__('os')", "'__import__' is neither"),
+        ("lambda: 1", "'lambda' is neither"),
+        ("a.x > 'x'", '"\'" is not part'),
+        ("abs(a.x, b.x)", "abs takes 1 arguments"),
+        ("if(a.x > 1, 2)", "if takes 3 arguments"),
+        ("abs a.x", "'(' is missing before 'a.x'"),
+        ("min()", "')' is not expected"),
+        ("a.x > 1e9", "'e9' is not expected"),
+        ("a.x > .5", "'.' is not part"),
+        ("a.é > 1", "'a' is neither"),
+        ("a.x > ٣", "is not part"),
+        ("a.x \x00", "is not part"),
+        ("1 + 2", "does not depend on the records"),
+        ("0 * a.x", "is constant"),
+        ("a.x and b.x", "'and' takes truths"),
+        ("not a.x", "'not' takes truths"),
+        ("(a.x > b.x) + 1", "'+' takes numbers"),
+        ("-(a.x > b.x)", "'-' takes numbers"),
+        ("abs(a.x > b.x)", "'abs' takes numbers"),
+        ("(a.x > 1) == b.x", "'==' takes truths"),
+        ("a.x == (b.x > 1)", "'==' takes numbers"),
+        ("(a.x > 1) < (b.x > 1)", "'<' takes numbers"),
+        ("if(a.x, 1, 2)", "'if' takes truths"),
+        ("if(a.x > 1, 1, a.x > 2)", "'if' takes numbers"),
+        ("if(a.x > 1, a.x > 2, 1)", "'if' takes truths"),
+        ("a.x > 99999999999999999999", "too large"),
+        ("a.x" + " * a.x" * 20, "take fewer bits"),
+        ("a.x" + " + a.x" * (MAX_DEPTH + 1), "terms in a row"),
+        ("-" * 900 + "a.x", "nested deeper"),
+        ("not " * 200 + "a.x > 1", "nested deeper"),
+        ("(" * 499 + "a.x" + ")" * 498, "nested deeper"),
+        ("abs(" * 200 + "a.x", "nested deeper"),
+        ("a.x + " * MAX_LENGTH, "at most 1000 characters"),
+    ],
+)
+def test_what_is_not_a_kernel_is_refused_with_its_place(text: str, reason: str) -> None:
+    with pytest.raises(LocalError, match=re.escape(reason)):
+        kernel(text, SMALL)
+
+
+CHARACTERS = "abxy.<>=!()+-*,0123456789 \n\t'\"_é٣\x00{}[]\\/%&|^~@#$:;fi"
+
+
+@given(st.text(CHARACTERS, max_size=80))
+def test_any_text_is_an_expression_or_a_clear_error(text: str) -> None:
+    try:
+        parse(text)
+    except LocalError:
+        with pytest.raises(LocalError, match=r"\Akernel expression, character \d+: .+\Z"):
+            parse(text)
+
+
+WORDS = ["a.x", "b.x", "(", ")", "not", "and", "or", "if", ",", "<", "==", "-", "+", "*", "7"]
+
+
+@given(st.lists(st.sampled_from([*WORDS, "abs", "min", "0.3"]), max_size=25))
+def test_any_row_of_words_is_a_kernel_or_a_clear_error(words: list[str]) -> None:
+    try:
+        each = kernel(" ".join(words), SIGNED)
+    except LocalError:
+        return
+    x, y = every_pair(each)
+    assert np.array_equal(computed(each, x, y), each.reference(x, y))
+
+
+def test_another_package_may_bring_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {
+        "mine": EntryPoint("mine", f"{__name__}:MINE", registry.GROUP),
+        "gone": EntryPoint("gone", "no_such_package:KERNEL", registry.GROUP),
+        "none": EntryPoint("none", f"{__name__}:WORDS", registry.GROUP),
+    }
+    monkeypatch.setattr(registry, "_entries", lambda: entries)
+    found = registry.kernel_named.__wrapped__("mine")
+    assert found.columns == ("x",)
+    assert found([SMALL]).reference(np.array([[3]]), np.array([[9]]))[0, 0] == 6
+    with pytest.raises(LocalError, match="kernel 'gone' cannot be loaded"):
+        registry.kernel_named.__wrapped__("gone")
+    with pytest.raises(LocalError, match="kernel 'none' is none"):
+        registry.kernel_named.__wrapped__("none")
