@@ -93,6 +93,7 @@ class Deployment:
             release.deviations(opened.total, opened.records),
             tuple(setting.notes(question, len(opened.contributors), opened.caught)),
             caught=opened.caught,
+            server_cpu_seconds=opened.server_cpu_seconds,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -184,6 +184,7 @@ class Federation:
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
+            opened.server_cpu_seconds,
         )
 
     def _check(self, question: Question) -> None:

@@ -56,6 +56,7 @@ def _page(result: Result, plots: list[Path]) -> str:
             ("largest", f"{error['max']:.4g}"),
         ]
     caught = f"<h2>Caught</h2>{_pairs(result.caught_by_name)}" if result.caught else ""
+    times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
@@ -73,7 +74,7 @@ def _page(result: Result, plots: list[Path]) -> str:
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
 <h2>Federation</h2>{_pairs(federation.items())}
-<h2>Time</h2>{_pairs((name, f"{spent:.3f} s") for name, spent in result.seconds.items())}
+<h2>Time</h2>{_pairs((name, f"{spent:.3f} s") for name, spent in times.items())}
 </body></html>
 """
 

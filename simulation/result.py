@@ -46,6 +46,7 @@ class Result:
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason.
+    `server_cpu_seconds` is what all servers together computed, without carriage.
     """
 
     statistic: str
@@ -59,6 +60,7 @@ class Result:
     notes: tuple[str, ...] = field(default=())
     unsmoothed: Curve | None = None
     caught: Caught = ()
+    server_cpu_seconds: float = 0.0
 
     @property
     def communication(self) -> dict[str, object]:
@@ -92,7 +94,11 @@ class Result:
             "privacy": self.privacy.as_json(),
             "federation": self.federation,
             "communication": self.communication,
-            "timing": {"total_seconds": sum(self.seconds.values()), "phases": self.seconds},
+            "timing": {
+                "total_seconds": sum(self.seconds.values()),
+                "server_cpu_seconds": self.server_cpu_seconds,
+                "phases": self.seconds,
+            },
         }
         if self.caught:
             document["caught"] = [

@@ -93,4 +93,5 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     )
     for link, tally in bill.by_link().items():
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
-    yield "time", ", ".join(f"{name} {spent:.2f} s" for name, spent in result.seconds.items())
+    spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
+    yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"

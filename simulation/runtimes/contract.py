@@ -50,7 +50,10 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Opened:
-    """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught."""
+    """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
+
+    `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
+    """
 
     total: Vector
     contributors: NDArray[np.uint32]
@@ -58,6 +61,7 @@ class Opened:
     bill: Bill
     seconds: dict[str, float] = field(default_factory=dict)
     caught: tuple[tuple[int, str], ...] = ()
+    server_cpu_seconds: float = 0.0
 
 
 class Runtime(ABC):

@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ class InProcess(Runtime):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
+        self._server_cpu_seconds = 0.0
 
     def start(self) -> None:
         plan = self.plan
@@ -51,6 +53,7 @@ class InProcess(Runtime):
 
     def ask(self, question: Question, report: Report) -> Opened:
         started = time.perf_counter()
+        self._server_cpu_seconds = 0.0
         query = self._coordinator.query(question)
         clock = {"submit": started}
         finished: Done | Failed | None = None
@@ -77,7 +80,9 @@ class InProcess(Runtime):
                 clock["release"] = time.perf_counter()
                 report(Progress("release", parties, parties, parties))
             for receiver, part in self._receivers(message):
-                take(receiver.handle(part), receiver, message.sender_role)
+                with self._timed(receiver):
+                    outcome = receiver.handle(part)
+                take(outcome, receiver, message.sender_role)
         ended = time.perf_counter()
         if isinstance(finished, Failed):
             raise RunFailed(finished.reason)
@@ -94,7 +99,16 @@ class InProcess(Runtime):
             Bill(stations, parties),
             {"submit": released - started, "release": ended - released},
             total.caught,
+            self._server_cpu_seconds,
         )
+
+    @contextmanager
+    def _timed(self, participant: Participant) -> Iterator[None]:
+        """Adds up the CPU time of servers."""
+        begun = time.process_time()
+        yield
+        if participant.role is Role.SERVER:
+            self._server_cpu_seconds += time.process_time() - begun
 
     def _pass_deadline(
         self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]
@@ -107,7 +121,9 @@ class InProcess(Runtime):
         waiting: list[list[Participant]] = [[*timed], [*self._servers], [self._coordinator]]
         for participants in waiting:
             for participant in participants:
-                take(participant.expire(run), participant)
+                with self._timed(participant):
+                    outcome = participant.expire(run)
+                take(outcome, participant)
             if queue:
                 return
 
