@@ -258,6 +258,7 @@ class Desk(DeskServicer):
             submit_seconds=(run.released or run.over) - run.began,
             release_seconds=run.over - (run.released or run.over),
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
+            refused=total.refused,
         )
 
     def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:

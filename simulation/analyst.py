@@ -99,4 +99,5 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         {"enrol": max(0.0, seconds - sum(spent.values())), **spent},
         tuple((caught.party, caught.reason) for caught in answer.caught),
         sum(cpu_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
+        answer.refused,
     )

@@ -91,7 +91,7 @@ class Deployment:
             opened.bill,
             opened.seconds,
             release.deviations(opened.total, opened.records),
-            tuple(setting.notes(question, len(opened.contributors), opened.caught)),
+            tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
         )

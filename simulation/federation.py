@@ -213,7 +213,7 @@ class Federation:
         )
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
-        notes = self._setting.notes(question, len(opened.contributors), opened.caught)
+        notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         notes += self._misbehaviour_notes(opened)
@@ -242,6 +242,8 @@ class Federation:
         name = self._aggregator.name
         checks = self._aggregator.threat_model(self.servers).catches
         why = f"{name} found nothing wrong" if checks else f"{name} does not verify submissions"
+        if opened.refused:
+            why = f"{name} left reports out and cannot name their senders"
         notes += [
             f"{Role.PARTY.named(party)} cheated and was not caught: {why}"
             for party in sorted(self.misbehaviour.cheats.keys() - caught)

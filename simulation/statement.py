@@ -8,7 +8,8 @@ from protocols.errors import LocalError
 from protocols.messages import RUN_BYTES, Role
 from protocols.privacy.mechanisms import Placement
 from servers.coordinator import Question
-from simulation.result import Caught, Privacy
+from simulation.result import Privacy
+from simulation.runtimes import Opened
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,14 @@ class Setting:
             f"{self.aggregator.threat_model(self.servers)}; {statement}",
         )
 
-    def notes(self, question: Question, contributors: int, caught: Caught) -> list[str]:
+    def notes(self, question: Question, opened: Opened) -> list[str]:
         notes = []
         if question.epsilon is None:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
-        if contributors < self.parties:
-            notes.append(f"{contributors} of {self.parties} parties contributed")
-        notes += [f"{Role.PARTY.named(party)} was caught: {reason}" for party, reason in caught]
+        if len(opened.contributors) < self.parties:
+            notes.append(f"{len(opened.contributors)} of {self.parties} parties contributed")
+        for party, reason in opened.caught:
+            notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
+        if opened.refused:
+            notes.append(f"reports left out, whose senders are not known: {opened.refused}")
         return notes

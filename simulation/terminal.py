@@ -1,10 +1,11 @@
 """What a person sees at the terminal. Results go to standard output, all else to standard error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -51,6 +52,21 @@ def show_progress() -> Iterator[Report]:
             )
 
         yield report
+
+
+def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal, the same aligned in plain text elsewhere."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        table = Table(*heads, header_style="bold", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for line in (heads, *rows):
+        padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())
 
 
 def show_result(result: Result, written: list[Path]) -> None:

@@ -3,12 +3,10 @@
 import dataclasses
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
-
 from protocols.aggregation import aggregator_named, aggregator_names
-from protocols.aggregation.contract import Aggregator
+from protocols.aggregation.contract import Aggregator, ThreatModel
 from protocols.errors import LocalError
+from simulation.terminal import show_table
 
 HEADS = ("aggregator", "may collude", "cheaters", "rounds", "a party sends", "offers", "options")
 LEGEND = (
@@ -37,6 +35,7 @@ def promise(aggregator: Aggregator) -> dict[str, object]:
         "summary": (aggregator.__doc__ or "").strip().partition("\n")[0],
         "servers": aggregator.servers,
         "colluding": model.colluding,
+        "may_collude": collusion(model, aggregator.servers),
         "behaviour": model.behaviour,
         "dropouts": model.dropouts,
         "reveals": model.reveals,
@@ -56,20 +55,15 @@ def options_of(aggregator: Aggregator) -> dict[str, object]:
     return {field.name: field.default for field in dataclasses.fields(aggregator)}
 
 
-def show_promises(rows: dict[str, dict[str, object]], console: Console) -> None:
-    """A table on a terminal, the same aligned in plain text elsewhere; sentences below it."""
+def collusion(model: ThreatModel, servers: int) -> str:
+    """Who may collude, in a few words."""
+    return f"any {model.colluding} of {servers}" if model.colluding else "nobody"
+
+
+def show_promises(rows: dict[str, dict[str, object]]) -> None:
+    """A table, and sentences below it."""
     able = {name: row for name, row in rows.items() if "error" not in row}
-    cells = [tuple(_cells(name, row)) for name, row in able.items()]
-    if console.is_terminal:
-        table = Table(*HEADS, header_style="bold", box=None, pad_edge=False)
-        for row in cells:
-            table.add_row(*row)
-        console.print(table)
-    else:
-        widths = [max(map(len, column)) for column in zip(HEADS, *cells, strict=True)]
-        for line in (HEADS, *cells):
-            padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
-            print("  ".join(padded).rstrip())
+    show_table(HEADS, [tuple(_cells(name, row)) for name, row in able.items()])
     print(f"\na party sends: {LEGEND}")
     for name, found in able.items():
         print(f"\n{name}: {found['summary']}")
@@ -83,7 +77,7 @@ def show_promises(rows: dict[str, dict[str, object]], console: Console) -> None:
 def _cells(name: str, row: dict[str, object]) -> Iterator[str]:
     offers, options = row["offers"], row["options"]
     yield name
-    yield f"any {row['colluding']} of {row['servers']}" if row["colluding"] else "nobody"
+    yield str(row["may_collude"])
     yield "caught" if row["catches"] else "not caught"
     yield str(row["rounds"])
     yield str(row["party_bytes"])

@@ -53,6 +53,7 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door.
     """
 
     total: Vector
@@ -62,6 +63,7 @@ class Opened:
     seconds: dict[str, float] = field(default_factory=dict)
     caught: tuple[tuple[int, str], ...] = ()
     server_cpu_seconds: float = 0.0
+    refused: int = 0
 
 
 class Runtime(ABC):

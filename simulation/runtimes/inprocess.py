@@ -100,6 +100,7 @@ class InProcess(Runtime):
             {"submit": released - started, "release": ended - released},
             total.caught,
             self._server_cpu_seconds,
+            total.refused,
         )
 
     @contextmanager

@@ -1,13 +1,14 @@
 """The table of trust that `tally list aggregators` shows."""
 
-import io
 import json
+from functools import partial
 from importlib.metadata import EntryPoint
 
 import pytest
 from rich.console import Console
 
 import protocols.aggregation as registry
+from simulation import terminal
 from simulation.trust import promises, show_promises
 from tests.conftest import Tally
 
@@ -15,6 +16,7 @@ FIELDS = {
     "summary",
     "servers",
     "colluding",
+    "may_collude",
     "behaviour",
     "dropouts",
     "reveals",
@@ -55,12 +57,15 @@ def test_plain_text_is_aligned_and_says_everything(tally_here: Tally) -> None:
             assert words in text
 
 
-def test_a_terminal_gets_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = io.StringIO()
-    show_promises(promises(), Console(file=screen, force_terminal=True, width=160))
-    assert "additive" in screen.getvalue()
-    assert "any 1 of 2" in screen.getvalue()
-    assert "semi-honest parties" in capsys.readouterr().out
+def test_a_terminal_gets_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "Console", partial(Console, force_terminal=True, width=160))
+    show_promises(promises())
+    shown = capsys.readouterr().out
+    assert "\x1b[1maggregator" in shown
+    for words in ("additive", "any 1 of 2", "semi-honest parties"):
+        assert words in shown
 
 
 def test_a_broken_package_is_named_and_breaks_nothing_else(
