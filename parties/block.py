@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
-from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Machine
+from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Role
 from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
@@ -55,13 +55,11 @@ class PartyBlock(Participant):
             raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
-            aggregator = aggregator_named(query.aggregator)
-            aggregator.check(query)
             randomness = self._randomness.derive(query.stream)
             liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
             if np.isin(self._answering.ids, list(liars)).any():
-                return aggregator.cheat(query, self._answering, liars, randomness)
-            return aggregator.party(query, self._answering, randomness)
+                return cheating_machine(query, self._answering, liars, randomness)
+            return party_machine(query, self._answering, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
 

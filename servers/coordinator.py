@@ -3,6 +3,7 @@
 Trusted to be there, not with data: what it sees is noisy before it arrives.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Failed, Machine
+from protocols.machines import check, collector_machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
@@ -63,7 +65,13 @@ class Question:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         return Query(
             run=run,
-            statistic=self.statistic,
+            statistic=self.statistic.prepared(
+                records,
+                most,
+                self.epsilon,
+                self.noise is Placement.PER_PAIR,
+                hashlib.blake2s(run, person=b"matching").digest(),
+            ),
             aggregator=self.aggregator,
             parties=parties,
             servers=servers,
@@ -183,13 +191,12 @@ class Coordinator(Participant):
             raise RunFailed("no party is here")
         run = self.run_of(question)
         query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
-        aggregator = aggregator_named(query.aggregator)
-        aggregator.check(query)
+        check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         if (tree := tree_of(query)) in self._held:
             query = replace(query, run=self._held[tree][0])
         elif tree not in self._curves:
-            self._ledger.check(aggregator.release(query).spend)
+            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         return query
 
     def ask(self, query: Query) -> Outcome:
@@ -212,7 +219,7 @@ class Coordinator(Participant):
     def start(self, query: Query, records: Records) -> Outcome:
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
-        collector = aggregator_named(query.aggregator).collector(query, records, randomness)
+        collector = collector_machine(query, records, randomness)
         return self.begin(query.run, collector)
 
     @property

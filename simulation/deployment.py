@@ -54,7 +54,7 @@ class Deployment:
         delta: float = 0.0,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
-        if statistic.lower is None or statistic.upper is None:
+        if statistic.bounded and (statistic.lower is None or statistic.upper is None):
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand"
             )
@@ -63,7 +63,7 @@ class Deployment:
             statistic,
             self._spec,
             parse_epsilon(str(epsilon)),
-            self._setting(there).placement(noise),
+            self._setting(there).placement(noise, statistic),
             unit=unit,
             minimum=minimum,
             deadline=deadline,
@@ -77,7 +77,7 @@ class Deployment:
         release = setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=release.exact),
+            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
             {

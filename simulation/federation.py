@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from parties.data import Dataset, load
-from parties.misbehaviour import HONEST, Misbehaviour, choose_silent, parse_cheats
+from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.messages import Role
@@ -147,8 +147,10 @@ class Federation:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
             )
+        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
+            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic)
-        placement = self._setting.placement(noise)
+        placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,
             self._spec,
@@ -174,7 +176,7 @@ class Federation:
         release = self._setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=release.exact),
+            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             self._setting.privacy(question, release),
             self._describe(),
@@ -204,8 +206,9 @@ class Federation:
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""
-        self.holdings.column(statistic.value)
-        lower, upper = self.data.bounds.get(statistic.value, (None, None))
+        for column in statistic.columns:
+            self.holdings.column(column)
+        lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
         return dataclasses.replace(
             statistic,
             lower=lower if statistic.lower is None else statistic.lower,

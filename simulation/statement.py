@@ -7,9 +7,10 @@ from protocols.aggregation.release import Release
 from protocols.errors import LocalError
 from protocols.messages import RUN_BYTES, Role
 from protocols.privacy.mechanisms import Placement
+from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy
-from simulation.runtimes import Opened
+from simulation.runtimes.contract import Opened
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class Setting:
     most: int
     records: int
 
-    def placement(self, noise: str | None) -> Placement:
+    def placement(self, noise: str | None, statistic: Statistic) -> Placement:
+        if noise is None and statistic.pairwise:
+            return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         try:
@@ -56,13 +59,14 @@ class Setting:
         )
 
     def notes(self, question: Question, opened: Opened) -> list[str]:
+        contributors = len(opened.contributors)
         notes = []
         if question.epsilon is None:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
-        if len(opened.contributors) < self.parties:
-            notes.append(f"{len(opened.contributors)} of {self.parties} parties contributed")
+        if contributors < self.parties:
+            notes.append(f"{contributors} of {self.parties} parties contributed")
         for party, reason in opened.caught:
             notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
         if opened.refused:
-            notes.append(f"reports left out, whose senders are not known: {opened.refused}")
+            notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

@@ -145,12 +145,12 @@ class Aggregator(ABC):
 def exaggerated(query: Query, holdings: Holdings, liars: frozenset[int]) -> Holdings:
     """What liars claim to hold: everything a thousand times, at the bound farther from zero."""
     claimed = holdings.repeated(liars, EXAGGERATION)
+    if (name := query.statistic.bounded) is None:
+        return claimed
     lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
-    column = claimed.column(query.statistic.value)
     bound = max(query.statistic.bounds, key=abs)
-    return replace(
-        claimed, columns={**claimed.columns, query.statistic.value: np.where(lie, bound, column)}
-    )
+    column = np.where(lie, bound, claimed.column(name))
+    return replace(claimed, columns={**claimed.columns, name: column})
 
 
 @dataclass(frozen=True)

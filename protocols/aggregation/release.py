@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.machine import Spend
-from protocols.privacy.mechanisms import noise_variance, numeric_delta
+from protocols.privacy.mechanisms import noise_variance
 from protocols.query import Query
 from protocols.records import Column
 from protocols.ring import Vector
@@ -79,14 +79,18 @@ class NoisySum(Release):
 
     @property
     def delta(self) -> float:
-        query = self.query
-        if query.mechanism is None:
-            return 0.0
-        return numeric_delta(query.noise, query.parties, query.statistic.noises)
+        return self.query.numeric_delta
+
+    @property
+    def spend(self) -> Spend:
+        """What the servers of a sum write."""
+        return self.query.spend
 
     def deviations(self, released: Vector, records: int) -> Column:
         query = self.query
         if query.mechanism is None:
             return np.zeros(1)
         variance = noise_variance(query.mechanism, query.noise, query.parties, query.servers)
+        if (inside := query.circuit_noise) is not None:
+            variance = inside.variance
         return query.statistic.deviations(variance, records)

@@ -150,6 +150,10 @@ def test_whoever_is_in_the_sum_is_in_the_truth(aggregator: str, after: int) -> N
         (("--cheat", "-1:malformed"), "say who and how"),
         (("--cheat", "²:malformed"), "say who and how"),
         (("--drop-after", "-1"), "--drop-after -1"),
+        (
+            ("--data", "synthetic:linear", "--cheat", "1:out-of-range"),
+            "kendall-tau is computed in circuits",
+        ),
         (("--cheat", "1:malformed", "--runtime", "docker"), "of simulated parties"),
         (("--parties", "1", "--cheat", "0:malformed"), "leaves none of 1 parties"),
         (
@@ -164,7 +168,8 @@ def test_whoever_is_in_the_sum_is_in_the_truth(aggregator: str, after: int) -> N
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_bad_scripts(tally_here: Tally, words: tuple[str, ...], reason: str) -> None:
-    done = tally_here("run", "mean", *words, "--json")
+    statistic = "kendall-tau" if "kendall-tau" in reason else "mean"
+    done = tally_here("run", statistic, *words, "--json")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert reason in done.stderr
