@@ -23,7 +23,7 @@ def bill_of(aggregator: str, parties: int, length: int, servers: int | None = No
     sums = "sum" in aggregator_named(aggregator).offers
     statistic: Statistic = Histogram(bins=length) if sums else Ecdf(thresholds=length)
     with Federation(parties, servers, aggregator, data=data, seed=2) as federation:
-        return federation.run(statistic, "inf").bill
+        return federation.run(statistic, 1, delta=1e-6).bill
 
 
 def sent_by_a_party(bill: Bill, party: int = 1) -> int:

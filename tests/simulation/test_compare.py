@@ -77,8 +77,9 @@ def test_a_table_for_people(tally_here: Tally) -> None:
     for line in lines[1:]:
         assert line[at:].startswith("party-3") or "could not answer: " in line
     assert "fss could not answer: " in done.stdout
-    shared = "tally: party-3 was caught: its submission is malformed"
+    shared = "tally: NOT PRIVATE: epsilon is inf, so no noise was added"
     assert done.stderr.splitlines().count(shared) == 1
+    assert "party-3 was caught: " in done.stderr
 
 
 def test_out_has_json_table_plot_and_page(tally_here: Tally, tmp_path: Path) -> None:
