@@ -21,7 +21,7 @@ _SPEC = re.compile(r"(?:party-)?(?P<party>[0-9]{1,9}):(?P<kind>.*)")
 
 class Cheat(StrEnum):
     """`out-of-range`: follows the protocol with data far out of range; what that means is the
-    aggregator's to say (`Aggregator.cheat`). `malformed`: its submissions are cut short."""
+    aggregator's to say (`Aggregator.cheat`). `malformed`: its submissions lack their last byte."""
 
     OUT_OF_RANGE = "out-of-range"
     MALFORMED = "malformed"
@@ -71,7 +71,7 @@ class Script:
         yield from _of(message, ~np.isin(message.senders, mute + cut))
         for party in cut:
             for part in _of(message, message.senders == party):
-                short = part.rows()[:, : part.width // 2]
+                short = part.rows()[:, :-1]  # of several reports, half might be reports too
                 yield replace(part, body=np.ascontiguousarray(short))
 
     def _is_mute(self, party: int, phase: Phase) -> bool:

@@ -24,6 +24,9 @@ def statistic_for(aggregator: str) -> Statistic:
     return Histogram(bins=4) if sums else Ecdf(thresholds=4)
 
 
+EVEN = Dataset("even", {"value": VALUES[: 2 * PARTIES]}, {"value": (0.0, 1.0)})
+
+
 def run(
     aggregator: str,
     *cheats: str,
@@ -66,6 +69,12 @@ def test_malformed_submissions_are_always_caught(aggregator: str) -> None:
     for party, reason in result.caught_by_name:
         assert f"{party} was caught: {reason}" in result.notes
     assert not any("not caught" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("aggregator", INSTALLED)
+def test_one_of_two_reports_is_no_whole_submission(aggregator: str) -> None:
+    result = run(aggregator, "2:malformed", data=EVEN)
+    assert result.caught_by_name == [("party-2", "its submission is malformed")]
 
 
 @pytest.mark.parametrize("aggregator", INSTALLED)
