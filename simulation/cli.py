@@ -43,7 +43,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 @app.command("run", help="Run one statistic, in a simulated federation or in one that is deployed.")
 def run(
     context: typer.Context,
-    statistic: Annotated[str, typer.Argument(help="See `tally list statistics`.")],
+    statistic: Annotated[
+        str, typer.Argument(help="See `tally list statistics`; or compare-aggregators.")
+    ],
     data: Annotated[str | None, typer.Option(help="csv:PATH?value=COL or a bundled set.")] = None,
     parties: Annotated[int | None, typer.Option(help="Number of parties; 20 if left out.")] = None,
     servers: Annotated[int | None, typer.Option(help="Number of servers.")] = None,
