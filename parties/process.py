@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from parties.block import PartyBlock
+from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Role, decode
@@ -35,7 +36,7 @@ class PartyConfig:
     holdings: Holdings
     seed: int | None = None
     store: Path | None = None
-    silent: frozenset[int] = frozenset()
+    misbehaviour: Misbehaviour = HONEST
 
 
 def party_randomness(config: PartyConfig) -> Randomness:
@@ -55,7 +56,7 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig) -> None:
         self._config = config
-        self._block = PartyBlock(config.holdings, party_randomness(config), config.silent)
+        self._block = PartyBlock(config.holdings, party_randomness(config), config.misbehaviour)
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
         self._listening: list[asyncio.Task[None]] = []

@@ -92,6 +92,8 @@ class Deployment:
             opened.seconds,
             release.deviations(opened.total, opened.records),
             tuple(setting.notes(question, opened)),
+            caught=opened.caught,
+            server_cpu_seconds=opened.server_cpu_seconds,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

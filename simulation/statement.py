@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
-from protocols.messages import RUN_BYTES
+from protocols.messages import RUN_BYTES, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.statistics import Statistic
 from servers.coordinator import Question
@@ -67,6 +67,8 @@ class Setting:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
+        for party, reason in opened.caught:
+            notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
         if opened.refused:
             notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

@@ -129,7 +129,7 @@ class Processes(Runtime):
             block,
             self.plan.seed,
             store,
-            self.plan.silent,
+            self.plan.misbehaviour,
         )
         process = self._context.Process(target=children.host, args=(config,), daemon=True)
         with _no_main_module():
