@@ -20,7 +20,8 @@ from servers.coordinator import Question
 class Plan:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
-    Parties that are `silent` join and never answer.
+    Parties that are `silent` join and never answer. `peer` is how parties reach each other:
+    `direct`, or `relay` through the coordinator.
     """
 
     holdings: Holdings
@@ -30,6 +31,7 @@ class Plan:
     cap: Fraction | None = None
     store: Path | None = None
     silent: frozenset[int] = frozenset()
+    peer: str = "direct"
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None

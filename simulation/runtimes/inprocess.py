@@ -11,7 +11,7 @@ from parties.block import PartyBlock
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
-from protocols.meter import Bill, Meter
+from protocols.meter import Bill, Meter, relayed
 from protocols.participant import Outcome, Participant
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
@@ -82,6 +82,9 @@ class InProcess(Runtime):
             raise RunFailed(finished.reason)
         total = self._coordinator.conclude(query, finished)
         stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
+        hosts = [p.meters.pop(query.run, Meter()).between_parties() for p in self._blocks]
+        if self.plan.peer == "relay":
+            hosts = [relayed(meter) for meter in hosts]
         if not question.statistic.on_demand:
             for participant in (*self._servers, *self._blocks):
                 participant.forget(query.run)
@@ -90,7 +93,7 @@ class InProcess(Runtime):
             total.vector,
             total.contributors,
             total.records,
-            Bill(stations, parties),
+            Bill([*stations, *hosts], parties),
             {"submit": released - started, "release": ended - released},
             total.caught,
         )
