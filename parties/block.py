@@ -1,5 +1,7 @@
 """The parties of one host: their records, and what they answer to a query."""
 
+import numpy as np
+
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Machine
@@ -28,7 +30,14 @@ class PartyBlock(Participant):
         self._randomness = randomness
 
     def handle(self, message: Message) -> Outcome:
-        return Outcome(message.run) if self._answering is None else super().handle(message)
+        if self._answering is None:
+            return Outcome(message.run)
+        if message.between_parties and self._answering is not self.holdings:
+            answering = np.flatnonzero(np.isin(message.receivers, self._answering.ids))
+            if len(answering) == 0:
+                return Outcome(message.run)
+            message = message.select(answering)
+        return super().handle(message)
 
     def _asked_again(self, message: Message) -> Outcome:
         """The same shares again, drawn from the same randomness: servers count them once.

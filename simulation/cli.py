@@ -53,6 +53,9 @@ def run(
         float, typer.Option(help="Fraction of the parties that never answer.")
     ] = 0.0,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for parties.")] = 30.0,
+    peer: Annotated[
+        str | None, typer.Option(help="How parties that meet do: direct or relay.")
+    ] = None,
     cap: Annotated[str | None, typer.Option(help="The most epsilon servers release.")] = None,
     seed: Annotated[int | None, typer.Option(help="Reproducible, hence not private.")] = None,
     lower: Annotated[float | None, typer.Option(help="Public lower bound of values.")] = None,
@@ -96,6 +99,7 @@ def run(
         "seed": seed,
         "dropout": dropout or None,
         "runtime": None if runtime == "inprocess" else runtime,
+        "peer": peer,
     }
     if coordinator is not None:
         for name, given in simulated.items():
@@ -136,6 +140,7 @@ def run(
             seed=seed,
             cap=cap,
             dropout=dropout,
+            peer=peer,
         )
     with asked as federation, show_progress() as report:
         result = federation.run(

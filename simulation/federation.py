@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from parties.data import Dataset, load
+from parties.peers import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
@@ -60,7 +61,9 @@ class Federation:
     up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
     parties that join and never answer, chosen by the seed or at random: runs wait for them until
-    their deadline, and the truth that results are compared with is that of the others.
+    their deadline, and the truth that results are compared with is that of the others. `peer` is
+    how parties that meet reach each other: `direct`, or `relay` through the coordinator, sealed;
+    left out, containers take the relay.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Federation:
         cap: float | str | None = None,
         store: Path | None = None,
         dropout: float = 0.0,
+        peer: str | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         kind = runtime_named(runtime)
@@ -100,6 +104,7 @@ class Federation:
             None if cap is None else parse_epsilon(str(cap)),
             store,
             self.silent,
+            PeerConfig(peer or ("relay" if runtime == "docker" else "direct")).way,
         )
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None

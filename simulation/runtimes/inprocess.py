@@ -23,6 +23,7 @@ from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 class InProcess(Runtime):
     name: ClassVar[str] = "inprocess"
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
+    block: ClassVar[type[PartyBlock]] = PartyBlock
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -32,7 +33,7 @@ class InProcess(Runtime):
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            PartyBlock(block, parties, plan.silent) for block in plan.holdings.blocks(plan.hosts)
+            self.block(block, parties, plan.silent) for block in plan.holdings.blocks(plan.hosts)
         ]
         self._servers = [
             AggregationServer(
