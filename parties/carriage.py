@@ -113,14 +113,13 @@ class Carriage:
         settled = Outcome(first.run, refused=list(first.refused))
         outcomes = deque([first])
         while outcomes:
+            outcomes.extend(self._handle(message) for message in self._due())
             for message in outcomes.popleft().messages:
                 inside, outside = self._divide(message)
                 if outside is not None:
                     settled.messages.append(outside)
                 if inside is not None:
                     outcomes.append(self._handle(inside))
-            if not outcomes:
-                outcomes.extend(self._handle(message) for message in self._due())
         return settled
 
     def _handle(self, message: Message) -> Outcome:
