@@ -125,7 +125,8 @@ def test_a_message_in_time_is_told_at_once_and_a_bad_one_is_refused() -> None:
         await host.carriage.tell(told(Phase.QUERY))
         outcome = await host.carriage.hear(pair((2,), (0,), 2))
         assert links(host.posted) == [([0], [2], 3)]
-        assert not outcome.refused and not outcome.messages
+        assert not outcome.refused
+        assert not outcome.messages
         outcome = await host.carriage.hear(pair((2,), (0,), 2, b"bad!"))
         assert [refusal.reason for refusal in outcome.refused] == ["bad"]
 
