@@ -15,8 +15,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
+from parties.peer_config import PeerConfig
 from parties.sealed_channel import Card, SealedChannel, fingerprint, sign_card, verify_card
-from protocols.errors import LocalError, PeerError
+from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Role, decode
 from protocols.participant import Outcome
@@ -32,7 +33,6 @@ from protos.tally_pb2_grpc import (
 
 log = logging.getLogger(__name__)
 
-WAYS = ("direct", "relay")
 RETRY_SECONDS = 0.2
 SEND_SECONDS = 30.0
 AWAY = (
@@ -40,24 +40,6 @@ AWAY = (
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
-
-
-@dataclass(frozen=True)
-class PeerConfig:
-    """`listen` is where to listen for peers, `advertise` how they find that from outside; without
-    a port of its own, and with `way` "relay", a host is reached through the coordinator."""
-
-    way: str = "direct"
-    listen: str = ""
-    advertise: str = ""
-
-    def __post_init__(self) -> None:
-        if self.way not in WAYS:
-            raise LocalError(f"parties reach each other by {' or '.join(WAYS)}, not {self.way!r}")
-
-    @property
-    def listens(self) -> bool:
-        return self.way == "direct" and bool(self.listen)
 
 
 @dataclass(frozen=True)
@@ -83,11 +65,12 @@ class Peers(PeerServicer):
         config: PeerConfig,
         coordinator: str,
         credentials: Credentials,
+        party_authority: bytes,
         parties: NDArray[np.uint32],
         hear: Hear,
         ends: Callable[[bytes], float],
     ) -> None:
-        self.party_authority = credentials.authority
+        self._party_authority = party_authority
         self._config = config
         self._coordinator = coordinator
         self._credentials = credentials
@@ -200,7 +183,7 @@ class Peers(PeerServicer):
             card = Card(identity, host.key, host.signature, host.certificate)
             try:
                 now = dt.datetime.now(dt.UTC)
-                verify_card(card, self.party_authority, self._federation, now)
+                verify_card(card, self._party_authority, self._federation, now)
             except PeerError as error:
                 log.error("refused: %s", error)
                 continue
@@ -265,7 +248,7 @@ class Peers(PeerServicer):
 
     def _direct_channel(self, peer: Identity, address: str) -> grpc.aio.Channel:
         if (peer, address) not in self._direct:
-            credentials = self._credentials.among_parties(self.party_authority)
+            credentials = self._credentials.among_parties(self._party_authority)
             self._direct[peer, address] = open_channel(address, peer, credentials)
         return self._direct[peer, address]
 
@@ -328,7 +311,7 @@ class Peers(PeerServicer):
             await self._server.stop(SEND_SECONDS)
         if not self._config.listens:
             return
-        credentials = self._credentials.among_parties(self.party_authority)
+        credentials = self._credentials.among_parties(self._party_authority)
         try:
             self._server, port = new_server(credentials, self._config.listen)
         except OSError as error:

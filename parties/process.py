@@ -7,13 +7,14 @@ import os
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
 from parties.block import PartyBlock
 from parties.carriage import Carriage
-from parties.peers import PeerConfig, Peers
+from parties.peer_config import PeerConfig
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Phase, Role, decode
@@ -26,6 +27,9 @@ from protos.accounts import accounts_to_wire
 from protos.channel import open_channel, stop_signal
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
+
+if TYPE_CHECKING:
+    from parties.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -66,14 +70,8 @@ class PartyHost:
         self._config = config
         self._block = block or PartyBlock(config.holdings, party_randomness(config), config.silent)
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
-        self._peers = Peers(
-            config.peer,
-            config.coordinator,
-            config.credentials,
-            config.holdings.ids,
-            self._hear,
-            self._carriage.ends,
-        )
+        self._peers: Peers | None = None
+        self._party_authority = config.credentials.authority
         self._joined = asyncio.Event()
         self._in_order = asyncio.Lock()
         self._carrying: set[asyncio.Task[None]] = set()
@@ -85,7 +83,24 @@ class PartyHost:
     def use(self, credentials: Credentials) -> None:
         """From the next connection on: what runs now is not cut off."""
         self._config = replace(self._config, credentials=credentials)
-        self._peers.use(credentials)
+        if self._peers is not None:
+            self._peers.use(credentials)
+
+    def _others(self) -> "Peers":
+        """Made when there is somebody to meet: most runs need none of it."""
+        if self._peers is None:
+            from parties.peers import Peers
+
+            self._peers = Peers(
+                self._config.peer,
+                self._config.coordinator,
+                self._config.credentials,
+                self._party_authority,
+                self._config.holdings.ids,
+                self._hear,
+                self._carriage.ends,
+            )
+        return self._peers
 
     async def run(self) -> None:
         """Serves queries for as long as the process lives, joining again when cut off."""
@@ -98,7 +113,8 @@ class PartyHost:
             for task in self._carrying:
                 task.cancel()
             await asyncio.gather(*self._carrying, return_exceptions=True)
-            await self._peers.close()
+            if self._peers is not None:
+                await self._peers.close()
 
     async def _serve_once(self) -> None:
         shown = self._config.credentials
@@ -133,7 +149,7 @@ class PartyHost:
         welcome = await DeskStub(channel).Join(request, wait_for_ready=True)
         for index, target in enumerate(welcome.servers):
             self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
-        self._peers.party_authority = welcome.party_authority or self._config.credentials.authority
+        self._party_authority = welcome.party_authority or self._party_authority
         self._joined.set()
         async for parcel in stream:
             message = decode(parcel.message, "coordinator")
@@ -176,7 +192,7 @@ class PartyHost:
 
     async def _answer(self, message: Message) -> None:
         if message.phase is Phase.PAIRING:
-            self._peers.wake()
+            self._others().wake()
         outcome = await self._carriage.tell(message)
         if self._block.is_open(message.run):
             await self._listen_to_servers()
@@ -191,7 +207,7 @@ class PartyHost:
         return outcome
 
     def _post_to_peers(self, message: Message) -> None:
-        self._peers.post(message)
+        self._others().post(message)
 
     def _carry(self, outcome: Outcome) -> None:
         """Sends to stations what no message of a station caused, one outcome after the other."""

@@ -149,7 +149,7 @@ def party(
     parties through the coordinator's relay, sealed, unless it has one."""
     from parties.data import load
     from parties.membership import is_member, run_member
-    from parties.peers import PeerConfig
+    from parties.peer_config import PeerConfig
     from parties.process import PartyConfig
 
     meeting = PeerConfig(peer, listen, advertise)

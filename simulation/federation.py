@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from parties.data import Dataset, load
-from parties.peers import PeerConfig
+from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
 
-from parties.peers import PeerConfig
+from parties.peer_config import PeerConfig
 from parties.process import PartyConfig
 from protocols.errors import LocalError, RunFailed
 from protocols.identity import Authority, Credentials, Identity

@@ -12,7 +12,7 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from parties.peers import PeerConfig
+from parties.peer_config import PeerConfig
 from parties.process import PartyConfig, PartyHost, party_randomness
 from protocols.errors import LocalError
 from protocols.identity import Authority, Credentials, Identity
@@ -332,7 +332,7 @@ def test_a_host_that_meets_nobody_opens_nothing(tmp_path: Path) -> None:
             host = PartyHost(config)
             task = asyncio.create_task(host.run())
             assert np.frombuffer((await ask(federation)).total, dtype="<u8").tolist() == [1, 1]
-            assert (host._peers._server, host._peers._channel) == (None, None)
+            assert host._peers is None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
