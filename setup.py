@@ -14,13 +14,9 @@ def extension(source: Path) -> Extension:
     return Extension(
         ".".join(source.with_suffix("").parts),
         [source.as_posix()],
-<<<<<<< HEAD
-        depends=[header.as_posix() for header in source.parents[-2].rglob("*.h")],
-=======
         depends=[
             header.as_posix() for package in PACKAGES for header in Path(package).rglob("*.h")
         ],
->>>>>>> garble
         extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra"],
         optional=True,
     )

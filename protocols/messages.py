@@ -24,8 +24,6 @@ MAX_MEMBERS = 1 << 24
 """Indices are below this: meters keep arrays by party, which a wild index must not inflate."""
 MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
-MAX_PAIR_ROUNDS = 1 << 10
-"""Parties speak to each other for at most so many rounds before they tell a station of it."""
 
 _HEADER = struct.Struct("<BBBBHH8sIII")
 _SHARED = 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from protocols.errors import PeerError, TallyError
 from protocols.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from protocols.messages import MAX_PAIR_ROUNDS, Message, Phase, Role
+from protocols.messages import Message, Phase, Role
 from protocols.meter import Direction, Meter
 
 RecordSpends = Callable[[Sequence[Spend]], None]
@@ -91,7 +91,7 @@ class Participant(ABC):
             word = "over" if run in self._rounds else "unknown"
             outcome.refused.append(Rejected(message.sender, f"run {run.hex()} is {word}"))
             return outcome
-        if message.sender_role is Role.PARTY and message.round > self._last_round(message):
+        if message.sender_role is Role.PARTY and message.round > self._last_round(message, known):
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
             return outcome
@@ -104,29 +104,33 @@ class Participant(ABC):
                     step = known.receive(single)
                     if not isinstance(step, Rejected):
                         self._hear(single)
-                    self._merge(outcome, self._carry_out(run, step, single))
+                    self._merge(outcome, self._carry_out(run, step))
                 else:
                     outcome.refused.append(Rejected(single.sender, f"run {run.hex()} is over"))
             return outcome
-        return self._carry_out(run, step, message)
+        return self._carry_out(run, step)
 
-    def _last_round(self, message: Message) -> int:
-        """The last round in which a party may say this; it could drive the rounds up otherwise."""
+    def _last_round(self, message: Message, machine: Machine) -> int:
+        """The last round in which a party may say this: it could drive the rounds up otherwise.
+
+        A party must not be ahead of what was heard or sent here by more than its answer. A station
+        hears nothing of what parties say to each other, but knows for how many rounds they may.
+        """
         run = message.run
         if message.between_parties:
             return max(self._rounds.get(run, 0), self._sent.get(run, 0)) + 1
-        paired = message.phase is Phase.PAIRED and message.receiver_role is Role.COORDINATOR
-        return self._asked.get(run, 0) + 1 + (MAX_PAIR_ROUNDS if paired else 0)
+        unseen: int = getattr(machine, "unseen_rounds", 0)
+        return self._asked.get(run, 0) + unseen + 1
 
     def is_early(self, message: Message) -> bool:
         """Whether a party's message overtook what would make it understood: its run is not known
         here yet, or has not come so far. Told later, it may be taken."""
         if not message.between_parties:
             return False
-        known = message.run in self._rounds
-        return not known or (
-            self.is_open(message.run) and message.round > self._last_round(message)
-        )
+        if message.run not in self._rounds:
+            return True
+        machine = self._machines.get(message.run)
+        return machine is not None and message.round > self._last_round(message, machine)
 
     def is_open(self, run: bytes) -> bool:
         """Whether a run was begun here and is not over."""
@@ -182,13 +186,12 @@ class Participant(ABC):
 
     def _hear(self, message: Message) -> None:
         """Only of what was taken: a refused message must not cost memory or move the rounds."""
-        station = message.sender_role is not Role.PARTY
-        if message.sender_role is Role.COORDINATOR or (station and self.role is Role.PARTY):
+        if message.sender_role is Role.COORDINATOR:
             self._asked[message.run] = max(self._asked.get(message.run, 0), message.round)
         self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 
-    def _carry_out(self, run: bytes, step: Step, cause: Message | None = None) -> Outcome:
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
         match step:
             case Rejected():
                 return Outcome(run, refused=[step])
@@ -203,7 +206,7 @@ class Participant(ABC):
                     return Outcome(
                         run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error))
                     )
-                outgoing = self._send(run, step.messages, cause)
+                outgoing = self._send(run, step.messages)
                 self._remember(run, outgoing)
                 if isinstance(step, Continue):
                     if step.deadline is not None:
@@ -216,40 +219,23 @@ class Participant(ABC):
         """What is said of a run that has failed here."""
         return []
 
-    def _send(
-        self, run: bytes, messages: Sequence[Message], cause: Message | None = None
-    ) -> list[Message]:
-        """Messages as they go out: one round after what they answer, and metered."""
-        outgoing = [
-            replace(message, round=self._heard(run, message, cause) + 1) for message in messages
-        ]
+    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
+        """Messages as they go out, metered: one round after the last that was heard, but for those
+        whose round the protocol fixes."""
+        following = self._rounds[run] + 1
+        outgoing = [replace(message, round=message.round or following) for message in messages]
         meter = self.meters.setdefault(run, Meter())
         for message in outgoing:
             meter.record(Direction.SENT, message)
             self._sent[run] = max(self._sent.get(run, 0), message.round)
         return outgoing
 
-    def _heard(self, run: bytes, message: Message, cause: Message | None) -> int:
-        """The round that a message answers: the last that was heard.
-
-        Pairs of parties go on at their own pace. A party answers the round of the one it heard,
-        however far it has come with others, so that rounds do not depend on who was faster; and
-        servers, which heard none of it, are answered what stations asked.
-        """
-        if self.role is Role.PARTY:
-            asked = self._asked.get(run, 0)
-            if message.receiver_role is Role.SERVER:
-                return asked
-            if cause is not None and cause.between_parties:
-                return max(cause.round, asked)
-        return self._rounds[run]
-
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:
         """What may have to be said again, and up to which round parties may answer."""
         to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
-        self._said.setdefault(run, []).extend(to_coordinator[-1:])
+        self._said.setdefault(run, []).extend(to_coordinator)
         to_parties = [m for m in outgoing if m.receiver_role is Role.PARTY]
-        if to_parties and self.role is not Role.PARTY:
+        if to_parties:
             self._asked[run] = max(self._asked.get(run, 0), to_parties[0].round)
         if self.role is not Role.PARTY:
             later = [m for m in to_parties if m.phase is not Phase.QUERY]

@@ -97,6 +97,7 @@ class InProcess(Runtime):
             Bill([*stations, *hosts], parties),
             {"submit": released - started, "release": ended - released},
             total.caught,
+            total.refused,
         )
 
     def _pass_deadline(

@@ -19,6 +19,7 @@ from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.participant import Outcome
 from protocols.query import decode_query
 
+ASKED = 1
 ROUNDS = 3
 MARKER = b"the ball is secret"
 PATIENCE = 20.0
@@ -41,10 +42,10 @@ class PingPong:
         return Continue(self._batch([(pair, 0) for pair in self._left]), deadline=self._patience)
 
     def _batch(self, balls: list[tuple[tuple[int, int], int]]) -> tuple[Message, ...]:
-        """Balls of one width travel together, to whomever they go."""
+        """Balls of one width and one round travel together, to whomever they go."""
         messages = []
-        for width in sorted({me + you for (me, you), _ in balls}):
-            same = [(pair, number) for pair, number in balls if sum(pair) == width]
+        for width, count in sorted({(sum(pair), number) for pair, number in balls}):
+            same = [one for one in balls if (sum(one[0]), one[1]) == (width, count)]
             rows = [np.frombuffer(_ball(pair, number), dtype=np.uint8) for pair, number in same]
             messages.append(
                 Message(
@@ -55,6 +56,7 @@ class PingPong:
                     address(*(me for (me, _), _ in same)),
                     address(*(you for (_, you), _ in same)),
                     np.stack(rows),
+                    ASKED + 1 + count,
                 )
             )
         return tuple(messages)
@@ -88,11 +90,14 @@ class PingPong:
             address(*self._ids),
             address(0),
             body_of(b"done"),
+            ASKED + 1,
         )
         answered = self._answer.start()
         if not isinstance(answered, Done):
             raise TypeError("an aggregator that answers at once was expected")
-        return replace(answered, messages=(*messages, paired, *answered.messages))
+        # Stations of other machines than these expect an answer in the round after they asked.
+        submitted = tuple(replace(message, round=ASKED + 1) for message in answered.messages)
+        return replace(answered, messages=(*messages, paired, *submitted))
 
     def expire(self) -> Step:
         """Whoever has not returned the ball is gone."""

@@ -10,8 +10,8 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.bodies import Fault
 from protocols.aggregation.contract import Memory
 from protocols.errors import TallyError
-from protocols.machine import Continue, Done, Failed, Machine, Spend, Step
-from protocols.messages import MAX_PAIR_ROUNDS, MAX_ROUND, Message, Phase, Role
+from protocols.machine import Continue, Failed, Machine, Spend, Step
+from protocols.messages import MAX_ROUND, Message, Phase, Role
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
@@ -216,13 +216,6 @@ class Answers:
     def receive(self, message: Message) -> Step:
         if message.phase is Phase.PAIRING:
             return Continue((pair(0, 8), pair(1, 9)))
-        if message.body.tobytes() == b"end!":
-            return Done(
-                messages=(
-                    a_message(Phase.PAIRED, Role.PARTY, Role.COORDINATOR),
-                    a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER),
-                )
-            )
         return Continue((pair(int(message.receivers[0]), int(message.senders[0])),))
 
     def expire(self) -> Step:
@@ -255,15 +248,6 @@ def block() -> Block:
     return made
 
 
-def test_pairs_go_on_at_their_own_pace(block: Block) -> None:
-    """The pair 0-8 is at round 9 when 9 answers what it heard in round 4."""
-    for round_ in (5, 7, 9):
-        (answer,) = block.handle(pair(8, 0, round_)).messages
-        assert answer.round == round_ + 1
-    (answer,) = block.handle(pair(9, 1, 5)).messages
-    assert answer.round == 6
-
-
 def test_a_peer_cannot_drive_the_rounds_up(block: Block) -> None:
     """Sent in round 4, so 5 is the last that anybody can answer."""
     assert reasons(block.handle(pair(8, 0, 6))) == [("party-8", "round 6 was not asked for")]
@@ -290,16 +274,6 @@ def test_what_overtook_its_run_or_its_round_is_early_and_nothing_else_is(block: 
     assert not block.is_early(pair(8, 0, 6))
 
 
-def test_servers_are_answered_in_the_round_they_asked_the_coordinator_in_the_last(
-    block: Block,
-) -> None:
-    """A server heard nothing of what parties said to each other, and would refuse the round."""
-    for round_ in (5, 7):
-        block.handle(pair(8, 0, round_))
-    paired, submission = block.handle(pair(8, 0, 9, b"end!")).messages
-    assert (paired.round, submission.round) == (10, 4)
-
-
 def test_a_deadline_is_one_round_after_all_that_was_heard(block: Block) -> None:
     block.handle(pair(8, 0, 5))
     (message,) = block.expire(RUN).messages
@@ -309,26 +283,34 @@ def test_a_deadline_is_one_round_after_all_that_was_heard(block: Block) -> None:
 class Desk(Participant):
     """A coordinator that asked in round 1 and takes what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, unseen: int) -> None:
         super().__init__(Role.COORDINATOR, lambda _: None)
-        self.begin(RUN, Asks())
+        self.begin(RUN, Asks(unseen))
 
     def open(self, message: Message) -> Machine:
         raise AssertionError
 
 
 class Asks(Answers):
+    def __init__(self, unseen: int) -> None:
+        if unseen:
+            self.unseen_rounds = unseen
+
     def start(self) -> Step:
-        return Continue((a_message(Phase.PAIRING, Role.COORDINATOR, Role.PARTY),))
+        return Continue((a_message(Phase.PAIRING, Role.COORDINATOR, Role.PARTY, round_=0),))
 
     def receive(self, message: Message) -> Step:
         return Continue()
 
 
-@pytest.mark.parametrize("phase", [Phase.PAIRED, Phase.SUBMIT])
-def test_only_what_parties_did_among_themselves_may_take_many_rounds(phase: Phase) -> None:
-    last = 2 + (MAX_PAIR_ROUNDS if phase is Phase.PAIRED else 0)
-    desk = Desk()
-    late = a_message(phase, Role.PARTY, Role.COORDINATOR, round_=last + 1)
+@pytest.mark.parametrize("unseen", [0, 4])
+def test_a_station_knows_for_how_many_rounds_parties_may_speak_among_themselves(
+    unseen: int,
+) -> None:
+    desk = Desk(unseen)
+    late, last = (
+        a_message(Phase.PAIRED, Role.PARTY, Role.COORDINATOR, round_=2 + unseen + more)
+        for more in (1, 0)
+    )
     assert "was not asked for" in reasons(desk.handle(late))[0][1]
-    assert desk.handle(a_message(phase, Role.PARTY, Role.COORDINATOR, round_=last)).refused == []
+    assert desk.handle(last).refused == []
