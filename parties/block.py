@@ -32,11 +32,12 @@ class PartyBlock(Participant):
     def handle(self, message: Message) -> Outcome:
         if self._answering is None:
             return Outcome(message.run)
-        if message.between_parties and self._answering is not self.holdings:
-            answering = np.flatnonzero(np.isin(message.receivers, self._answering.ids))
-            if len(answering) == 0:
+        if self._answering is not self.holdings:
+            answering = np.isin(message.receivers, self._answering.ids)
+            if not answering.any():
                 return Outcome(message.run)
-            message = message.select(answering)
+            if not answering.all():
+                message = message.select(np.flatnonzero(answering))
         return super().handle(message)
 
     def _asked_again(self, message: Message) -> Outcome:
