@@ -36,7 +36,15 @@ class PartyBlock(Participant):
         self._randomness = randomness
 
     def handle(self, message: Message) -> Outcome:
-        return Outcome(message.run) if self._answering is None else super().handle(message)
+        if self._answering is None:
+            return Outcome(message.run)
+        if self._answering is not self.holdings:
+            answering = np.isin(message.receivers, self._answering.ids)
+            if not answering.any():
+                return Outcome(message.run)
+            if not answering.all():
+                message = message.select(np.flatnonzero(answering))
+        return super().handle(message)
 
     def _asked_again(self, message: Message) -> Outcome:
         """The same shares again, drawn from the same randomness: servers count them once.

@@ -1,25 +1,36 @@
-"""The party process: `tally party`. A client only: it may sit behind NAT."""
+"""The party process: `tally party`. A client only, unless it listens for peers: it may sit behind
+NAT."""
 
 import asyncio
 import logging
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
 from parties.block import PartyBlock
+from parties.carriage import Carriage
 from parties.misbehaviour import HONEST, Misbehaviour
+from parties.peer_config import PeerConfig
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
-from protocols.messages import Message, Role, decode
+from protocols.messages import Message, Phase, Role, decode
+from protocols.meter import Meter
+from protocols.participant import Outcome
 from protocols.randomness import KEY_BYTES, Randomness
 from protocols.records import Holdings
 from protos import tally_pb2 as pb
+from protos.accounts import accounts_to_wire
 from protos.channel import open_channel, stop_signal
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
+
+if TYPE_CHECKING:
+    from parties.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +48,7 @@ class PartyConfig:
     seed: int | None = None
     store: Path | None = None
     misbehaviour: Misbehaviour = HONEST
+    peer: PeerConfig = field(default_factory=PeerConfig)
 
 
 def party_randomness(config: PartyConfig) -> Randomness:
@@ -52,11 +64,21 @@ def party_randomness(config: PartyConfig) -> Randomness:
 
 
 class PartyHost:
-    """Runs one party or a block: fetches queries from the coordinator, submits to the servers."""
+    """Runs one party or a block: fetches queries from the coordinator, submits to the servers, and
+    meets other parties where that is asked for."""
 
-    def __init__(self, config: PartyConfig) -> None:
+    def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
         self._config = config
-        self._block = PartyBlock(config.holdings, party_randomness(config), config.misbehaviour)
+        self._block = block or PartyBlock(
+            config.holdings, party_randomness(config), config.misbehaviour
+        )
+        self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
+        self._peers: Peers | None = None
+        self._party_authority = config.credentials.authority
+        self._joined = asyncio.Event()
+        self._in_order = asyncio.Lock()
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._coordinator: grpc.aio.Channel | None = None
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
         self._listening: list[asyncio.Task[None]] = []
@@ -64,30 +86,61 @@ class PartyHost:
     def use(self, credentials: Credentials) -> None:
         """From the next connection on: what runs now is not cut off."""
         self._config = replace(self._config, credentials=credentials)
+        if self._peers is not None:
+            self._peers.use(credentials)
+
+    def _others(self) -> "Peers":
+        """Made when there is somebody to meet: most runs need none of it."""
+        if self._peers is None:
+            from parties.peers import Peers
+
+            self._peers = Peers(
+                self._config.peer,
+                self._config.coordinator,
+                self._config.credentials,
+                self._party_authority,
+                self._config.holdings.ids,
+                self._hear,
+                self._carriage.ends,
+            )
+        return self._peers
 
     async def run(self) -> None:
         """Serves queries for as long as the process lives, joining again when cut off."""
-        while True:
-            shown = self._config.credentials
-            try:
-                await self._join_and_serve()
-            except grpc.aio.AioRpcError as error:
-                if error.code() in REFUSED and shown is self._config.credentials:
-                    raise PeerError("coordinator", str(error.details())) from None
-                log.warning("coordinator: %s; joining again", error.details())
-            finally:
-                for task in self._listening:
-                    task.cancel()
-                await asyncio.gather(*self._listening, return_exceptions=True)
-                for channel in self._channels:
-                    await channel.close()
-                self._listening.clear()
-                self._channels.clear()
-                self._servers.clear()
-            await asyncio.sleep(RETRY_SECONDS)
+        try:
+            while True:
+                await self._serve_once()
+                await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._carriage.close()
+            for task in self._carrying:
+                task.cancel()
+            await asyncio.gather(*self._carrying, return_exceptions=True)
+            if self._peers is not None:
+                await self._peers.close()
+
+    async def _serve_once(self) -> None:
+        shown = self._config.credentials
+        try:
+            await self._join_and_serve()
+        except grpc.aio.AioRpcError as error:
+            if error.code() in REFUSED and shown is self._config.credentials:
+                raise PeerError("coordinator", str(error.details())) from None
+            log.warning("coordinator: %s; joining again", error.details())
+        finally:
+            self._joined.clear()
+            for task in self._listening:
+                task.cancel()
+            await asyncio.gather(*self._listening, return_exceptions=True)
+            for channel in self._channels:
+                await channel.close()
+            self._listening.clear()
+            self._channels.clear()
+            self._servers.clear()
 
     async def _join_and_serve(self) -> None:
         channel = self._open(self._config.coordinator, Identity(Role.COORDINATOR))
+        self._coordinator = channel
         holdings = self._config.holdings
         request = pb.JoinRequest(
             parties=holdings.ids.astype("<u4").tobytes(),
@@ -99,6 +152,8 @@ class PartyHost:
         welcome = await DeskStub(channel).Join(request, wait_for_ready=True)
         for index, target in enumerate(welcome.servers):
             self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
+        self._party_authority = welcome.party_authority or self._party_authority
+        self._joined.set()
         async for parcel in stream:
             message = decode(parcel.message, "coordinator")
             if message.sender_role is not Role.COORDINATOR:
@@ -139,11 +194,45 @@ class PartyHost:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _answer(self, message: Message) -> None:
-        outcome = self._block.handle(message)
+        if message.phase is Phase.PAIRING:
+            self._others().wake()
+        outcome = await self._carriage.tell(message)
         if self._block.is_open(message.run):
             await self._listen_to_servers()
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
+        await self._send_all(outcome)
+
+    async def _hear(self, message: Message) -> Outcome:
+        """From a peer, which is not to wait for what it causes elsewhere."""
+        outcome = await self._carriage.hear(message)
+        self._carry(outcome)
+        return outcome
+
+    def _post_to_peers(self, message: Message) -> None:
+        self._others().post(message)
+
+    def _carry(self, outcome: Outcome) -> None:
+        """Sends to stations what no message of a station caused, one outcome after the other."""
+
+        async def send() -> None:
+            async with self._in_order:
+                await self._joined.wait()
+                if self._block.is_open(outcome.run):
+                    await self._listen_to_servers()
+                await self._send_all(outcome)
+
+        if outcome.messages:
+            self._spawn(send())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _send_all(self, outcome: Outcome) -> None:
+        if any(message.phase is Phase.PAIRED for message in outcome.messages):
+            await self._report(outcome.run)
         results = await asyncio.gather(
             *(self._send(outgoing) for outgoing in outcome.messages), return_exceptions=True
         )
@@ -153,16 +242,38 @@ class PartyHost:
             elif isinstance(result, BaseException):
                 raise result
 
+    async def _report(self, run: bytes) -> None:
+        """What our parties sent each other and others, before the coordinator hears that they are
+        done: the answer's bill is complete then."""
+        meter = self._block.meters.get(run, Meter()).between_parties()
+        report = pb.AccountReport(
+            run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
+        )
+        try:
+            await DeskStub(self._coordinator).Report(report, timeout=SEND_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            log.error("the coordinator takes no accounts: %s", error.details())
+
+    def _station(self, message: Message) -> PostStub:
+        if message.receiver_role is Role.COORDINATOR:
+            return PostStub(self._coordinator)
+        return self._servers[int(message.receivers[0])]
+
     async def _send(self, message: Message) -> None:
-        """Tries a server that is away again until it has had time to come back."""
-        server = self._servers[int(message.receivers[0])]
+        """Tries a station that is away again until it has had time to come back."""
         deadline = asyncio.get_running_loop().time() + SEND_SECONDS
         for chunk in message.chunks():
             parcel = pb.Parcel(message=chunk.encode())
             while True:
+                await self._joined.wait()
                 try:
-                    receipt = await server.Send(parcel, timeout=SEND_SECONDS, wait_for_ready=True)
+                    receipt = await self._station(message).Send(
+                        parcel, timeout=SEND_SECONDS, wait_for_ready=True
+                    )
                     break
+                except asyncio.CancelledError:
+                    if (task := asyncio.current_task()) is None or task.cancelling():
+                        raise  # else its channel was closed: this process joins again
                 except grpc.aio.AioRpcError as error:
                     if error.code() not in AWAY or asyncio.get_running_loop().time() > deadline:
                         raise
@@ -177,9 +288,9 @@ class PartyHost:
         return channel
 
 
-async def run_party(config: PartyConfig) -> None:
+async def run_party(config: PartyConfig, block: PartyBlock | None = None) -> None:
     """Takes part until the process is told to stop, or the coordinator will not have it."""
-    work = asyncio.create_task(PartyHost(config).run())
+    work = asyncio.create_task(PartyHost(config, block).run())
     stop = asyncio.create_task(stop_signal())
     await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
     failed = work.exception() if work.done() else None

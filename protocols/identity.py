@@ -13,7 +13,7 @@ import datetime as dt
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -66,7 +66,7 @@ class Credentials:
     """What a process needs to speak TLS. The key is secret and shows nowhere.
 
     `party_authority` is whose signature on a calling party is taken as well; it certifies nobody
-    that is called.
+    that is called, but parties that call each other (`among_parties`).
     """
 
     identity: Identity
@@ -74,6 +74,10 @@ class Credentials:
     authority: bytes
     key: bytes = field(repr=False)
     party_authority: bytes = b""
+
+    def among_parties(self, party_authority: bytes) -> "Credentials":
+        """For connections between parties alone: whom the parties' authority certified."""
+        return replace(self, authority=party_authority, party_authority=b"")
 
 
 class Authority:
@@ -151,7 +155,7 @@ class Authority:
             *(_host_name(host) for host in hosts),
         ]
         usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if identity.role in (Role.SERVER, Role.COORDINATOR):
+        if identity.role is not Role.ANALYST:  # parties serve each other
             usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
         certificate = (
             _builder(name, self._certificate.subject, public_key, now, lifetime)

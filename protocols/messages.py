@@ -72,7 +72,8 @@ class Phase(IntEnum):
 class Message:
     """`body` has one row a link, or a single row shared by all links.
 
-    Links pair senders with receivers: K with 1, 1 with K, or K with K.
+    Links pair senders with receivers: K with 1, 1 with K, or K with K. Between parties they are
+    always K with K: a party may be in several links, but each pair is in one.
     """
 
     run: bytes
@@ -87,6 +88,10 @@ class Message:
     def __repr__(self) -> str:
         """Bodies are shares and keys: they never show in a log line."""
         return f"<{self.phase.label} {self.sender}->{self.receiver} {self.links}x{self.width} B>"
+
+    @property
+    def between_parties(self) -> bool:
+        return self.sender_role is self.receiver_role is Role.PARTY
 
     @property
     def links(self) -> int:
@@ -208,7 +213,13 @@ def decode(data: bytes, peer: str) -> Message:
     ids = np.frombuffer(data, dtype="<u4", count=senders + receivers, offset=_HEADER.size)
     if int(ids.max()) >= MAX_MEMBERS:
         raise refuse(f"index {ids.max()} is past {MAX_MEMBERS}")
-    if len(np.unique(ids[:senders])) < senders or len(np.unique(ids[senders:])) < receivers:
+    if sender_role is receiver_role is Role.PARTY:
+        if senders != receivers:
+            raise refuse(f"{senders} parties cannot pair with {receivers}")
+        pairs = ids[:senders].astype(np.uint64) * MAX_MEMBERS + ids[senders:]
+        if len(np.unique(pairs)) < links:
+            raise refuse("a pair appears twice")
+    elif len(np.unique(ids[:senders])) < senders or len(np.unique(ids[senders:])) < receivers:
         raise refuse("a member appears twice")
     body = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size + ids.nbytes)
     return Message(

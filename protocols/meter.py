@@ -1,17 +1,21 @@
 """The meter: what every link carried, by phase and round, party by party.
 
 Each participant meters what it sends and what it receives. The bill of a run is made from the
-accounts of servers and coordinator, one of which is at an end of every message.
+accounts of servers and coordinator, one of which is at an end of every message but those between
+parties: of these, party hosts hand in their own.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.messages import Message, Phase, Role
+
+SEALING_BYTES = 24
+"""What sealing adds to a message between parties that the coordinator relays."""
 
 
 class Direction(IntEnum):
@@ -21,10 +25,10 @@ class Direction(IntEnum):
 
 @dataclass(frozen=True, order=True)
 class Link:
-    """All messages of one phase and round between one station and parties, or two stations.
+    """All messages of one phase and round between a station and parties, stations, or parties.
 
     `station` is the index of the end that is not a party; between coordinator and server, the
-    server's.
+    server's; between parties, 0.
     """
 
     phase: Phase
@@ -41,8 +45,14 @@ class Link:
     def with_party(self) -> bool:
         return Role.PARTY in (self.sender, self.receiver)
 
+    @property
+    def between_parties(self) -> bool:
+        return self.sender is self.receiver is Role.PARTY
+
     def ends(self, party: int) -> tuple[str, str]:
         """The names of sender and receiver."""
+        if self.between_parties:
+            return Role.PARTY.named(party), "other parties"
         if self.sender is Role.PARTY:
             return Role.PARTY.named(party), self.receiver.named(self.station)
         other = party if self.with_party else self.station
@@ -71,15 +81,39 @@ class Account:
         np.add.at(self.messages, ids, 1)
         self.wire_bytes += wire_bytes
 
+    def __add__(self, other: "Account") -> "Account":
+        size = max(len(self.bytes), len(other.bytes))
+        return Account(
+            _padded(self.bytes, size) + _padded(other.bytes, size),
+            _padded(self.messages, size) + _padded(other.messages, size),
+            self.wire_bytes + other.wire_bytes,
+        )
+
+    def sealed(self) -> "Account":
+        """The same messages, each in a seal of its own."""
+        sealing = SEALING_BYTES * self.messages
+        return Account(self.bytes + sealing, self.messages, self.wire_bytes + int(sealing.sum()))
+
+
+def _padded(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    return np.pad(values, (0, size - len(values)))
+
 
 class Meter:
-    """One participant's accounts of one run."""
+    """One participant's accounts of one run.
+
+    Messages between parties are entered by sender where they are sent, and by receiver where they
+    are received.
+    """
 
     def __init__(self) -> None:
         self.accounts: dict[tuple[Direction, Link], Account] = {}
 
     def record(self, direction: Direction, message: Message) -> None:
-        if message.sender_role is Role.PARTY:
+        if message.between_parties:
+            ids = message.senders if direction is Direction.SENT else message.receivers
+            station = 0
+        elif message.sender_role is Role.PARTY:
             ids, station = message.senders, int(message.receivers[0])
         elif message.receiver_role is Role.PARTY:
             ids, station = message.receivers, int(message.senders[0])
@@ -92,6 +126,28 @@ class Meter:
         account = self.accounts.setdefault((direction, link), Account())
         account.add(ids, message.charge, message.wire_bytes)
 
+    def between_parties(self) -> "Meter":
+        """Only what went between parties."""
+        part = Meter()
+        part.accounts = {k: account for k, account in self.accounts.items() if k[1].between_parties}
+        return part
+
+
+def relayed(meter: Meter) -> Meter:
+    """What the coordinator would have metered, had it carried a host's messages between parties.
+
+    Each travels twice, sealed: from its sender to the coordinator, and on to its receiver. Where
+    the hosts at both ends hand in their accounts, these add up to both legs.
+    """
+    legs = Meter()
+    for (direction, link), account in meter.between_parties().accounts.items():
+        if direction is Direction.SENT:
+            leg = (Direction.RECEIVED, replace(link, receiver=Role.COORDINATOR))
+        else:
+            leg = (Direction.SENT, replace(link, sender=Role.COORDINATOR))
+        legs.accounts[leg] = account.sealed()
+    return legs
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -103,15 +159,25 @@ class Tally:
 
 
 class Bill:
-    """Every message of a run once: what the stations sent, and what they received from parties."""
+    """Every message of a run once: what the stations sent, what they received from parties, and
+    what parties sent each other.
 
-    def __init__(self, stations: Iterable[Meter], parties: int) -> None:
+    `meters` are those of the stations, and of party hosts what went `between_parties` (or the same
+    `relayed`). Several accounts of one link add up.
+    """
+
+    def __init__(self, meters: Iterable[Meter], parties: int) -> None:
         self.parties = parties
         self.accounts: dict[Link, Account] = {}
-        for meter in stations:
+        self._heard_from_parties: dict[Link, Account] = {}
+        for meter in meters:
             for (direction, link), account in meter.accounts.items():
-                if direction is Direction.SENT or link.sender is Role.PARTY:
-                    self.accounts[link] = account
+                if direction is Direction.SENT:
+                    _enter(self.accounts, link, account)
+                elif link.between_parties:
+                    _enter(self._heard_from_parties, link, account)
+                elif link.sender is Role.PARTY:
+                    _enter(self.accounts, link, account)
 
     @property
     def total(self) -> Tally:
@@ -130,7 +196,7 @@ class Bill:
     def party_bytes(self) -> NDArray[np.int64]:
         """Bytes sent and received by each party."""
         total = np.zeros(self.parties, dtype=np.int64)
-        for link, account in self.accounts.items():
+        for link, account in (*self.accounts.items(), *self._heard_from_parties.items()):
             if link.with_party:
                 charged = account.bytes[: self.parties]
                 total[: len(charged)] += charged
@@ -155,7 +221,8 @@ class Bill:
         }
 
     def rows(self) -> Iterable[tuple[str, int, str, str, int, int]]:
-        """phase, round, sender, receiver, bytes, messages: one row for every pair that spoke."""
+        """phase, round, sender, receiver, bytes, messages: one row for every pair that spoke, and
+        one for each party that spoke to other parties."""
         for link in sorted(self.accounts):
             account = self.accounts[link]
             for party in np.flatnonzero(account.messages).tolist():
@@ -180,3 +247,8 @@ class Bill:
             sum(int(account.bytes.sum()) for account in held),
             sum(int(account.messages.sum()) for account in held),
         )
+
+
+def _enter(accounts: dict[Link, Account], link: Link, account: Account) -> None:
+    """Several hosts may have been at an end of one link."""
+    accounts[link] = accounts[link] + account if link in accounts else account

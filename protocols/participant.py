@@ -37,6 +37,7 @@ class Participant(ABC):
         self._machines: dict[bytes, Machine] = {}
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}
+        self._sent: dict[bytes, int] = {}
         self.meters: dict[bytes, Meter] = {}
         self.deadlines: dict[bytes, float] = {}
         self._queries: dict[bytes, bytes] = {}
@@ -90,9 +91,7 @@ class Participant(ABC):
             word = "over" if run in self._rounds else "unknown"
             outcome.refused.append(Rejected(message.sender, f"run {run.hex()} is {word}"))
             return outcome
-        unseen: int = getattr(known, "unseen_rounds", 0)
-        latest = self._asked.get(run, 0) + unseen + 1
-        if message.sender_role is Role.PARTY and message.round > latest:
+        if message.sender_role is Role.PARTY and message.round > self._last_round(message, known):
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
             return outcome
@@ -110,6 +109,28 @@ class Participant(ABC):
                     outcome.refused.append(Rejected(single.sender, f"run {run.hex()} is over"))
             return outcome
         return self._carry_out(run, step)
+
+    def _last_round(self, message: Message, machine: Machine) -> int:
+        """The last round in which a party may say this: it could drive the rounds up otherwise.
+
+        A party must not be ahead of what was heard or sent here by more than its answer. A station
+        hears nothing of what parties say to each other, but knows for how many rounds they may.
+        """
+        run = message.run
+        if message.between_parties:
+            return max(self._rounds.get(run, 0), self._sent.get(run, 0)) + 1
+        unseen: int = getattr(machine, "unseen_rounds", 0)
+        return self._asked.get(run, 0) + unseen + 1
+
+    def is_early(self, message: Message) -> bool:
+        """Whether a party's message overtook what would make it understood: its run is not known
+        here yet, or has not come so far. Told later, it may be taken."""
+        if not message.between_parties:
+            return False
+        if message.run not in self._rounds:
+            return True
+        machine = self._machines.get(message.run)
+        return machine is not None and message.round > self._last_round(message, machine)
 
     def is_open(self, run: bytes) -> bool:
         """Whether a run was begun here and is not over."""
@@ -157,6 +178,7 @@ class Participant(ABC):
             self._said,
             self._told,
             self._asked,
+            self._sent,
             self.meters,
             self.deadlines,
         ):
@@ -205,6 +227,7 @@ class Participant(ABC):
         meter = self.meters.setdefault(run, Meter())
         for message in outgoing:
             meter.record(Direction.SENT, message)
+            self._sent[run] = max(self._sent.get(run, 0), message.round)
         return outgoing
 
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:

@@ -105,11 +105,16 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 async def caller(context: Context) -> Identity:
     """Who is calling, as its certificate says. Ends the call where it says nothing."""
-    certificates = list(context.auth_context().get("x509_pem_cert", []))
     try:
-        return identity_of(certificates[0] if certificates else b"")
+        return identity_of(certificate_of(context))
     except PeerError as error:
         return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+
+
+def certificate_of(context: Context) -> bytes:
+    """The PEM that the caller showed, which TLS has verified; empty if there is none."""
+    certificates = list(context.auth_context().get("x509_pem_cert", []))
+    return bytes(certificates[0]) if certificates else b""
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/tally.proto\x12\ttallyroom\".\n\x0c\x45nrolRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"3\n\tCertified\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x11\n\tauthority\x18\x02 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"g\n\x0b\x44\x65scription\x12\x0f\n\x07servers\x18\x01 \x01(\r\x12\x0f\n\x07parties\x18\x02 \x01(\r\x12\x0f\n\x07present\x18\x03 \x01(\r\x12\x14\n\x0cmost_records\x18\x04 \x01(\r\x12\x0f\n\x07records\x18\x05 \x01(\x04\"\x1e\n\x0eRevocationList\x12\x0c\n\x04list\x18\x01 \x01(\x0c\"!\n\x0fRevocationState\x12\x0e\n\x06number\x18\x01 \x01(\x04\"\x19\n\x06Parcel\x12\x0f\n\x07message\x18\x01 \x01(\x0c\")\n\x07Refusal\x12\x0e\n\x06sender\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\".\n\x07Receipt\x12#\n\x07refused\x18\x01 \x03(\x0b\x32\x12.tallyroom.Refusal\"\x0e\n\x0cSubscription\"\x15\n\x06RunRef\x12\x0b\n\x03run\x18\x01 \x01(\x0c\"/\n\tRunStatus\x12\x13\n\x0bsubmissions\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\xc3\x01\n\x0c\x41\x63\x63ountEntry\x12\x11\n\tdirection\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x13\n\x0bsender_role\x18\x04 \x01(\r\x12\x15\n\rreceiver_role\x18\x05 \x01(\r\x12\x0f\n\x07station\x18\x06 \x01(\r\x12\x16\n\x0e\x62ytes_by_party\x18\x07 \x01(\x0c\x12\x19\n\x11messages_by_party\x18\x08 \x01(\x0c\x12\x12\n\nwire_bytes\x18\t \x01(\x04\"M\n\x0b\x41\x63\x63ountList\x12)\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x17.tallyroom.AccountEntry\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\"/\n\x0bJoinRequest\x12\x0f\n\x07parties\x18\x01 \x01(\x0c\x12\x0f\n\x07records\x18\x02 \x01(\x0c\"+\n\x07Welcome\x12\x0f\n\x07servers\x18\x01 \x03(\t\x12\x0f\n\x07parties\x18\x02 \x01(\r\"\x18\n\x08Question\x12\x0c\n\x04json\x18\x01 \x01(\t\"`\n\x08Progress\x12\x10\n\x08\x65nrolled\x18\x01 \x01(\r\x12\x0f\n\x07parties\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x13\n\x0bsubmissions\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\"\xde\x01\n\x06\x41nswer\x12\x0f\n\x07records\x18\x01 \x01(\x04\x12\r\n\x05total\x18\x02 \x01(\x0c\x12\x14\n\x0c\x63ontributors\x18\x03 \x01(\x0c\x12(\n\x08stations\x18\x04 \x03(\x0b\x32\x16.tallyroom.AccountList\x12\x16\n\x0esubmit_seconds\x18\x05 \x01(\x01\x12\x17\n\x0frelease_seconds\x18\x06 \x01(\x01\x12\x0f\n\x07parties\x18\x07 \x01(\r\x12!\n\x06\x63\x61ught\x18\x08 \x03(\x0b\x32\x11.tallyroom.Caught\x12\x0f\n\x07refused\x18\t \x01(\x04\"\'\n\x06\x43\x61ught\x12\r\n\x05party\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\",\n\x07\x46\x61ilure\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x11\n\tour_input\x18\x02 \x01(\x08\"\x84\x01\n\x05\x45vent\x12\'\n\x08progress\x18\x01 \x01(\x0b\x32\x13.tallyroom.ProgressH\x00\x12#\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x11.tallyroom.AnswerH\x00\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x12.tallyroom.FailureH\x00\x42\x06\n\x04kind2\x89\x02\n\x04Post\x12-\n\x04Send\x12\x11.tallyroom.Parcel\x1a\x12.tallyroom.Receipt\x12\x37\n\x07Receive\x12\x17.tallyroom.Subscription\x1a\x11.tallyroom.Parcel0\x01\x12\x31\n\x06Status\x12\x11.tallyroom.RunRef\x1a\x14.tallyroom.RunStatus\x12\x35\n\x08\x41\x63\x63ounts\x12\x11.tallyroom.RunRef\x1a\x16.tallyroom.AccountList\x12/\n\x06\x46orget\x12\x11.tallyroom.RunRef\x1a\x12.tallyroom.Receipt2j\n\x04\x44\x65sk\x12\x32\n\x04Join\x12\x16.tallyroom.JoinRequest\x1a\x12.tallyroom.Welcome\x12.\n\x03\x41sk\x12\x13.tallyroom.Question\x1a\x10.tallyroom.Event0\x01\x32\x43\n\tEnrolment\x12\x36\n\x05\x45nrol\x12\x17.tallyroom.EnrolRequest\x1a\x14.tallyroom.Certified2\x83\x01\n\tDirectory\x12>\n\x08\x44\x65scribe\x12\x1a.tallyroom.DescribeRequest\x1a\x16.tallyroom.Description\x12\x36\n\x05Renew\x12\x17.tallyroom.RenewRequest\x1a\x14.tallyroom.Certified2M\n\nRevocation\x12?\n\x06Update\x12\x19.tallyroom.RevocationList\x1a\x1a.tallyroom.RevocationStateb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12protos/tally.proto\x12\ttallyroom\".\n\x0c\x45nrolRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"3\n\tCertified\x12\x13\n\x0b\x63\x65rtificate\x18\x01 \x01(\x0c\x12\x11\n\tauthority\x18\x02 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"g\n\x0b\x44\x65scription\x12\x0f\n\x07servers\x18\x01 \x01(\r\x12\x0f\n\x07parties\x18\x02 \x01(\r\x12\x0f\n\x07present\x18\x03 \x01(\r\x12\x14\n\x0cmost_records\x18\x04 \x01(\r\x12\x0f\n\x07records\x18\x05 \x01(\x04\"\x1e\n\x0eRevocationList\x12\x0c\n\x04list\x18\x01 \x01(\x0c\"!\n\x0fRevocationState\x12\x0e\n\x06number\x18\x01 \x01(\x04\"\x19\n\x06Parcel\x12\x0f\n\x07message\x18\x01 \x01(\x0c\")\n\x07Refusal\x12\x0e\n\x06sender\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\".\n\x07Receipt\x12#\n\x07refused\x18\x01 \x03(\x0b\x32\x12.tallyroom.Refusal\"\x0e\n\x0cSubscription\"\x15\n\x06RunRef\x12\x0b\n\x03run\x18\x01 \x01(\x0c\"/\n\tRunStatus\x12\x13\n\x0bsubmissions\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\"\xc3\x01\n\x0c\x41\x63\x63ountEntry\x12\x11\n\tdirection\x18\x01 \x01(\r\x12\r\n\x05phase\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x13\n\x0bsender_role\x18\x04 \x01(\r\x12\x15\n\rreceiver_role\x18\x05 \x01(\r\x12\x0f\n\x07station\x18\x06 \x01(\r\x12\x16\n\x0e\x62ytes_by_party\x18\x07 \x01(\x0c\x12\x19\n\x11messages_by_party\x18\x08 \x01(\x0c\x12\x12\n\nwire_bytes\x18\t \x01(\x04\"M\n\x0b\x41\x63\x63ountList\x12)\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x17.tallyroom.AccountEntry\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\"/\n\x0bJoinRequest\x12\x0f\n\x07parties\x18\x01 \x01(\x0c\x12\x0f\n\x07records\x18\x02 \x01(\x0c\"D\n\x07Welcome\x12\x0f\n\x07servers\x18\x01 \x03(\t\x12\x0f\n\x07parties\x18\x02 \x01(\r\x12\x17\n\x0fparty_authority\x18\x03 \x01(\x0c\"?\n\x0c\x41nnouncement\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"\x1a\n\x07Parties\x12\x0f\n\x07parties\x18\x01 \x01(\x0c\"i\n\x04Host\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x06 \x01(\x0c\"\'\n\x05Hosts\x12\x1e\n\x05hosts\x18\x01 \x03(\x0b\x32\x0f.tallyroom.Host\"W\n\rAccountReport\x12\x0b\n\x03run\x18\x01 \x01(\x0c\x12(\n\x08\x61\x63\x63ounts\x18\x02 \x01(\x0b\x32\x16.tallyroom.AccountList\x12\x0f\n\x07relayed\x18\x03 \x01(\x08\"D\n\x08\x45nvelope\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\r\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\"\x18\n\x08Question\x12\x0c\n\x04json\x18\x01 \x01(\t\"`\n\x08Progress\x12\x10\n\x08\x65nrolled\x18\x01 \x01(\r\x12\x0f\n\x07parties\x18\x02 \x01(\r\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x13\n\x0bsubmissions\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\"\xde\x01\n\x06\x41nswer\x12\x0f\n\x07records\x18\x01 \x01(\x04\x12\r\n\x05total\x18\x02 \x01(\x0c\x12\x14\n\x0c\x63ontributors\x18\x03 \x01(\x0c\x12(\n\x08stations\x18\x04 \x03(\x0b\x32\x16.tallyroom.AccountList\x12\x16\n\x0esubmit_seconds\x18\x05 \x01(\x01\x12\x17\n\x0frelease_seconds\x18\x06 \x01(\x01\x12\x0f\n\x07parties\x18\x07 \x01(\r\x12!\n\x06\x63\x61ught\x18\x08 \x03(\x0b\x32\x11.tallyroom.Caught\x12\x0f\n\x07refused\x18\t \x01(\x04\"\'\n\x06\x43\x61ught\x12\r\n\x05party\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\",\n\x07\x46\x61ilure\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x11\n\tour_input\x18\x02 \x01(\x08\"\x84\x01\n\x05\x45vent\x12\'\n\x08progress\x18\x01 \x01(\x0b\x32\x13.tallyroom.ProgressH\x00\x12#\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x11.tallyroom.AnswerH\x00\x12%\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x12.tallyroom.FailureH\x00\x42\x06\n\x04kind2\x89\x02\n\x04Post\x12-\n\x04Send\x12\x11.tallyroom.Parcel\x1a\x12.tallyroom.Receipt\x12\x37\n\x07Receive\x12\x17.tallyroom.Subscription\x1a\x11.tallyroom.Parcel0\x01\x12\x31\n\x06Status\x12\x11.tallyroom.RunRef\x1a\x14.tallyroom.RunStatus\x12\x35\n\x08\x41\x63\x63ounts\x12\x11.tallyroom.RunRef\x1a\x16.tallyroom.AccountList\x12/\n\x06\x46orget\x12\x11.tallyroom.RunRef\x1a\x12.tallyroom.Receipt2\x8b\x02\n\x04\x44\x65sk\x12\x32\n\x04Join\x12\x16.tallyroom.JoinRequest\x1a\x12.tallyroom.Welcome\x12.\n\x03\x41sk\x12\x13.tallyroom.Question\x1a\x10.tallyroom.Event0\x01\x12\x37\n\x08\x41nnounce\x12\x17.tallyroom.Announcement\x1a\x12.tallyroom.Receipt\x12.\n\x06Locate\x12\x12.tallyroom.Parties\x1a\x10.tallyroom.Hosts\x12\x36\n\x06Report\x12\x18.tallyroom.AccountReport\x1a\x12.tallyroom.Receipt25\n\x04Peer\x12-\n\x04Send\x12\x11.tallyroom.Parcel\x1a\x12.tallyroom.Receipt2v\n\x05Relay\x12\x32\n\x07\x46orward\x12\x13.tallyroom.Envelope\x1a\x12.tallyroom.Receipt\x12\x39\n\x07Receive\x12\x17.tallyroom.Subscription\x1a\x13.tallyroom.Envelope0\x01\x32\x43\n\tEnrolment\x12\x36\n\x05\x45nrol\x12\x17.tallyroom.EnrolRequest\x1a\x14.tallyroom.Certified2\x83\x01\n\tDirectory\x12>\n\x08\x44\x65scribe\x12\x1a.tallyroom.DescribeRequest\x1a\x16.tallyroom.Description\x12\x36\n\x05Renew\x12\x17.tallyroom.RenewRequest\x1a\x14.tallyroom.Certified2M\n\nRevocation\x12?\n\x06Update\x12\x19.tallyroom.RevocationList\x1a\x1a.tallyroom.RevocationStateb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -64,27 +64,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOINREQUEST']._serialized_start=841
   _globals['_JOINREQUEST']._serialized_end=888
   _globals['_WELCOME']._serialized_start=890
-  _globals['_WELCOME']._serialized_end=933
-  _globals['_QUESTION']._serialized_start=935
-  _globals['_QUESTION']._serialized_end=959
-  _globals['_PROGRESS']._serialized_start=961
-  _globals['_PROGRESS']._serialized_end=1057
-  _globals['_ANSWER']._serialized_start=1060
-  _globals['_ANSWER']._serialized_end=1282
-  _globals['_CAUGHT']._serialized_start=1284
-  _globals['_CAUGHT']._serialized_end=1323
-  _globals['_FAILURE']._serialized_start=1325
-  _globals['_FAILURE']._serialized_end=1369
-  _globals['_EVENT']._serialized_start=1372
-  _globals['_EVENT']._serialized_end=1504
-  _globals['_POST']._serialized_start=1507
-  _globals['_POST']._serialized_end=1772
-  _globals['_DESK']._serialized_start=1774
-  _globals['_DESK']._serialized_end=1880
-  _globals['_ENROLMENT']._serialized_start=1882
-  _globals['_ENROLMENT']._serialized_end=1949
-  _globals['_DIRECTORY']._serialized_start=1952
-  _globals['_DIRECTORY']._serialized_end=2083
-  _globals['_REVOCATION']._serialized_start=2085
-  _globals['_REVOCATION']._serialized_end=2162
+  _globals['_WELCOME']._serialized_end=958
+  _globals['_ANNOUNCEMENT']._serialized_start=960
+  _globals['_ANNOUNCEMENT']._serialized_end=1023
+  _globals['_PARTIES']._serialized_start=1025
+  _globals['_PARTIES']._serialized_end=1051
+  _globals['_HOST']._serialized_start=1053
+  _globals['_HOST']._serialized_end=1158
+  _globals['_HOSTS']._serialized_start=1160
+  _globals['_HOSTS']._serialized_end=1199
+  _globals['_ACCOUNTREPORT']._serialized_start=1201
+  _globals['_ACCOUNTREPORT']._serialized_end=1288
+  _globals['_ENVELOPE']._serialized_start=1290
+  _globals['_ENVELOPE']._serialized_end=1358
+  _globals['_QUESTION']._serialized_start=1360
+  _globals['_QUESTION']._serialized_end=1384
+  _globals['_PROGRESS']._serialized_start=1386
+  _globals['_PROGRESS']._serialized_end=1482
+  _globals['_ANSWER']._serialized_start=1485
+  _globals['_ANSWER']._serialized_end=1707
+  _globals['_CAUGHT']._serialized_start=1709
+  _globals['_CAUGHT']._serialized_end=1748
+  _globals['_FAILURE']._serialized_start=1750
+  _globals['_FAILURE']._serialized_end=1794
+  _globals['_EVENT']._serialized_start=1797
+  _globals['_EVENT']._serialized_end=1929
+  _globals['_POST']._serialized_start=1932
+  _globals['_POST']._serialized_end=2197
+  _globals['_DESK']._serialized_start=2200
+  _globals['_DESK']._serialized_end=2467
+  _globals['_PEER']._serialized_start=2469
+  _globals['_PEER']._serialized_end=2522
+  _globals['_RELAY']._serialized_start=2524
+  _globals['_RELAY']._serialized_end=2642
+  _globals['_ENROLMENT']._serialized_start=2644
+  _globals['_ENROLMENT']._serialized_end=2711
+  _globals['_DIRECTORY']._serialized_start=2714
+  _globals['_DIRECTORY']._serialized_end=2845
+  _globals['_REVOCATION']._serialized_start=2847
+  _globals['_REVOCATION']._serialized_end=2924
 # @@protoc_insertion_point(module_scope)

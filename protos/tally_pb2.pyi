@@ -135,12 +135,74 @@ class JoinRequest(_message.Message):
     def __init__(self, parties: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("servers", "parties")
+    __slots__ = ("servers", "parties", "party_authority")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
+    PARTY_AUTHORITY_FIELD_NUMBER: _ClassVar[int]
     servers: _containers.RepeatedScalarFieldContainer[str]
     parties: int
-    def __init__(self, servers: _Optional[_Iterable[str]] = ..., parties: _Optional[int] = ...) -> None: ...
+    party_authority: bytes
+    def __init__(self, servers: _Optional[_Iterable[str]] = ..., parties: _Optional[int] = ..., party_authority: _Optional[bytes] = ...) -> None: ...
+
+class Announcement(_message.Message):
+    __slots__ = ("address", "key", "signature")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    key: bytes
+    signature: bytes
+    def __init__(self, address: _Optional[str] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Parties(_message.Message):
+    __slots__ = ("parties",)
+    PARTIES_FIELD_NUMBER: _ClassVar[int]
+    parties: bytes
+    def __init__(self, parties: _Optional[bytes] = ...) -> None: ...
+
+class Host(_message.Message):
+    __slots__ = ("first", "last", "address", "key", "signature", "certificate")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    address: str
+    key: bytes
+    signature: bytes
+    certificate: bytes
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., address: _Optional[str] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ...) -> None: ...
+
+class Hosts(_message.Message):
+    __slots__ = ("hosts",)
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    hosts: _containers.RepeatedCompositeFieldContainer[Host]
+    def __init__(self, hosts: _Optional[_Iterable[_Union[Host, _Mapping]]] = ...) -> None: ...
+
+class AccountReport(_message.Message):
+    __slots__ = ("run", "accounts", "relayed")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    RELAYED_FIELD_NUMBER: _ClassVar[int]
+    run: bytes
+    accounts: AccountList
+    relayed: bool
+    def __init__(self, run: _Optional[bytes] = ..., accounts: _Optional[_Union[AccountList, _Mapping]] = ..., relayed: _Optional[bool] = ...) -> None: ...
+
+class Envelope(_message.Message):
+    __slots__ = ("first", "last", "key", "sealed")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    key: bytes
+    sealed: bytes
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., key: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
 
 class Question(_message.Message):
     __slots__ = ("json",)

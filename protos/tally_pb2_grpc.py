@@ -297,6 +297,21 @@ class DeskStub:
                 request_serializer=protos_dot_tally__pb2.Question.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Event.FromString,
                 _registered_method=True)
+        self.Announce = channel.unary_unary(
+                '/tallyroom.Desk/Announce',
+                request_serializer=protos_dot_tally__pb2.Announcement.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
+        self.Locate = channel.unary_unary(
+                '/tallyroom.Desk/Locate',
+                request_serializer=protos_dot_tally__pb2.Parties.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Hosts.FromString,
+                _registered_method=True)
+        self.Report = channel.unary_unary(
+                '/tallyroom.Desk/Report',
+                request_serializer=protos_dot_tally__pb2.AccountReport.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
 
 
 class DeskServicer:
@@ -317,6 +332,27 @@ class DeskServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Announce(self, request, context):
+        """A party host says how others reach it, once there is a reason to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Locate(self, request, context):
+        """The hosts of these parties, as far as they have announced themselves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Report(self, request, context):
+        """What a party host metered between parties, before it says that its pairs are done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DeskServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -329,6 +365,21 @@ def add_DeskServicer_to_server(servicer, server):
                     servicer.Ask,
                     request_deserializer=protos_dot_tally__pb2.Question.FromString,
                     response_serializer=protos_dot_tally__pb2.Event.SerializeToString,
+            ),
+            'Announce': grpc.unary_unary_rpc_method_handler(
+                    servicer.Announce,
+                    request_deserializer=protos_dot_tally__pb2.Announcement.FromString,
+                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+            ),
+            'Locate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Locate,
+                    request_deserializer=protos_dot_tally__pb2.Parties.FromString,
+                    response_serializer=protos_dot_tally__pb2.Hosts.SerializeToString,
+            ),
+            'Report': grpc.unary_unary_rpc_method_handler(
+                    servicer.Report,
+                    request_deserializer=protos_dot_tally__pb2.AccountReport.FromString,
+                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -386,6 +437,283 @@ class Desk:
             '/tallyroom.Desk/Ask',
             protos_dot_tally__pb2.Question.SerializeToString,
             protos_dot_tally__pb2.Event.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Announce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Desk/Announce',
+            protos_dot_tally__pb2.Announcement.SerializeToString,
+            protos_dot_tally__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Locate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Desk/Locate',
+            protos_dot_tally__pb2.Parties.SerializeToString,
+            protos_dot_tally__pb2.Hosts.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Report(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Desk/Report',
+            protos_dot_tally__pb2.AccountReport.SerializeToString,
+            protos_dot_tally__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class PeerStub:
+    """Served by party hosts to each other, where they can be reached.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Send = channel.unary_unary(
+                '/tallyroom.Peer/Send',
+                request_serializer=protos_dot_tally__pb2.Parcel.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
+
+
+class PeerServicer:
+    """Served by party hosts to each other, where they can be reached.
+    """
+
+    def Send(self, request, context):
+        """Delivers one message from the caller's parties to parties of this host.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PeerServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Send': grpc.unary_unary_rpc_method_handler(
+                    servicer.Send,
+                    request_deserializer=protos_dot_tally__pb2.Parcel.FromString,
+                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tallyroom.Peer', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tallyroom.Peer', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Peer:
+    """Served by party hosts to each other, where they can be reached.
+    """
+
+    @staticmethod
+    def Send(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Peer/Send',
+            protos_dot_tally__pb2.Parcel.SerializeToString,
+            protos_dot_tally__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class RelayStub:
+    """Served by the coordinator to party hosts that cannot reach each other. What it carries is sealed.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Forward = channel.unary_unary(
+                '/tallyroom.Relay/Forward',
+                request_serializer=protos_dot_tally__pb2.Envelope.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                _registered_method=True)
+        self.Receive = channel.unary_stream(
+                '/tallyroom.Relay/Receive',
+                request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Envelope.FromString,
+                _registered_method=True)
+
+
+class RelayServicer:
+    """Served by the coordinator to party hosts that cannot reach each other. What it carries is sealed.
+    """
+
+    def Forward(self, request, context):
+        """To the host that the envelope names.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Receive(self, request, context):
+        """What others forwarded to the caller, as it comes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RelayServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Forward': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forward,
+                    request_deserializer=protos_dot_tally__pb2.Envelope.FromString,
+                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+            ),
+            'Receive': grpc.unary_stream_rpc_method_handler(
+                    servicer.Receive,
+                    request_deserializer=protos_dot_tally__pb2.Subscription.FromString,
+                    response_serializer=protos_dot_tally__pb2.Envelope.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tallyroom.Relay', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tallyroom.Relay', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Relay:
+    """Served by the coordinator to party hosts that cannot reach each other. What it carries is sealed.
+    """
+
+    @staticmethod
+    def Forward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Relay/Forward',
+            protos_dot_tally__pb2.Envelope.SerializeToString,
+            protos_dot_tally__pb2.Receipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Receive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tallyroom.Relay/Receive',
+            protos_dot_tally__pb2.Subscription.SerializeToString,
+            protos_dot_tally__pb2.Envelope.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,11 +5,13 @@ from protos.tally_pb2_grpc import (
     add_DeskServicer_to_server,
     add_DirectoryServicer_to_server,
     add_PostServicer_to_server,
+    add_RelayServicer_to_server,
 )
 from servers.desk import CoordinatorConfig, Desk
 from servers.enrolment import FederationDirectory, enrolling, registrar_of
 from servers.metrics import Metrics
 from servers.process import Ready
+from servers.relay import Relay
 from servers.revocation import Revocations, Screen
 
 
@@ -23,6 +25,7 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     server, port = new_server(credentials, config.listen, [metrics, Screen(revocations)])
     add_PostServicer_to_server(desk.post, server)
     add_DeskServicer_to_server(desk, server)
+    add_RelayServicer_to_server(Relay(desk.hosts), server)
     async with registrar_of(config.enrolment) as registrar:
         directory = FederationDirectory(desk.coordinator, registrar, credentials.authority)
         add_DirectoryServicer_to_server(directory, server)

@@ -23,14 +23,14 @@ from protocols.meter import Meter
 from protocols.participant import Outcome
 from protocols.query import Query
 from protos import tally_pb2 as pb
+from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller
-from protos.tally_pb2_grpc import DeskServicer
-from servers.accounts import accounts_to_wire
 from servers.coordinator import Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
 from servers.journal import Journal, Kind
 from servers.ledger import Ledger
 from servers.metrics import Metrics, watch_ledger
+from servers.peer_desk import PeerDesk
 from servers.post import Mailboxes, Post
 from servers.server_link import GRACE_SECONDS, ServerLink
 from servers.store import Store
@@ -65,8 +65,9 @@ class Run:
     over: float = 0.0
 
 
-class Desk(DeskServicer):
+class Desk(PeerDesk):
     def __init__(self, config: CoordinatorConfig) -> None:
+        super().__init__()
         self._config = config
         self._store = Store(config.store)
         self._ledger = Ledger(self._store.ledger, config.cap)
@@ -154,7 +155,12 @@ class Desk(DeskServicer):
                     self.mailboxes.deliver(message, identity)
         async with self._joined:
             self._joined.notify_all()
-        return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
+        shown = self._config.credentials
+        return pb.Welcome(
+            servers=self._config.servers,
+            parties=self._config.parties,
+            party_authority=shown.party_authority or shown.authority,
+        )
 
     async def Ask(  # noqa: N802
         self, request: pb.Question, context: Context
@@ -197,6 +203,9 @@ class Desk(DeskServicer):
                 async with asyncio.timeout(POLL_SECONDS), self._joined:
                     await self._joined.wait()
 
+    def is_running(self, run: bytes) -> bool:
+        return run in self._runs and not self._runs[run].ended.done()
+
     async def _begin(self, query: Query) -> Run:
         """A run is in the journal before anybody hears of it."""
         run = self._runs[query.run] = Run(query, asyncio.get_running_loop().create_future())
@@ -238,11 +247,13 @@ class Desk(DeskServicer):
 
     def _drop(self, run: Run) -> None:
         self._runs.pop(run.query.run, None)
+        self.reports(run.query.run)
         self.coordinator.abandon(run.query.run)
 
     async def _answer(self, run: Run) -> pb.Answer:
         total = self.coordinator.conclude(run.query, run.ended.result())
         stations = [await server.accounts(run.query) for server in self.servers]
+        stations += self.reports(run.query.run)
         if not self._store.durable:
             self._drop(run)
         stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run, Meter())))

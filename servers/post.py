@@ -20,9 +20,9 @@ from protocols.messages import RUN_BYTES, Message, Phase, Role, decode
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protos import tally_pb2 as pb
+from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller
 from protos.tally_pb2_grpc import PostServicer
-from servers.accounts import accounts_to_wire
 from servers.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.meter import Bill
 from protos import tally_pb2 as pb
+from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import DeskStub, DirectoryStub
-from servers.accounts import accounts_from_wire, cpu_seconds_from_wire
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
 

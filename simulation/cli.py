@@ -72,6 +72,9 @@ def run(
         typer.Option(help="PARTY:KIND, out-of-range or malformed; repeat for more."),
     ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for parties.")] = 30.0,
+    peer: Annotated[
+        str | None, typer.Option(help="How parties that meet do: direct or relay.")
+    ] = None,
     cap: Annotated[str | None, typer.Option(help="The most epsilon servers release.")] = None,
     seed: Annotated[int | None, typer.Option(help="Reproducible, hence not private.")] = None,
     lower: Annotated[float | None, typer.Option(help="Public lower bound of values.")] = None,
@@ -134,6 +137,7 @@ def run(
         "drop-after": drop_after or None,
         "cheat": cheat,
         "runtime": None if runtime == "inprocess" else runtime,
+        "peer": peer,
     }
     if coordinator is not None:
         for name, given in simulated.items():
@@ -183,6 +187,7 @@ def run(
                 dropout=dropout,
                 drop_after=drop_after,
                 cheats=cheat or (),
+                peer=peer,
             )
         with asked as federation, show_progress() as report:
             return federation.run(

@@ -130,14 +130,29 @@ def party(
         int | None,
         typer.Option("--slice", help="Hold only this party's slice of the data, dealt to N."),
     ] = None,
+    peer: Annotated[
+        str,
+        typer.Option(
+            envvar="TALLY_PEER", help="How to meet other parties: direct, with --listen, or relay."
+        ),
+    ] = "direct",
+    listen: Annotated[
+        str, typer.Option(help="host:port where other parties may call; none if left out.")
+    ] = "",
+    advertise: Annotated[
+        str, typer.Option(help="host:port where they find it, if that is another.")
+    ] = "",
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run one party until it is stopped. It only calls out: it needs no open port."""
+    """Run one party until it is stopped. It only calls out: it needs no open port, and meets other
+    parties through the coordinator's relay, sealed, unless it has one."""
     from parties.data import load
     from parties.membership import is_member, run_member
+    from parties.peer_config import PeerConfig
     from parties.process import PartyConfig
 
+    meeting = PeerConfig(peer, listen, advertise)
     configure_logs("party", log_format, log_level)
     credentials = _member(identity, Role.PARTY) if is_member(identity) else None
     dataset = load(data)  # before a token is spent
@@ -148,7 +163,8 @@ def party(
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
     err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
-    _serve(run_member(identity, PartyConfig(credentials, coordinator, holdings, store=identity)))
+    config = PartyConfig(credentials, coordinator, holdings, store=identity, peer=meeting)
+    _serve(run_member(identity, config))
 
 
 @processes.command()

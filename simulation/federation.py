@@ -12,6 +12,7 @@ import numpy as np
 
 from parties.data import Dataset, load
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
+from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.messages import Role
@@ -52,6 +53,8 @@ class Federation:
     their deadline. With `drop_after`, they fall silent only after the messages of so many phases.
     `cheats` are parties that cheat, as `PARTY:KIND` (`parties.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
+    `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
+    sealed; left out, containers take the relay.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Federation:
         dropout: float = 0.0,
         drop_after: int = 0,
         cheats: Iterable[str] = (),
+        peer: str | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         self._spec = aggregator
@@ -100,6 +104,7 @@ class Federation:
             None if cap is None else parse_epsilon(str(cap)),
             store,
             self.misbehaviour,
+            PeerConfig(peer or ("relay" if runtime == "docker" else "direct")).way,
         )
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None

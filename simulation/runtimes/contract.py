@@ -21,7 +21,8 @@ from servers.coordinator import Question
 class Plan:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
-    All parties join; some may misbehave then, by a script.
+    All parties join; some may misbehave then, by a script. `peer` is how parties reach each other:
+    `direct`, or `relay` through the coordinator.
     """
 
     holdings: Holdings
@@ -31,6 +32,7 @@ class Plan:
     cap: Fraction | None = None
     store: Path | None = None
     misbehaviour: Misbehaviour = HONEST
+    peer: str = "direct"
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None

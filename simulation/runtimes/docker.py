@@ -48,6 +48,8 @@ class Docker(Runtime):
             raise LocalError(
                 f"docker gives every party its own container: {MAX_CONTAINERS} at most"
             )
+        if plan.peer != "relay":
+            raise LocalError("containers of parties publish no port: docker has --peer relay")
         if plan.servers > MAX_SERVERS:
             raise LocalError(f"docker runs at most {MAX_SERVERS} servers")
         self._project = f"tally-{secrets.token_hex(4)}"
@@ -148,7 +150,7 @@ class Docker(Runtime):
             "party": {
                 "command": [
                     *("tally", "party", "--identity=/party/identity", "--tokens=/tokens"),
-                    *("--coordinator=coordinator:7100", f"--slice={parties}"),
+                    *("--coordinator=coordinator:7100", f"--slice={parties}", "--peer=relay"),
                     "--data=csv:/data/records.csv?party=party",
                 ],
                 "volumes": ["data:/data:ro"],

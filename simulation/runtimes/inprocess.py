@@ -12,7 +12,7 @@ from parties.block import PartyBlock
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
-from protocols.meter import Bill, Meter
+from protocols.meter import Bill, Meter, relayed
 from protocols.participant import Outcome, Participant
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
@@ -24,6 +24,7 @@ from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 class InProcess(Runtime):
     name: ClassVar[str] = "inprocess"
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
+    block: ClassVar[type[PartyBlock]] = PartyBlock
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -34,7 +35,7 @@ class InProcess(Runtime):
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            PartyBlock(block, parties, plan.misbehaviour)
+            self.block(block, parties, plan.misbehaviour)
             for block in plan.holdings.blocks(plan.hosts)
         ]
         self._servers = [
@@ -88,6 +89,9 @@ class InProcess(Runtime):
             raise RunFailed(finished.reason)
         total = self._coordinator.conclude(query, finished)
         stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
+        hosts = [p.meters.pop(query.run, Meter()).between_parties() for p in self._blocks]
+        if self.plan.peer == "relay":
+            hosts = [relayed(meter) for meter in hosts]
         if not question.statistic.on_demand:
             for participant in (*self._servers, *self._blocks):
                 participant.forget(query.run)
@@ -96,7 +100,7 @@ class InProcess(Runtime):
             total.vector,
             total.contributors,
             total.records,
-            Bill(stations, parties),
+            Bill([*stations, *hosts], parties),
             {"submit": released - started, "release": ended - released},
             total.caught,
             self._server_cpu_seconds,

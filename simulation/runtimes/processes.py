@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
 
+from parties.peer_config import PeerConfig
 from parties.process import PartyConfig
 from protocols.errors import LocalError, RunFailed
 from protocols.identity import Authority, Credentials, Identity
@@ -118,6 +119,10 @@ class Processes(Runtime):
         """Where others find a station. A relay in between may answer another address."""
         return f"127.0.0.1:{port}"
 
+    def host_program(self) -> Callable[[PartyConfig], None]:
+        """What a party host runs."""
+        return children.host
+
     def _start_host(self, number: int) -> None:
         name = f"host-{number}"
         block = self._blocks[number]
@@ -130,8 +135,9 @@ class Processes(Runtime):
             self.plan.seed,
             store,
             self.plan.misbehaviour,
+            PeerConfig(self.plan.peer, ANY_PORT if self.plan.peer == "direct" else ""),
         )
-        process = self._context.Process(target=children.host, args=(config,), daemon=True)
+        process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
         with _no_main_module():
             process.start()
         self.children[name] = process

@@ -67,6 +67,9 @@ _RUN = pb.RunRef(run=RUN).SerializeToString()
 _JOIN = pb.JoinRequest(
     parties=np.array([3], dtype="<u4").tobytes(), records=np.array([1], dtype="<u4").tobytes()
 ).SerializeToString()
+_ANNOUNCE = pb.Announcement(address="127.0.0.1:1", key=bytes(32), signature=bytes(70))
+_REPORT = pb.AccountReport(run=RUN, accounts=pb.AccountList())
+_FORWARD = pb.Envelope(first=0, last=1, key=bytes(32), sealed=bytes(64))
 _ASK = pb.Question(json=QUESTION.encode()).SerializeToString()
 
 CALLS = [
@@ -80,6 +83,11 @@ CALLS = [
     Call("/tallyroom.Post/Accounts", "server-0", COORDINATOR, _RUN),
     Call("/tallyroom.Post/Forget", "server-0", COORDINATOR, _RUN),
     Call("/tallyroom.Desk/Join", "coordinator", party(3), _JOIN),
+    Call("/tallyroom.Desk/Announce", "coordinator", party(3), _ANNOUNCE.SerializeToString()),
+    Call("/tallyroom.Desk/Locate", "coordinator", party(3), b"\x0a\x04\x00\x00\x00\x00"),
+    Call("/tallyroom.Desk/Report", "coordinator", party(3), _REPORT.SerializeToString()),
+    Call("/tallyroom.Relay/Forward", "coordinator", party(3), _FORWARD.SerializeToString()),
+    Call("/tallyroom.Relay/Receive", "coordinator", party(5), b"", streams=True),
     Call("/tallyroom.Desk/Ask", "coordinator", ANALYST, _ASK, streams=True),
     Call("/tallyroom.Directory/Describe", "coordinator", ANALYST, b""),
     Call("/tallyroom.Directory/Renew", "coordinator", party(3), b"\x0a\x03PEM"),

@@ -24,7 +24,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.query import decode_query
 from protocols.statistics import Ecdf, Histogram, Mean
 from protos import tally_pb2 as pb
-from servers.accounts import accounts_from_wire, accounts_to_wire
+from protos.accounts import accounts_from_wire, accounts_to_wire
 from servers.coordinator import Question
 from servers.journal import Journal, Kind, read_records
 from tests.protocols.pairwise.circuits import greater

@@ -25,8 +25,10 @@ HEADER = struct.Struct("<BBBBHH8sIII")
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     links = draw(st.integers(1, 6))
-    senders = draw(st.sampled_from([1, links]))
-    receivers = links if senders == 1 else draw(st.sampled_from([1, links]))
+    roles = draw(st.sampled_from(Role)), draw(st.sampled_from(Role))
+    paired = roles == (Role.PARTY, Role.PARTY)
+    senders = links if paired else draw(st.sampled_from([1, links]))
+    receivers = links if paired or senders == 1 else draw(st.sampled_from([1, links]))
     ids = st.integers(0, 2**24 - 1)
     width = draw(st.integers(0, 40))
     rows = draw(st.sampled_from([1, links]))
@@ -34,8 +36,7 @@ def messages(draw: st.DrawFn) -> Message:
     return Message(
         draw(st.binary(min_size=8, max_size=8)),
         draw(st.sampled_from(Phase)),
-        draw(st.sampled_from(Role)),
-        draw(st.sampled_from(Role)),
+        *roles,
         address(*draw(st.lists(ids, min_size=senders, max_size=senders, unique=True))),
         address(*draw(st.lists(ids, min_size=receivers, max_size=receivers, unique=True))),
         body.reshape(rows, width),
@@ -150,6 +151,59 @@ def test_a_member_that_appears_twice_is_refused(
     message = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, *ids)
     with pytest.raises(PeerError, match="a member appears twice"):
         decode(message.encode(), "party-5")
+
+
+def between_parties(senders: tuple[int, ...], receivers: tuple[int, ...]) -> Message:
+    body = np.arange(4 * max(len(senders), len(receivers)), dtype=np.uint8).reshape(-1, 4)
+    return a_message(Phase.PAIR, Role.PARTY, Role.PARTY, senders, receivers, body)
+
+
+def test_between_parties_a_member_may_appear_in_several_pairs() -> None:
+    message = between_parties((3, 3, 1, 2, 0), (1, 2, 3, 3, 0))
+    back = decode(message.encode(), "party-3")
+    assert same(back, message)
+    assert [(int(m.senders[0]), int(m.receivers[0])) for m in back.split()] == [
+        (3, 1),
+        (3, 2),
+        (1, 3),
+        (2, 3),
+        (0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (((3, 3), (1, 1)), "a pair appears twice"),
+        (((3, 1, 3), (1, 3, 1)), "a pair appears twice"),
+        (((3,), (1, 2)), "1 parties cannot pair with 2"),
+        (((1, 2), (3,)), "2 parties cannot pair with 1"),
+        (((2**24,), (0,)), "index"),
+        (((0,), (2**24,)), "index"),
+    ],
+    ids=str,
+)
+def test_between_parties_each_pair_is_there_once(
+    ids: tuple[tuple[int, ...], tuple[int, ...]], words: str
+) -> None:
+    with pytest.raises(PeerError, match=words):
+        decode(between_parties(*ids).encode(), "party-3")
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        (sender, receiver)
+        for sender in Role
+        for receiver in Role
+        if (sender, receiver) != (Role.PARTY, Role.PARTY)
+    ],
+    ids=str,
+)
+def test_between_others_no_member_appears_twice(roles: tuple[Role, Role]) -> None:
+    message = a_message(Phase.PAIR, *roles, (3, 3), (1, 2), bytes(4))
+    with pytest.raises(PeerError, match="a member appears twice"):
+        decode(message.encode(), "peer")
 
 
 @pytest.mark.parametrize("index", [2**24, 2**32 - 1])

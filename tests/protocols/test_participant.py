@@ -10,7 +10,7 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.bodies import Fault
 from protocols.aggregation.contract import Memory
 from protocols.errors import TallyError
-from protocols.machine import Failed, Machine, Spend
+from protocols.machine import Continue, Failed, Machine, Spend, Step
 from protocols.messages import MAX_ROUND, Message, Phase, Role
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
@@ -205,3 +205,112 @@ def test_a_deadline_of_a_run_that_is_over_does_nothing(station: Station) -> None
     assert roster.body.tobytes() == bytes(1)
     station.abandon(RUN)
     assert station.expire(RUN).messages == []
+
+
+class Answers:
+    """Answers every message between parties, and the coordinator when told to."""
+
+    def start(self) -> Step:
+        return Continue()
+
+    def receive(self, message: Message) -> Step:
+        if message.phase is Phase.PAIRING:
+            return Continue((pair(0, 8), pair(1, 9)))
+        return Continue((pair(int(message.receivers[0]), int(message.senders[0])),))
+
+    def expire(self) -> Step:
+        return Continue((pair(0, 8),))
+
+
+class Block(Participant):
+    def __init__(self) -> None:
+        super().__init__(Role.PARTY, lambda _: None)
+
+    def open(self, message: Message) -> Machine:
+        return Answers()
+
+
+def pair(sender: int, receiver: int, round_: int = 0, body: bytes = b"word") -> Message:
+    return a_message(
+        Phase.PAIR, Role.PARTY, Role.PARTY, (sender,), (receiver,), body, round_=round_
+    )
+
+
+def told(phase: Phase, round_: int) -> Message:
+    return a_message(phase, Role.COORDINATOR, Role.PARTY, receivers=(0, 1), round_=round_)
+
+
+@pytest.fixture
+def block() -> Block:
+    made = Block()
+    made.handle(told(Phase.QUERY, 1))
+    assert [m.round for m in made.handle(told(Phase.PAIRING, 3)).messages] == [4, 4]
+    return made
+
+
+def test_a_peer_cannot_drive_the_rounds_up(block: Block) -> None:
+    """Sent in round 4, so 5 is the last that anybody can answer."""
+    assert reasons(block.handle(pair(8, 0, 6))) == [("party-8", "round 6 was not asked for")]
+    assert block.handle(pair(8, 0, 5)).refused == []
+    assert block.handle(pair(8, 0, 8)).refused != []
+    assert block.handle(pair(8, 0, 7)).refused == []
+
+
+def test_before_anything_was_sent_a_peer_may_be_one_round_ahead() -> None:
+    block = Block()
+    block.handle(told(Phase.QUERY, 1))
+    assert block.handle(pair(8, 0, 3)).refused != []
+    assert block.handle(pair(8, 0, 2)).refused == []
+
+
+def test_what_overtook_its_run_or_its_round_is_early_and_nothing_else_is(block: Block) -> None:
+    fresh = Block()
+    assert fresh.is_early(pair(8, 0, 2))
+    assert not fresh.is_early(told(Phase.PAIRING, 3))
+    assert not fresh.is_early(submit(0))
+    assert block.is_early(pair(8, 0, 6))
+    assert not block.is_early(pair(8, 0, 5))
+    block.forget(RUN)
+    assert not block.is_early(pair(8, 0, 6))
+
+
+def test_a_deadline_is_one_round_after_all_that_was_heard(block: Block) -> None:
+    block.handle(pair(8, 0, 5))
+    (message,) = block.expire(RUN).messages
+    assert message.round == 6
+
+
+class Desk(Participant):
+    """A coordinator that asked in round 1 and takes what it is told."""
+
+    def __init__(self, unseen: int) -> None:
+        super().__init__(Role.COORDINATOR, lambda _: None)
+        self.begin(RUN, Asks(unseen))
+
+    def open(self, message: Message) -> Machine:
+        raise AssertionError
+
+
+class Asks(Answers):
+    def __init__(self, unseen: int) -> None:
+        if unseen:
+            self.unseen_rounds = unseen
+
+    def start(self) -> Step:
+        return Continue((a_message(Phase.PAIRING, Role.COORDINATOR, Role.PARTY, round_=0),))
+
+    def receive(self, message: Message) -> Step:
+        return Continue()
+
+
+@pytest.mark.parametrize("unseen", [0, 4])
+def test_a_station_knows_for_how_many_rounds_parties_may_speak_among_themselves(
+    unseen: int,
+) -> None:
+    desk = Desk(unseen)
+    late, last = (
+        a_message(Phase.PAIRED, Role.PARTY, Role.COORDINATOR, round_=2 + unseen + more)
+        for more in (1, 0)
+    )
+    assert "was not asked for" in reasons(desk.handle(late))[0][1]
+    assert desk.handle(last).refused == []

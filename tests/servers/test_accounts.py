@@ -10,7 +10,7 @@ from protocols.messages import Phase, Role
 from protocols.meter import Bill, Direction, Meter
 from protocols.query import MAX_PARTIES
 from protos import tally_pb2 as pb
-from servers.accounts import accounts_from_wire, accounts_to_wire, cpu_seconds_from_wire
+from protos.accounts import accounts_from_wire, accounts_to_wire, cpu_seconds_from_wire
 from tests.samples import a_message
 
 

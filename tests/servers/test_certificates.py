@@ -121,16 +121,17 @@ def test_the_party_authority_certifies_parties_only(tmp_path: Path) -> None:
                 async with open_channel(room.server, SERVER, shown) as channel:
                     call = RevocationStub(channel).Update(pb.RevocationList(), timeout=SECONDS)
                     assert await refusal(call) is grpc.StatusCode.PERMISSION_DENIED
-            false_server = room.issue(SERVER, DAY)
             party = room.issue(PARTY, DAY)
             members = read_authority(room.folder / "authority").pem
             assert party.authority == members
-            tls = grpc.ssl_server_credentials([(false_server.key, false_server.certificate)])
-            imposter = grpc.aio.server()
-            port = imposter.add_secure_port("127.0.0.1:0", tls)
-            await imposter.start()
-            assert await knock(f"127.0.0.1:{port}", SERVER, party) is CUT_OFF
-            await imposter.stop(0)
+            for false_server in (room.issue(SERVER, DAY), room.issue(PARTY, DAY)):
+                tls = grpc.ssl_server_credentials([(false_server.key, false_server.certificate)])
+                imposter = grpc.aio.server()
+                port = imposter.add_secure_port("127.0.0.1:0", tls)
+                await imposter.start()
+                for expected in (SERVER, COORDINATOR, false_server.identity):
+                    assert await knock(f"127.0.0.1:{port}", expected, party) is CUT_OFF
+                await imposter.stop(0)
 
     asyncio.run(scenario())
 

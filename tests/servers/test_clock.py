@@ -21,6 +21,7 @@ WALL = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime", "cti
 CERTIFIES = {
     "parties/enrolment.py",
     "parties/membership.py",
+    "parties/peers.py",
     "servers/enrolment.py",
     "servers/federation_folder.py",
     "servers/registry.py",

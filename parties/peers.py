@@ -1,0 +1,354 @@
+"""How a party host reaches others and is reached: directly, or through the coordinator's relay.
+
+Nothing is opened before there is a reason to: a host that meets no other costs nothing here.
+"""
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
+
+from parties.peer_config import PeerConfig
+from parties.sealed_channel import Card, SealedChannel, fingerprint, sign_card, verify_card
+from protocols.errors import PeerError
+from protocols.identity import Credentials, Identity
+from protocols.messages import Message, Role, decode
+from protocols.participant import Outcome
+from protos import tally_pb2 as pb
+from protos.channel import Context, caller, new_server, open_channel
+from protos.tally_pb2_grpc import (
+    DeskStub,
+    PeerServicer,
+    PeerStub,
+    RelayStub,
+    add_PeerServicer_to_server,
+)
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.2
+SEND_SECONDS = 30.0
+AWAY = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+
+
+@dataclass(frozen=True)
+class _Host:
+    card: Card
+    address: str
+
+
+@dataclass(frozen=True)
+class _Outgoing:
+    message: Message
+    until: float
+
+
+Hear = Callable[[Message], Awaitable[Outcome]]
+
+
+class Peers(PeerServicer):
+    """`hear` is told what other hosts say; `ends` knows until when a run's messages matter."""
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        coordinator: str,
+        credentials: Credentials,
+        party_authority: bytes,
+        parties: NDArray[np.uint32],
+        hear: Hear,
+        ends: Callable[[bytes], float],
+    ) -> None:
+        self._party_authority = party_authority
+        self._config = config
+        self._coordinator = coordinator
+        self._credentials = credentials
+        self._parties = parties
+        self._hear = hear
+        self._ends = ends
+        self._federation = fingerprint(credentials.authority)
+        self._secret = X25519PrivateKey.generate()
+        self._server: grpc.aio.Server | None = None
+        self._address = ""
+        self._channel: grpc.aio.Channel | None = None
+        self._retired: list[grpc.aio.Channel] = []
+        self._renewed = False
+        self._announced = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Task[None] | None = None
+        self._locating: asyncio.Task[None] | None = None
+        self._unlocated: list[_Outgoing] = []
+        self._homes: dict[int, Identity] = {}
+        self._hosts: dict[Identity, _Host] = {}
+        self._outboxes: dict[Identity, asyncio.Queue[_Outgoing]] = {}
+        self._direct: dict[tuple[Identity, str], grpc.aio.Channel] = {}
+        self._sealed: dict[tuple[Identity, bytes], SealedChannel] = {}
+
+    def use(self, credentials: Credentials) -> None:
+        """From the next time on that there is a reason to wake: what runs now is not cut off."""
+        self._credentials = credentials
+        self._renewed = True
+
+    def wake(self) -> None:
+        """Starts to listen and says so; nothing happens the second time, but with a certificate
+        that was renewed since."""
+        if self._listening is not None:
+            if not self._renewed:
+                return
+            self._listening.cancel()
+            self._announced.clear()
+            self._retired += [self._line, *self._direct.values()]
+            self._direct.clear()
+        self._renewed = False
+        self._channel = open_channel(
+            self._coordinator, Identity(Role.COORDINATOR), self._credentials
+        )
+        self._listening = self._spawn(self._stay_announced())
+
+    def post(self, message: Message) -> None:
+        """Sends each host its part, after all that was posted to it before."""
+        loop = asyncio.get_running_loop()
+        until = max(loop.time() + SEND_SECONDS, self._ends(message.run))
+        self._put(_Outgoing(message, until))
+        if self._unlocated and (self._locating is None or self._locating.done()):
+            self._locating = self._spawn(self._locate())
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._channel is not None:
+            self._retired.append(self._channel)
+        for channel in (*self._direct.values(), *self._retired):
+            await channel.close()
+        if self._server is not None:
+            await self._server.stop(0)
+
+    # --- who is where ---
+
+    def _put(self, outgoing: _Outgoing) -> None:
+        message = outgoing.message
+        homes = [self._homes.get(party) for party in message.receivers.tolist()]
+        for home in dict.fromkeys(homes):
+            links = np.flatnonzero([other == home for other in homes])
+            part = _Outgoing(message.select(links), outgoing.until)
+            if home is None:
+                self._unlocated.append(part)
+            else:
+                self._outbox(home).put_nowait(part)
+
+    async def _locate(self) -> None:
+        """Until all that waits for its receiver's host to be known is on its way or too late."""
+        while self._unlocated:
+            self.wake()
+            await self._announced.wait()
+            ids = np.unique(np.concatenate([one.message.receivers for one in self._unlocated]))
+            for identity in await self._ask(ids):
+                covered = ids[(ids >= identity.first) & (ids <= identity.last)]
+                self._homes |= dict.fromkeys(covered.tolist(), identity)
+            waiting, self._unlocated = self._unlocated, []
+            now = asyncio.get_running_loop().time()
+            for one in waiting:
+                if one.until < now and not self._homes.keys() & one.message.receivers.tolist():
+                    log.error("%s is nowhere: nothing was sent", one.message.receiver)
+                else:
+                    self._put(one)
+            if self._unlocated:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _ask(self, ids: NDArray[np.uint32]) -> list[Identity]:
+        """Whom the coordinator names as the hosts of these parties, and who can prove to be one."""
+        request = pb.Parties(parties=ids.astype("<u4").tobytes())
+        try:
+            reply = await DeskStub(self._line).Locate(
+                request, timeout=SEND_SECONDS, wait_for_ready=True
+            )
+        except grpc.aio.AioRpcError as error:
+            log.warning("coordinator: %s; asking again", error.details())
+            return []
+        found = []
+        for host in reply.hosts:
+            identity = Identity(Role.PARTY, host.first, host.last)
+            card = Card(identity, host.key, host.signature, host.certificate)
+            try:
+                now = dt.datetime.now(dt.UTC)
+                verify_card(card, self._party_authority, self._federation, now)
+            except PeerError as error:
+                log.error("refused: %s", error)
+                continue
+            self._hosts[identity] = _Host(card, host.address)
+            found.append(identity)
+        return found
+
+    @property
+    def _line(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            raise TypeError("nothing was opened yet")
+        return self._channel
+
+    # --- what is sent ---
+
+    def _outbox(self, peer: Identity) -> asyncio.Queue[_Outgoing]:
+        if peer not in self._outboxes:
+            self._outboxes[peer] = asyncio.Queue()
+            self._spawn(self._empty(peer, self._outboxes[peer]))
+        return self._outboxes[peer]
+
+    async def _empty(self, peer: Identity, outbox: asyncio.Queue[_Outgoing]) -> None:
+        while True:
+            outgoing = await outbox.get()
+            for chunk in outgoing.message.chunks():
+                await self._deliver(peer, chunk.encode(), outgoing.until)
+
+    async def _deliver(self, peer: Identity, data: bytes, until: float) -> None:
+        """Tries a host that is away again, where it may be by now, until it is too late."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                receipt = await self._hand_over(self._hosts[peer], data, until - loop.time())
+                break
+            except grpc.aio.AioRpcError as error:
+                reason = error.details()
+                if error.code() not in AWAY or loop.time() > until:
+                    log.error("%s: %s; not delivered", peer.name, reason)
+                    return
+            log.warning("%s: %s; sending again", peer.name, reason)
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._ask(np.array([peer.first], dtype=np.uint32))
+        for refusal in receipt.refused:
+            log.error("%s refused %s: %s", peer.name, refusal.sender, refusal.reason)
+
+    async def _hand_over(self, host: _Host, data: bytes, seconds: float) -> pb.Receipt:
+        identity = host.card.identity
+        if host.address and self._address:
+            stub = PeerStub(self._direct_channel(identity, host.address))
+            receipt: pb.Receipt = await stub.Send(
+                pb.Parcel(message=data), timeout=max(1.0, seconds)
+            )
+            return receipt
+        envelope = pb.Envelope(
+            first=identity.first,
+            last=identity.last,
+            key=host.card.key,
+            sealed=self._sealed_channel(host.card).seal(data),
+        )
+        forwarded: pb.Receipt = await RelayStub(self._line).Forward(envelope, timeout=SEND_SECONDS)
+        return forwarded
+
+    def _direct_channel(self, peer: Identity, address: str) -> grpc.aio.Channel:
+        if (peer, address) not in self._direct:
+            credentials = self._credentials.among_parties(self._party_authority)
+            self._direct[peer, address] = open_channel(address, peer, credentials)
+        return self._direct[peer, address]
+
+    def _sealed_channel(self, card: Card) -> SealedChannel:
+        """Kept for as long as this process: a counter that began anew would let repeats pass."""
+        known = self._sealed.get((card.identity, card.key))
+        if known is None:
+            me = self._credentials.identity
+            known = SealedChannel(self._secret, me, card.identity, card.key, self._federation)
+            self._sealed[card.identity, card.key] = known
+        return known
+
+    # --- what is heard ---
+
+    async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
+        identity = await caller(context)
+        try:
+            message = decode(request.message, identity.name)
+        except PeerError as error:
+            log.warning("refused: %s", error)
+            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        try:
+            outcome = await self._take(message, identity)
+        except PeerError as error:
+            log.warning("refused: %s", error)
+            return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+        except BufferError as error:
+            return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        return pb.Receipt(
+            refused=[pb.Refusal(sender=r.sender, reason=r.reason) for r in outcome.refused]
+        )
+
+    async def _take(self, message: Message, sender: Identity) -> Outcome:
+        """Raises `PeerError` unless it is the sender's own message, to parties of this host."""
+        if not message.between_parties or not sender.speaks_for(message):
+            raise PeerError(sender.name, f"claims to be {message.sender}")
+        if not np.isin(message.receivers, self._parties).all():
+            raise PeerError(sender.name, f"{message.receiver} is elsewhere")
+        return await self._hear(message)
+
+    async def _stay_announced(self) -> None:
+        """Hears the relay for as long as this process lives. The coordinator names a host to others
+        while it listens there, so it is told anew who this is whenever the line was cut."""
+        await self._listen()
+        while True:
+            try:
+                stream = RelayStub(self._line).Receive(pb.Subscription(), wait_for_ready=True)
+                await stream.initial_metadata()
+                await self._announce()
+                self._announced.set()
+                async for envelope in stream:
+                    await self._open(envelope)
+            except grpc.aio.AioRpcError as error:
+                log.warning("relay: %s; listening again", error.details())
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _listen(self) -> None:
+        """A host that cannot listen where it should is reached through the relay."""
+        if self._server is not None:
+            await self._server.stop(SEND_SECONDS)
+        if not self._config.listens:
+            return
+        credentials = self._credentials.among_parties(self._party_authority)
+        try:
+            self._server, port = new_server(credentials, self._config.listen)
+        except OSError as error:
+            log.error("%s", error)
+            return
+        add_PeerServicer_to_server(self, self._server)
+        await self._server.start()
+        here = self._config.listen.rpartition(":")[0]
+        self._address = self._config.advertise or f"{here}:{port}"
+
+    async def _announce(self) -> None:
+        key = self._secret.public_key().public_bytes_raw()
+        card = sign_card(key, self._credentials, self._federation)
+        request = pb.Announcement(address=self._address, key=key, signature=card.signature)
+        await DeskStub(self._line).Announce(request, timeout=SEND_SECONDS)
+
+    async def _open(self, envelope: pb.Envelope) -> None:
+        sender = Identity(Role.PARTY, envelope.first, envelope.last)
+        if (sender, envelope.key) not in self._sealed:
+            await self._ask(np.array([sender.first], dtype=np.uint32))
+            host = self._hosts.get(sender)
+            if host is not None:
+                self._sealed_channel(host.card)
+        try:
+            channel = self._sealed.get((sender, envelope.key))
+            if channel is None:
+                raise PeerError(sender.name, "it is not the host that others know")
+            plain = channel.open(envelope.sealed)
+            outcome = await self._take(decode(plain, sender.name), sender)
+        except (PeerError, BufferError) as error:
+            log.error("refused: %s", error)
+            return
+        for refusal in outcome.refused:
+            log.error("refused %s: %s", refusal.sender, refusal.reason)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

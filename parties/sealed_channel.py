@@ -1,0 +1,161 @@
+"""What two party hosts say to each other through a relay that must not understand it.
+
+Each host makes an X25519 key when it starts and signs it with its certificate's key. Two hosts
+agree on one AES-256-GCM key for each direction; a message is a counter and a ciphertext, and both
+identities, both keys and the federation are in the derivation, so that a seal of one pair, one
+direction or one federation opens in no other.
+
+Against the wire and a curious relay this holds: they learn sizes and who speaks to whom. The keys
+live as long as the process, and no longer. Who can make certificates for parties can pass as one:
+in a deployment that is the coordinator, which holds the party authority's key. It would have to
+certify an impostor, which leaves a certificate with a serial of its own behind; it cannot read
+along otherwise.
+"""
+
+import datetime as dt
+import struct
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from protocols.errors import PeerError
+from protocols.identity import Credentials, Identity, identity_of
+from protocols.messages import Role
+
+KEY_BYTES = 32
+_COUNTER = struct.Struct(">Q")
+_USAGE_CARD = b"tallyroom peer key v1"
+_USAGE_DIRECTION = b"tallyroom relay direction v1"
+_ECDSA = ec.ECDSA(hashes.SHA256())
+
+
+@dataclass(frozen=True)
+class Card:
+    """A host's public key for sealing, and what proves whose it is."""
+
+    identity: Identity
+    key: bytes
+    signature: bytes
+    certificate: bytes = b""
+
+
+def fingerprint(authority: bytes) -> bytes:
+    """What tells one federation from another: the digest of its members' authority."""
+    return x509.load_pem_x509_certificate(authority).fingerprint(hashes.SHA256())
+
+
+def sign_card(key: bytes, credentials: Credentials, federation: bytes) -> Card:
+    """Vouches for a public key with the certificate's. `federation` is its fingerprint."""
+    private = serialization.load_pem_private_key(credentials.key, password=None)
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        raise TypeError("a participant's key is on an elliptic curve")
+    identity = credentials.identity
+    signature = private.sign(_statement(identity, key, federation), _ECDSA)
+    return Card(identity, key, signature, credentials.certificate)
+
+
+def verify_card(card: Card, party_authority: bytes, federation: bytes, now: dt.datetime) -> None:
+    """Raises `PeerError` unless the parties' authority certified the host, which signed the key."""
+    name = card.identity.name
+    if identity_of(card.certificate) != card.identity or card.identity.role is not Role.PARTY:
+        raise PeerError(name, "its certificate is another's")
+    certificate = x509.load_pem_x509_certificate(card.certificate)
+    public = certificate.public_key()
+    if len(card.key) != KEY_BYTES or not isinstance(public, ec.EllipticCurvePublicKey):
+        raise PeerError(name, "its key is none")
+    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        raise PeerError(name, "its certificate does not hold now")
+    try:
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(party_authority))
+        public.verify(card.signature, _statement(card.identity, card.key, federation), _ECDSA)
+    except (InvalidSignature, ValueError, TypeError):
+        raise PeerError(name, "its key is not signed by it, or it by nobody we know") from None
+
+
+def _statement(identity: Identity, key: bytes, federation: bytes) -> bytes:
+    return _packed(_USAGE_CARD, federation, identity.uri.encode(), key)
+
+
+def _packed(*parts: bytes) -> bytes:
+    """Unambiguous: no two lists of parts give the same bytes."""
+    return b"".join(struct.pack(">I", len(part)) + part for part in parts)
+
+
+class SealedChannel:
+    """One host's end of a pair of hosts: seals what it sends, opens what it receives.
+
+    Counters only go up, and last for as long as both keys: an old message is not taken twice, nor
+    one that was overtaken. What is missing in between is for the protocol to miss.
+    """
+
+    def __init__(
+        self,
+        private: X25519PrivateKey,
+        me: Identity,
+        peer: Identity,
+        peer_key: bytes,
+        federation: bytes,
+    ) -> None:
+        """Raises `PeerError` on a key that agrees on the same secret with everybody."""
+        self._name = peer.name
+        mine = End(me, private.public_key().public_bytes_raw())
+        theirs = End(peer, peer_key)
+        try:
+            secret = private.exchange(X25519PublicKey.from_public_bytes(peer_key))
+        except ValueError:
+            raise PeerError(peer.name, "its key is none") from None
+        self._outgoing = AESGCM(direction_key(secret, mine, theirs, federation))
+        self._incoming = AESGCM(direction_key(secret, theirs, mine, federation))
+        self._sent = 0
+        self._received = 0
+
+    def seal(self, plain: bytes) -> bytes:
+        self._sent += 1
+        counter = _COUNTER.pack(self._sent)
+        return counter + self._outgoing.encrypt(_nonce(counter), plain, None)
+
+    def open(self, sealed: bytes) -> bytes:
+        """Raises `PeerError` on what the peer did not seal for us, or not after the last."""
+        counter, ciphertext = sealed[: _COUNTER.size], sealed[_COUNTER.size :]
+        if len(counter) < _COUNTER.size:
+            raise PeerError(self._name, "its seal is cut off")
+        number = _COUNTER.unpack(counter)[0]
+        if number <= self._received:
+            raise PeerError(self._name, "a message was repeated, or comes too late")
+        try:
+            plain = self._incoming.decrypt(_nonce(counter), ciphertext, None)
+        except InvalidTag:
+            raise PeerError(self._name, "its seal is broken") from None
+        self._received = number
+        return plain
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a channel: who, and with which public key."""
+
+    identity: Identity
+    key: bytes = field(repr=False)
+
+
+def direction_key(secret: bytes, sender: End, receiver: End, federation: bytes) -> bytes:
+    """The key for what `sender` says to `receiver`. The other way has another."""
+    info = _packed(
+        _USAGE_DIRECTION,
+        sender.identity.uri.encode(),
+        sender.key,
+        receiver.identity.uri.encode(),
+        receiver.key,
+    )
+    return HKDF(hashes.SHA256(), KEY_BYTES, salt=federation, info=info).derive(secret)
+
+
+def _nonce(counter: bytes) -> bytes:
+    """Never twice under one key: counters only go up, and keys are made anew by every process."""
+    return bytes(12 - len(counter)) + counter
