@@ -17,7 +17,7 @@ draft lets anybody see them, since proofs are of zero knowledge. The coordinator
 and says which proofs are right; a coordinator that lies about it can let a false record in, as it
 can lie about the answer, but learns nothing.
 
-A false record is accepted by chance only: below 2^-56 for a sum (64-bit field), and below 2^-119
+A false record is accepted by chance only: below 2^-57 for a sum (64-bit field), and below 2^-116
 for each sharing that a party tries out for a histogram or a curve (128-bit field; `flp.soundness`).
 A true one is refused with about the same chance. What is proved is that a record is possible, not
 that it is so: a party may still lie about its own data, within the bounds.
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from protocols.aggregation.bodies import submissions
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
 from protocols.aggregation.prio3_collector import Prio3Collector
-from protocols.aggregation.prio3_reports import Reporting, reporting
+from protocols.aggregation.prio3_reports import reporting
 from protocols.aggregation.prio3_server import Prio3Server
 from protocols.errors import LocalError
 from protocols.machine import Done, Machine, Rejected, Step
@@ -158,6 +158,3 @@ class Prio3Party:
             for share in made.input_shares
         ]
         return submissions(self._query, ids, bodies)
-
-
-__all__ = ["Prio3", "Prio3Party", "Reporting"]

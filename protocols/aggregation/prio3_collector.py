@@ -38,7 +38,7 @@ class Prio3Collector(Collector):
     """Sees noisy shares, who contributed, and verifiers, which tell nothing but who is false."""
 
     def __init__(self, reporting: Reporting, query: Query, records: Records) -> None:
-        super().__init__(query, records, add_shares)
+        super().__init__(query, records.copy(), add_shares)
         self._reporting = reporting
         self._contributions: dict[int, bytes] = {}
         self._chunks: list[Ids] = []

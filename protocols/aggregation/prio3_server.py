@@ -18,7 +18,7 @@ from protocols.machine import Continue, Rejected, Step
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.vdaf.prio3 import Messages, VerifyStates
+from protocols.vdaf.prio3 import NONCE_BYTES, Messages, VerifyStates
 
 STEP = struct.Struct("<I")
 """What a VERIFY begins with. The coordinator's step 0 is the key; step j is about chunk j - 1. A
@@ -119,14 +119,14 @@ class Prio3Server(CollectingServer):
 
     def _close(self) -> Step:
         self._state = ServerState.CLOSED
-        nonces = [np.zeros((0, 16), dtype=np.uint8)]
+        nonces = [np.zeros((0, NONCE_BYTES), dtype=np.uint8)]
         senders = [np.zeros(0, dtype=np.uint32)]
         for number, (ids, reports) in enumerate(self._blocks()):
             each = reports.shape[1]
             self._counts[ids] = each
             self._places[ids, 0] = number
             self._places[ids, 1] = np.arange(len(ids))
-            nonces.append(reports[:, :, :16].reshape(-1, 16))
+            nonces.append(reports[:, :, :NONCE_BYTES].reshape(-1, NONCE_BYTES))
             senders.append(np.repeat(ids, each))
         self._refuse_replays(np.concatenate(nonces), np.concatenate(senders))
         body = self._contribution
@@ -137,7 +137,7 @@ class Prio3Server(CollectingServer):
 
     def _refuse_replays(self, nonces: Bodies, senders: Ids) -> None:
         """A report that came before is not its sender's own: it would count somebody twice."""
-        whole = np.ascontiguousarray(nonces).view("V16").ravel()
+        whole = np.ascontiguousarray(nonces).view(f"V{NONCE_BYTES}").ravel()
         _, first = np.unique(whole, return_index=True)
         again = np.ones(len(senders), dtype=bool)
         again[first] = False
@@ -156,7 +156,7 @@ class Prio3Server(CollectingServer):
         digest = hashlib.blake2s(message.body[0].tobytes()).digest()
         if step < len(self._taken) and self._taken[step] == digest:
             return Continue()
-        if step != len(self._taken) or step > max(1, len(self._chunks)):
+        if step != len(self._taken) or step > len(self._chunks):
             return Rejected(message.sender, f"step {step} is out of turn")
         payload = replace(message, body=message.body[:, STEP.size :])
         refusal = self._take_key(payload) if step == 0 else self._take_verdict(payload, step - 1)
