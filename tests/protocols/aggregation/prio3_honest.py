@@ -40,7 +40,7 @@ class Recorder:
 def recorded(query: Query) -> tuple[Recorder, Recorder]:
     """What server 0 and the collector hear in an honest run."""
     exchange = Exchange(Prio3(), query)
-    server = exchange.servers[0] = Recorder(exchange.servers[0])  # type: ignore[call-overload]
+    server = exchange.servers[0] = Recorder(exchange.servers[0])
     collector = Recorder(exchange.collector)
     exchange.collector = collector
     exchange.join(np.arange(query.parties, dtype=np.uint32), VECTORS)
@@ -60,7 +60,7 @@ def changed(message: Message, body: bytes) -> Message:
 
 
 def bytes_of(message: Message) -> bytes:
-    return message.body[0].tobytes()
+    return bytes(message.body[0])
 
 
 def flipped(message: Message, place: int, bit: int = 1) -> Message:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +29,18 @@ PARTIES = 6
 COUNTS = (1, 3, 2, 1, 2, 3)
 """How many records each party holds, where they do not all hold one."""
 
-BOUNDS = {"lower": -3.0, "upper": 9.0}
-STATISTICS = [
-    Histogram(**BOUNDS, bins=1),
-    Histogram(**BOUNDS, bins=7),
-    Sum(**BOUNDS),
+LOWER, UPPER = -3.0, 9.0
+STATISTICS: list[Statistic] = [
+    Histogram(lower=LOWER, upper=UPPER, bins=1),
+    Histogram(lower=LOWER, upper=UPPER, bins=7),
+    Sum(lower=LOWER, upper=UPPER),
     Sum(lower=-7.25, upper=-2.0),
     Mean(lower=2.0, upper=9.0),
-    Ecdf(**BOUNDS, thresholds=1),
-    Ecdf(**BOUNDS, thresholds=9),
-    Ecdf(**BOUNDS, thresholds=9, mechanism="tree"),
-    Quantile(**BOUNDS, thresholds=5),
-    CumulativeHistogram(**BOUNDS, thresholds=6),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=1),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=9),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=9, mechanism="tree"),
+    Quantile(lower=LOWER, upper=UPPER, thresholds=5),
+    CumulativeHistogram(lower=LOWER, upper=UPPER, thresholds=6),
 ]
 INVALID = "its submission does not verify"
 
@@ -55,7 +56,7 @@ def uneven_holdings(lower: float, upper: float, seed: int = 3) -> Holdings:
     return Holdings(np.arange(PARTIES, dtype=np.uint32), starts.astype(np.intp), columns)
 
 
-def query_about(statistic: Statistic, servers: int = 2, **changes: object) -> Query:
+def query_about(statistic: Statistic, servers: int = 2, **changes: Any) -> Query:
     query = a_query(
         statistic=statistic,
         aggregator="prio3",
@@ -65,10 +66,10 @@ def query_about(statistic: Statistic, servers: int = 2, **changes: object) -> Qu
         records=sum(COUNTS),
         most=max(COUNTS),
     )
-    return replace(query, **changes)  # type: ignore[arg-type]
+    return replace(query, **changes)
 
 
-def one_each(length: int, servers: int = 2, **changes: object) -> Query:
+def one_each(length: int, servers: int = 2, **changes: Any) -> Query:
     """Every party holds one record."""
     statistic = a_query().statistic.from_parameters({"lower": 0.0, "upper": 1.0, "bins": length})
     alone = {"records": PARTIES, "most": 1}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,10 +27,11 @@ from protocols.statistics import (
 from protocols.vdaf import flp
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.protocols.aggregation.prio3_runs import (
-    BOUNDS,
     INVALID,
+    LOWER,
     PARTIES,
     STATISTICS,
+    UPPER,
     exchange_about,
     name_of,
     one_each,
@@ -52,7 +54,7 @@ def test_every_sum_is_exact(statistic: Statistic, servers: int) -> None:
 
 
 def test_every_statistic_is_proved_or_refused() -> None:
-    for refused in (QuantileSearch(**BOUNDS), RunningSum(**BOUNDS)):
+    for refused in (QuantileSearch(lower=LOWER, upper=UPPER), RunningSum(lower=LOWER, upper=UPPER)):
         with pytest.raises(LocalError, match=f"no proof for {refused.name}"):
             Prio3().check(query_about(refused))
     for statistic in STATISTICS:
@@ -70,9 +72,9 @@ def test_every_statistic_is_proved_or_refused() -> None:
         ({"parties": 1 << 22, "records": 1 << 23}, "too many for a roster"),
     ],
 )
-def test_what_it_cannot_do_is_said(changes: dict[str, object], reason: str) -> None:
+def test_what_it_cannot_do_is_said(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(LocalError, match=reason):
-        Prio3().check(replace(query_about(Histogram(**BOUNDS)), **changes))  # type: ignore[arg-type]
+        Prio3().check(replace(query_about(Histogram(lower=LOWER, upper=UPPER)), **changes))
 
 
 def test_it_is_installed_and_catches() -> None:
@@ -86,7 +88,11 @@ def test_it_is_installed_and_catches() -> None:
 # --- chunks, noise, soundness ---
 
 
-@pytest.mark.parametrize("statistic", [Histogram(**BOUNDS, bins=4), Sum(**BOUNDS)], ids=name_of)
+@pytest.mark.parametrize(
+    "statistic",
+    [Histogram(lower=LOWER, upper=UPPER, bins=4), Sum(lower=LOWER, upper=UPPER)],
+    ids=name_of,
+)
 @pytest.mark.parametrize("reports", [1, 2, 3, 5, 100])
 def test_chunks_change_nothing_but_the_number_of_steps(
     reports: int, statistic: Statistic, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """Whoever cheats prio3 is named and left out, and the sum over the others is exact."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from protocols.statistics import (
 )
 from protocols.vdaf.prio3 import NONCE_BYTES
 from tests.protocols.aggregation.prio3_runs import (
-    BOUNDS,
     INVALID,
+    LOWER,
     PARTIES,
     STATISTICS,
+    UPPER,
     Spoil,
     exchange_about,
     exchange_of,
@@ -170,10 +172,10 @@ def test_a_replayed_report_is_laid_at_the_door_of_who_came_later(whole: bool) ->
 
 
 @pytest.mark.parametrize("change", [{"run": b"run-0002"}, {"data": "other"}, {"minimum": 4}])
-def test_a_report_made_for_another_run_or_query_does_not_verify(change: dict[str, object]) -> None:
+def test_a_report_made_for_another_run_or_query_does_not_verify(change: dict[str, Any]) -> None:
     """Party 2 sends what it made for another; the widths are the same."""
     query = one_each(4)
-    other = Exchange(Prio3(), replace(query, **change))  # type: ignore[arg-type]
+    other = Exchange(Prio3(), replace(query, **change))
     vectors = one_hots(4)
     other.join(np.array([2], dtype=np.uint32), vectors[2:3])
     made = {int(message.receivers[0]): message.body for message in other.sent}
@@ -192,7 +194,7 @@ def test_other_numbers_of_reports_than_records_are_caught(
     kept: list[int], only: int | None, servers: int
 ) -> None:
     """Party 2 holds two records; it sends other numbers of reports to one server or to all."""
-    statistic = Histogram(**BOUNDS, bins=5)
+    statistic = Histogram(lower=LOWER, upper=UPPER, bins=5)
     holdings = uneven_holdings(*statistic.bounds)
     query = query_about(statistic, servers)
 
@@ -215,7 +217,7 @@ def test_other_numbers_of_reports_than_records_are_caught(
 
 
 def test_one_false_record_of_many_costs_a_party_all_of_them() -> None:
-    statistic = Histogram(**BOUNDS, bins=5)
+    statistic = Histogram(lower=LOWER, upper=UPPER, bins=5)
     holdings = uneven_holdings(*statistic.bounds)
     query = query_about(statistic)
 
