@@ -56,7 +56,7 @@ class Prio3(Aggregator):
     rounds: ClassVar[int] = 9
     """And two more for each further `CHUNK_BYTES` of verifier shares."""
     party_bytes: ClassVar[str] = (
-        "about 16L + 90√L + 32m² + 80m a record for a histogram, 1 KB for a sum"
+        "about 16L + 66√L + 32m² + 80m a record for a histogram, 1 KB for a sum"
     )
 
     def threat_model(self, servers: int) -> ThreatModel:
