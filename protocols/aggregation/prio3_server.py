@@ -136,7 +136,11 @@ class Prio3Server(CollectingServer):
         return Continue((self._to_coordinator(Phase.ROSTER, body),))
 
     def _refuse_replays(self, nonces: Bodies, senders: Ids) -> None:
-        """A report that came before is not its sender's own: it would count somebody twice."""
+        """A report that came before is not its sender's own: it would count somebody twice.
+
+        Nobody can come first with another's: nonces go to servers only. (One that colludes with a
+        party can have that party's choice of others refused, as it can by refusing them itself.)
+        """
         whole = np.ascontiguousarray(nonces).view(f"V{NONCE_BYTES}").ravel()
         _, first = np.unique(whole, return_index=True)
         again = np.ones(len(senders), dtype=bool)

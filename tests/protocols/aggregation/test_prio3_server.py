@@ -130,6 +130,17 @@ def test_a_bad_verdict_is_refused_and_leaves_no_trace(name: str) -> None:
         assert sent(server.receive(message)) == sent(answer)
 
 
+def test_only_those_who_submitted_are_verified() -> None:
+    server = Prio3().server(QUERY, 0, Randomness.from_seed(1, "server-0"), Memory())
+    assert server.receive(SUBMIT.select(np.arange(5))) == Continue()
+    assert len(sent(server.expire())) == 1
+    refused = server.receive(KEY)
+    assert isinstance(refused, Rejected)
+    assert "did not submit" in refused.reason
+    others = changed(KEY, bytes_of(KEY)[:HEAD] + bitmap(PARTIES, [0, 1, 2, 3, 4]))
+    assert len(sent(server.receive(others))) == 1
+
+
 def test_a_restarted_server_says_the_same_to_the_byte() -> None:
     """Its state is a function of its messages and its randomness."""
     again = Prio3().server(QUERY, 0, Randomness.from_seed(1, "server-0"), Memory())
