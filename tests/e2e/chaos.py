@@ -89,9 +89,9 @@ def _run_and_kill(
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    for aggregator in ("additive", "fss"):
+    for aggregator in ("additive", "fss", "prio3"):
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(aggregator, rounds // 2, Path(folder), seed=rounds)
+            tally = chaos(aggregator, rounds // 3, Path(folder), seed=rounds)
         print(f"{aggregator}: {tally.rounds} rounds, killed {dict(tally.killed)}")
         for difference in tally.differences:
             failed = True
