@@ -30,7 +30,7 @@ chaos: setup
 
 # Seconds for each target; the same targets run for a moment in `make test`.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= message query question accounts stored_keys journal
+FUZZ_TARGETS ?= message query question accounts stored_keys journal pair_request pair_answer
 fuzz: setup
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet atheris
 	@for target in $(FUZZ_TARGETS); do \

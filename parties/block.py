@@ -1,8 +1,8 @@
 """The parties of one host: their records, and what they answer to a query."""
 
-from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Machine
+from protocols.machines import party_machine
 from protocols.messages import Message, Role
 from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
@@ -47,9 +47,7 @@ class PartyBlock(Participant):
             raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
-            aggregator = aggregator_named(query.aggregator)
-            aggregator.check(query)
             randomness = self._randomness.derive(query.stream)
-            return aggregator.party(query, self._answering, randomness)
+            return party_machine(query, self._answering, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error

@@ -69,6 +69,9 @@ Step = Continue | Done | Rejected | Failed
 
 
 class Machine(Protocol):
+    """One whose parties speak among themselves before they speak to it says for how many rounds,
+    in an attribute `unseen_rounds`."""
+
     def start(self) -> Step:
         """Called once, first."""
 

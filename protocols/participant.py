@@ -90,7 +90,9 @@ class Participant(ABC):
             word = "over" if run in self._rounds else "unknown"
             outcome.refused.append(Rejected(message.sender, f"run {run.hex()} is {word}"))
             return outcome
-        if message.sender_role is Role.PARTY and message.round > self._asked.get(run, 0) + 1:
+        unseen: int = getattr(known, "unseen_rounds", 0)
+        latest = self._asked.get(run, 0) + unseen + 1
+        if message.sender_role is Role.PARTY and message.round > latest:
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
             return outcome
@@ -196,8 +198,10 @@ class Participant(ABC):
         return []
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
-        """Messages as they go out: one round after the last that was heard, and metered."""
-        outgoing = [replace(message, round=self._rounds[run] + 1) for message in messages]
+        """Messages as they go out, metered: one round after the last that was heard, but for those
+        whose round the protocol fixes."""
+        following = self._rounds[run] + 1
+        outgoing = [replace(message, round=message.round or following) for message in messages]
         meter = self.meters.setdefault(run, Meter())
         for message in outgoing:
             meter.record(Direction.SENT, message)
@@ -206,7 +210,7 @@ class Participant(ABC):
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:
         """What may have to be said again, and up to which round parties may answer."""
         to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
-        self._said.setdefault(run, []).extend(to_coordinator[-1:])
+        self._said.setdefault(run, []).extend(to_coordinator)
         to_parties = [m for m in outgoing if m.receiver_role is Role.PARTY]
         if to_parties:
             self._asked[run] = max(self._asked.get(run, 0), to_parties[0].round)

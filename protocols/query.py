@@ -9,6 +9,7 @@ from typing import Any
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Spend
 from protocols.messages import MAX_MEMBERS, MAX_WIRE_BYTES
+from protocols.pairwise.noise import CircuitLaplace
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -16,7 +17,7 @@ from protocols.privacy.mechanisms import (
     numeric_delta,
     parse_epsilon,
 )
-from protocols.statistics import Statistic, statistic_named
+from protocols.statistics import Pairs, Statistic, statistic_named
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
@@ -79,6 +80,10 @@ class Query:
         statistic = self.statistic
         if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        if self.noise.of_pairs and not statistic.pairwise:
+            raise LocalError(f"--noise {self.noise} is of statistics of pairs")
+        if isinstance(statistic, Pairs) and statistic.inside != (self.noise is Placement.PER_PAIR):
+            raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
         if self.noise is Placement.PARTIES and self.statistic.measures:
             raise LocalError(
                 "parties cannot add this mechanism's noise: choose another placement or mechanism"
@@ -99,10 +104,28 @@ class Query:
         return statistic.length if self.mechanism is None else statistic.released
 
     @property
+    def circuit_noise(self) -> CircuitLaplace | None:
+        """The noise that pairs of parties draw; None where they draw none."""
+        if not isinstance(self.statistic, Pairs):
+            return None
+        return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
+
+    @property
+    def numeric_delta(self) -> float:
+        """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
+        statistic = self.statistic
+        if self.epsilon is None or self.mechanism is None:
+            return 0.0
+        if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
+            return noise.delta(
+                self.epsilon, statistic.matchings * self.group, len(statistic.kernel.outputs)
+            )
+        return numeric_delta(self.noise, self.parties, statistic.noises)
+
+    @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
-        delta = numeric_delta(self.noise, self.parties, self.statistic.noises)
-        return Spend(self.data, self.run.hex(), self.epsilon, delta)
+        return Spend(self.data, self.run.hex(), self.epsilon, self.numeric_delta)
 
     @property
     def stream(self) -> str:

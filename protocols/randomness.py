@@ -46,7 +46,9 @@ class Randomness:
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
-    def rows(self, label: str, ids: NDArray[np.uint32], width: int) -> NDArray[np.uint8]:
+    def rows(
+        self, label: str, ids: NDArray[np.uint32] | NDArray[np.uint64], width: int
+    ) -> NDArray[np.uint8]:
         """`width` bytes for every id, shape (len(ids), width): a function of label and id alone."""
         blocks = -(-width // 16)
         counters = np.empty((len(ids), blocks, 2), dtype="<u8")

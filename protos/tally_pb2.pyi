@@ -33,16 +33,18 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("servers", "parties", "present", "most_records")
+    __slots__ = ("servers", "parties", "present", "most_records", "records")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     MOST_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
     servers: int
     parties: int
     present: int
     most_records: int
-    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ...) -> None: ...
+    records: int
+    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
 
 class RevocationList(_message.Message):
     __slots__ = ("list",)
@@ -159,7 +161,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +170,7 @@ class Answer(_message.Message):
     RELEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     records: int
     total: bytes
     contributors: bytes
@@ -176,7 +179,8 @@ class Answer(_message.Message):
     release_seconds: float
     parties: int
     caught: _containers.RepeatedCompositeFieldContainer[Caught]
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ...) -> None: ...
+    refused: int
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ...) -> None: ...
 
 class Caught(_message.Message):
     __slots__ = ("party", "reason")

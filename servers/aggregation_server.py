@@ -6,6 +6,7 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Memory
 from protocols.errors import LocalError, PeerError, TallyError
 from protocols.machine import Machine
+from protocols.machines import check, server_machine
 from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.participant import Participant
 from protocols.query import decode_query
@@ -48,15 +49,14 @@ class AggregationServer(Participant):
     def open(self, message: Message) -> Machine:
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
-            aggregator = aggregator_named(query.aggregator)
-            aggregator.check(query)
+            check(query)
             _ = query.statistic.bounds  # parties could not answer without
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-            self._ledger.check(query.spend)
+            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
-        return aggregator.server(query, self.index, randomness, self._bulk(query.run))
+        return server_machine(query, self.index, randomness, self._bulk(query.run))

@@ -3,6 +3,7 @@
 Trusted to be there, not with data: what it sees is noisy before it arrives.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Failed, Machine
+from protocols.machines import check, collector_machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
@@ -49,10 +51,39 @@ class Question:
     minimum: int | None = None
     deadline: float = 30.0
     key: str = ""
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
+
+    def query(self, run: bytes, parties: int, servers: int, records: int, most: int) -> Query:
+        """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
+        group = {"record": 1, "party": most}.get(self.unit)
+        if group is None:
+            raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
+        return Query(
+            run=run,
+            statistic=self.statistic.prepared(
+                records,
+                most,
+                self.epsilon,
+                self.noise is Placement.PER_PAIR,
+                hashlib.blake2s(run, person=b"matching").digest(),
+            ),
+            aggregator=self.aggregator,
+            parties=parties,
+            servers=servers,
+            records=records,
+            epsilon=self.epsilon,
+            noise=self.noise,
+            data=self.data,
+            minimum=parties if self.minimum is None else self.minimum,
+            group=group,
+            most=most,
+            deadline=self.deadline,
+            delta=self.delta,
+        )
 
     def encode(self) -> str:
         return json.dumps(
@@ -95,6 +126,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "minimum": (int, type(None)),
     "deadline": (int, float),
     "key": (str,),
+    "delta": (int, float),
 }
 
 
@@ -119,6 +151,11 @@ class Coordinator(Participant):
     def most_records(self) -> int:
         """The number of records of the largest party that ever joined."""
         return int(self._records.max())
+
+    @property
+    def all_records(self) -> int:
+        """The number of records of all parties; one that has not joined yet has at least one."""
+        return int(np.maximum(self._records, 1).sum())
 
     def enrol(self, ids: Ids, records: NDArray[np.uint32]) -> None:
         """Parties join, with the number of records that each holds, which is public."""
@@ -151,30 +188,14 @@ class Coordinator(Participant):
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
-        group = {"record": 1, "party": int(self._records.max())}.get(question.unit)
-        if group is None:
-            raise LocalError(f"the unit of privacy is record or party, not {question.unit!r}")
-        query = Query(
-            run=self.run_of(question),
-            statistic=question.statistic,
-            aggregator=question.aggregator,
-            parties=self.parties,
-            servers=self.servers,
-            records=int(np.maximum(self._records, 1).sum()),
-            epsilon=question.epsilon,
-            noise=question.noise,
-            data=question.data,
-            minimum=self.parties if question.minimum is None else question.minimum,
-            group=group,
-            most=int(self._records.max()),
-            deadline=question.deadline,
-        )
-        aggregator_named(query.aggregator).check(query)
+        run = self.run_of(question)
+        query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
+        check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         if (tree := tree_of(query)) in self._held:
             query = replace(query, run=self._held[tree][0])
         elif tree not in self._curves:
-            self._ledger.check(query.spend)
+            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         return query
 
     def ask(self, query: Query) -> Outcome:
@@ -197,7 +218,7 @@ class Coordinator(Participant):
     def start(self, query: Query, records: Records) -> Outcome:
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
-        collector = aggregator_named(query.aggregator).collector(query, records, randomness)
+        collector = collector_machine(query, records, randomness)
         return self.begin(query.run, collector)
 
     @property

@@ -14,10 +14,10 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, PeerError, RunFailed, TallyError
 from protocols.identity import Credentials, Identity
 from protocols.machine import Done, Failed
+from protocols.machines import stages
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Meter
 from protocols.participant import Outcome
@@ -215,8 +215,7 @@ class Desk(DeskServicer):
 
     async def _conduct(self, run: Run) -> AsyncIterator[pb.Event]:
         clock = asyncio.get_running_loop().time
-        stages = aggregator_named(run.query.aggregator).stages
-        deadline = clock() + stages * run.query.deadline + GRACE_SECONDS
+        deadline = clock() + stages(run.query) * run.query.deadline + GRACE_SECONDS
         while not run.ended.done():
             await asyncio.wait([run.ended], timeout=POLL_SECONDS)
             if run.ended.done():
@@ -258,6 +257,7 @@ class Desk(DeskServicer):
             submit_seconds=(run.released or run.over) - run.began,
             release_seconds=run.over - (run.released or run.over),
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
+            refused=total.refused,
         )
 
     def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:

@@ -160,6 +160,9 @@ class Room(Protocol):
     @property
     def most_records(self) -> int: ...
 
+    @property
+    def all_records(self) -> int: ...
+
 
 class FederationDirectory(DirectoryServicer):
     def __init__(self, room: Room, registrar: Registrar | None, authority: bytes) -> None:
@@ -177,6 +180,7 @@ class FederationDirectory(DirectoryServicer):
             parties=room.parties,
             present=room.enrolled,
             most_records=room.most_records,
+            records=room.all_records,
         )
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Certified:  # noqa: N802

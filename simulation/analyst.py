@@ -98,4 +98,5 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         Bill(stations, answer.parties),
         {"enrol": max(0.0, seconds - sum(spent.values())), **spent},
         tuple((caught.party, caught.reason) for caught in answer.caught),
+        answer.refused,
     )

@@ -1,5 +1,6 @@
 """The command `tally`. Bad input gets one line and exit code 2; a run that cannot finish, 3."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -44,6 +45,7 @@ def run(
     runtime: Annotated[str, typer.Option(help="See `tally list runtimes`.")] = "inprocess",
     hosts: Annotated[int | None, typer.Option(help="Processes that share the parties.")] = None,
     epsilon: Annotated[str, typer.Option(help="Privacy budget; inf adds no noise.")] = "1",
+    delta: Annotated[float, typer.Option(help="The δ of mechanisms that need one.")] = 0.0,
     noise: Annotated[str | None, typer.Option(help="curator, each-server or parties.")] = None,
     unit: Annotated[str, typer.Option(help="What is protected: record or party.")] = "record",
     minimum: Annotated[
@@ -67,6 +69,12 @@ def run(
     smooth: Annotated[str | None, typer.Option(help="Of curves: none, 1 or 2.")] = None,
     box: Annotated[bool | None, typer.Option(help="Keep smoothed curves in [0, 1].")] = None,
     solver: Annotated[str | None, typer.Option(help="interior-point or cvxopt.")] = None,
+    pairs: Annotated[
+        str | None, typer.Option("--pairs-per-party", help="Of pairs: a number, all or auto.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Of pairwise: a name, or written out.")] = None,
+    tau: Annotated[str | None, typer.Option(help="Of kendall-tau: a or b.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Of pairs: bits of a column.")] = None,
     value: Annotated[str | None, typer.Option(help="The column; the data set's own.")] = None,
     coordinator: Annotated[
         str | None,
@@ -104,8 +112,13 @@ def run(
     dataset = load(data or DEFAULT_DATA) if coordinator is None else None
     question = build_statistic(
         statistic,
+        dataset.roles if dataset else {},
         {
-            "value": value or (dataset.roles.get("value") if dataset else None),
+            "value": value,
+            "pairs_per_party": pairs,
+            "kernel": kernel,
+            "tau": tau,
+            "bits": bits,
             "lower": lower,
             "upper": upper,
             "bins": bins,
@@ -146,6 +159,7 @@ def run(
             minimum=minimum,
             deadline=deadline,
             report=report,
+            delta=delta,
         )
     for note in result.notes:
         warn(note)
@@ -156,10 +170,16 @@ def run(
         show_result(result, written)
 
 
-def build_statistic(name: str, options: dict[str, object]) -> Statistic:
-    """The statistic with the options that were given. Raises `LocalError` on one it has not."""
+def build_statistic(name: str, roles: dict[str, str], options: dict[str, object]) -> Statistic:
+    """The statistic of the columns that play its roles, with the options that were given.
+
+    Raises `LocalError` on one it has not.
+    """
     kind = statistic_named(name)
-    return kind.from_parameters({key: value for key, value in options.items() if value is not None})
+    known = {field.name for field in dataclasses.fields(kind)}
+    columns = {role: column for role, column in roles.items() if role in known}
+    given = {key: value for key, value in options.items() if value is not None}
+    return kind.from_parameters(columns | given)
 
 
 def check_writable(folder: Path) -> None:

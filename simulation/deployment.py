@@ -10,6 +10,7 @@ from protocols.errors import LocalError
 from protocols.messages import Role
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.statistics import Statistic
+from protos import tally_pb2 as pb
 from protos.identity_files import read_identity
 from servers.coordinator import Question
 from servers.metrics import parse_address
@@ -49,9 +50,10 @@ class Deployment:
         minimum: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
+        delta: float = 0.0,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
-        if statistic.lower is None or statistic.upper is None:
+        if statistic.bounded and (statistic.lower is None or statistic.upper is None):
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand"
             )
@@ -60,22 +62,23 @@ class Deployment:
             statistic,
             self._aggregator.name,
             parse_epsilon(str(epsilon)),
-            Setting(self._aggregator, there.parties, there.servers, 1).placement(noise),
+            self._setting(there).placement(noise, statistic),
             unit=unit,
             minimum=minimum,
             deadline=deadline,
             key=os.urandom(8).hex(),
+            delta=delta,
         )
         opened = self._analyst.ask(question, report)
         # Asked again: parties may have joined while the question waited for them.
         there = self._analyst.describe(deadline)
-        setting = Setting(self._aggregator, there.parties, there.servers, there.most_records)
-        mechanism = setting.mechanism(question)
+        setting = self._setting(there)
+        release = setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=mechanism is None),
+            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
-            setting.privacy(question, mechanism),
+            setting.privacy(question, release),
             {
                 "parties": there.parties,
                 "servers": there.servers,
@@ -86,6 +89,11 @@ class Deployment:
             },
             opened.bill,
             opened.seconds,
-            setting.deviations(question, mechanism, opened.records),
-            tuple(setting.notes(question, len(opened.contributors))),
+            release.deviations(opened.total, opened.records),
+            tuple(setting.notes(question, opened)),
+        )
+
+    def _setting(self, there: pb.Description) -> Setting:
+        return Setting(
+            self._aggregator, there.parties, there.servers, there.most_records, there.records
         )

@@ -80,7 +80,7 @@ class Federation:
         kind = runtime_named(runtime)
         self.data = load(data) if isinstance(data, str) else data
         self.holdings = self.data.deal(parties)
-        self.servers = (1 if aggregator == "curator" else 2) if servers is None else servers
+        self.servers = self._aggregator.servers if servers is None else servers
         if self.servers < 1:
             raise LocalError("a federation needs at least one server")
         self.seed = seed
@@ -88,7 +88,7 @@ class Federation:
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         most = int(self.holdings.counts.max())
-        self._setting = Setting(self._aggregator, count, self.servers, most)
+        self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
         self.silent = choose_silent(count, dropout, seed)
         if self.silent and runtime == "docker":
             raise LocalError("--dropout is of simulated parties: choose inprocess or processes")
@@ -132,6 +132,7 @@ class Federation:
         minimum: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
+        delta: float = 0.0,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
@@ -145,7 +146,7 @@ class Federation:
                 f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
             )
         statistic = self._with_bounds(statistic)
-        placement = self._setting.placement(noise)
+        placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,
             self._aggregator.name,
@@ -156,6 +157,7 @@ class Federation:
             minimum=minimum,
             deadline=deadline,
             key=self._next_key(),
+            delta=delta,
         )
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings.without(self.silent) or self.holdings)
@@ -164,18 +166,18 @@ class Federation:
         self.start()
         opened = self.runtime.ask(question, report)
         seconds = {"start": self._started or 0.0} if first else {}
-        mechanism = self._setting.mechanism(question)
+        release = self._setting.release(question)
         return Result(
             statistic.name,
-            statistic.decode(opened.total, opened.records, exact=mechanism is None),
+            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
-            self._setting.privacy(question, mechanism),
+            self._setting.privacy(question, release),
             self._describe(),
             opened.bill,
             seconds | opened.seconds,
-            self._setting.deviations(question, mechanism, opened.records),
+            release.deviations(opened.total, opened.records),
             tuple(self._notes(question, opened, clipped)),
-            None if mechanism is None else _unsmoothed(statistic, opened),
+            None if release.exact else _unsmoothed(statistic, opened),
         )
 
     def _check(self, question: Question) -> None:
@@ -195,8 +197,9 @@ class Federation:
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""
-        self.holdings.column(statistic.value)
-        lower, upper = self.data.bounds.get(statistic.value, (None, None))
+        for column in statistic.columns:
+            self.holdings.column(column)
+        lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
         return dataclasses.replace(
             statistic,
             lower=lower if statistic.lower is None else statistic.lower,
@@ -204,7 +207,7 @@ class Federation:
         )
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
-        notes = self._setting.notes(question, len(opened.contributors))
+        notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         if self.silent:

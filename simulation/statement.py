@@ -2,31 +2,30 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from protocols.aggregation.contract import Aggregator
+from protocols.aggregation.release import Release
 from protocols.errors import LocalError
-from protocols.privacy.mechanisms import (
-    DiscreteLaplace,
-    Placement,
-    noise_variance,
-    numeric_delta,
-)
-from protocols.records import Column
+from protocols.messages import RUN_BYTES
+from protocols.privacy.mechanisms import Placement
+from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy
+from simulation.runtimes.contract import Opened
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part. `most` is the largest party's number of records, which is public."""
+    """Who takes part, with how many `records` in all and `most` of one party; both are public."""
 
     aggregator: Aggregator
     parties: int
     servers: int
     most: int
+    records: int
 
-    def placement(self, noise: str | None) -> Placement:
+    def placement(self, noise: str | None, statistic: Statistic) -> Placement:
+        if noise is None and statistic.pairwise:
+            return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         try:
@@ -36,44 +35,36 @@ class Setting:
                 f"no noise placement {noise!r}; there are {', '.join(Placement)}"
             ) from None
 
-    def mechanism(self, question: Question) -> DiscreteLaplace | None:
-        group = self.most if question.unit == "party" else 1
-        sensitivity = question.statistic.sensitivity * group
-        if question.epsilon is None or sensitivity == 0:
-            return None
-        return DiscreteLaplace.spending(question.epsilon, sensitivity)
+    def release(self, question: Question) -> Release:
+        """What makes the answer private. Raises `LocalError` if it cannot be asked here."""
+        run = bytes(RUN_BYTES)
+        query = question.query(run, self.parties, self.servers, self.records, self.most)
+        return self.aggregator.release(query)
 
-    def privacy(self, question: Question, mechanism: DiscreteLaplace | None) -> Privacy:
+    def privacy(self, question: Question, release: Release) -> Privacy:
         adjacency = "one record" if question.unit == "record" else "all records of one party"
         if question.epsilon is None:
             words, statement = "none", "NOT PRIVATE: no noise was added"
-        elif mechanism is None:
+        elif release.exact:
             words, statement = "none needed", "the answer does not depend on any record"
         else:
-            words = question.statistic.mechanism_words(float(mechanism.scale))
-            statement = f"{question.noise.statement(self.servers)}; adjacent: {adjacency} replaced"
+            words = release.words
+            statement = f"{release.statement}; adjacent: {adjacency} replaced"
         return Privacy(
             None if question.epsilon is None else float(question.epsilon),
-            numeric_delta(question.noise, self.parties, question.statistic.noises)
-            if mechanism
-            else 0.0,
+            release.delta,
             words,
-            str(question.noise),
+            release.placement,
             f"{self.aggregator.threat_model(self.servers)}; {statement}",
         )
 
-    def deviations(
-        self, question: Question, mechanism: DiscreteLaplace | None, records: int
-    ) -> Column:
-        if mechanism is None:
-            return np.zeros(1)
-        variance = noise_variance(mechanism, question.noise, self.parties, self.servers)
-        return question.statistic.deviations(variance, records)
-
-    def notes(self, question: Question, contributors: int) -> list[str]:
+    def notes(self, question: Question, opened: Opened) -> list[str]:
+        contributors = len(opened.contributors)
         notes = []
         if question.epsilon is None:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
+        if opened.refused:
+            notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

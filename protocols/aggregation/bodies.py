@@ -42,7 +42,7 @@ def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, 
 
 def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected:
     """A set of parties as a bitmap; padding bits must be zero."""
-    members = _members(message.body[0], parties) if message.links == 1 else None
+    members = members_of(message.body[0], parties) if message.links == 1 else None
     if members is None:
         return Rejected(message.sender, f"not a bitmap of {parties} parties")
     return members
@@ -59,7 +59,7 @@ def parse_roster(
 ) -> tuple[NDArray[np.bool], dict[int, Fault]] | Rejected:
     width = -(-parties // 8)
     body = message.body[0]
-    members = _members(body[:width], parties) if message.links == 1 else None
+    members = members_of(body[:width], parties) if message.links == 1 else None
     refusal = Rejected(message.sender, f"not a roster of {parties} parties")
     if members is None or (body.size - width) % _FAULT.itemsize:
         return refusal
@@ -71,7 +71,8 @@ def parse_roster(
     return members, {int(party): Fault(int(fault)) for party, fault in listed}
 
 
-def _members(body: NDArray[np.uint8], parties: int) -> NDArray[np.bool] | None:
+def members_of(body: NDArray[np.uint8], parties: int) -> NDArray[np.bool] | None:
+    """A set of parties from its bitmap; None if that is none."""
     bits = np.unpackbits(body)
     if body.size != -(-parties // 8) or bits[parties:].any():
         return None

@@ -21,6 +21,7 @@ from protocols.ring import Vector, add_shares
 
 if TYPE_CHECKING:
     from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
+    from protocols.aggregation.release import Release
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -117,18 +118,27 @@ class Aggregator(ABC):
         It is done with a `Total`.
         """
 
+    def release(self, query: Query) -> "Release":
+        """What makes the answer to a query private. One that is not noise on the sum is the
+        aggregator's own. Raises `LocalError` where there is none for what is asked."""
+        from protocols.aggregation.release import NoisySum
+
+        return NoisySum(query)
+
 
 @dataclass(frozen=True)
 class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
-    `caught` are parties whose submissions were refused, with the reason.
+    `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
+    left out of the sum and cannot be laid at anybody's door.
     """
 
     vector: Vector
     contributors: Ids
     records: int
     caught: tuple[tuple[int, str], ...] = ()
+    refused: int = 0
 
 
 class OneRound(Aggregator):

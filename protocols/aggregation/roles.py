@@ -182,8 +182,12 @@ class CollectingServer(ABC):
     def releasable(self, message: Message) -> NDArray[np.bool] | Rejected:
         """The members of a release that may be made."""
         members = parse_members(message, self._query.parties)
-        if isinstance(members, Rejected):
-            return members
+        return members if isinstance(members, Rejected) else self.may_release(message, members)
+
+    def may_release(
+        self, message: Message, members: NDArray[np.bool]
+    ) -> NDArray[np.bool] | Rejected:
+        """Those members again, if a release over them may be made."""
         if self._released_members not in (None, message.body[0].tobytes()):
             return Rejected(message.sender, "a second release over other parties")
         if (members & ~self._present).any():
@@ -239,9 +243,9 @@ class CollectingServer(ABC):
         match self._query.noise:
             case Placement.EACH_SERVER:
                 return True
-            case Placement.CURATOR:
+            case Placement.CURATOR | Placement.TOTAL:
                 return self._index == 0
-            case Placement.PARTIES:
+            case Placement.PARTIES | Placement.PER_PAIR:
                 return False
 
     def _to_coordinator(self, phase: Phase, body: bytes) -> Message:

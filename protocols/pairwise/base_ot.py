@@ -99,9 +99,6 @@ def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
 
 
 def _point(link: Links, encoded: bytes) -> PublicKey:
-    # The library also reads other forms of a point; one form is canonical.
-    if encoded[0] not in (2, 3):
-        raise PeerError(names(link), "bytes that are no compressed point")
     try:
         return PublicKey(encoded)
     except ValueError:

@@ -63,27 +63,33 @@ class Zetas:
         n = len(records)
         if n < 5:
             raise LocalError(f"a pilot needs at least five records, not {n}")
-        values = np.zeros((n, n))
+        values = np.empty((n, n))
         for i in range(n):
             x = np.repeat(records[i : i + 1], n, axis=0)
             both = kernel.reference(x, records) + kernel.reference(records, x)
             values[i] = both[:, output] / 2
-        np.fill_diagonal(values, 0.0)
-        # With S²_f over pairs and S²_h over the records' own means, both unbiased up to
-        #   E S²_f (1 − 1/N) = ζ2 − Var(U_n),     Var(U_n) = (2(n−2) ζ1 + ζ2)/N
-        #   E S²_h = (n−2)(ζ2 + (n−4) ζ1)/(n−1)²
-        pairs = math.comb(n, 2)
-        among = float(values[np.triu_indices(n, 1)].var())
-        between = float((values.sum(axis=1) / (n - 1)).var(ddof=1))
-        equations = np.array(
-            [
-                [-2 * (n - 2) / pairs, 1 - 1 / pairs],
-                [(n - 2) * (n - 4) / (n - 1) ** 2, (n - 2) / (n - 1) ** 2],
-            ]
-        )
-        one, two = np.linalg.solve(equations, [among, between])
-        two = max(0.0, float(two))
-        return cls(min(max(0.0, float(one)), two / 2), two)
+        one, two = unbiased_zetas(values)
+        two = max(0.0, two)
+        return cls(min(max(0.0, one), two / 2), two)
+
+
+def unbiased_zetas(values: Column) -> tuple[float, float]:
+    """Unbiased estimates of ζ1 and ζ2 from the symmetric matrix of f(x_i, x_j), n ≥ 5.
+
+    With S²_f the variance over all N pairs and S²_h that of the means of the n rows,
+      E S²_f = ζ2 − Var(U_n) with Var(U_n) = (2(n−2) ζ1 + ζ2)/N,
+      E S²_h = (n−2)(ζ2 + (n−4) ζ1)/(n−1)².
+    """
+    n = len(values)
+    pairs = math.comb(n, 2)
+    among = values[np.triu_indices(n, 1)].var()
+    rows = (values.sum(axis=1) - values.diagonal()) / (n - 1)
+    equations = [
+        [-2 * (n - 2) / pairs, 1 - 1 / pairs],
+        [(n - 2) * (n - 4) / (n - 1) ** 2, (n - 2) / (n - 1) ** 2],
+    ]
+    one, two = np.linalg.solve(equations, [among, rows.var(ddof=1)])
+    return float(one), float(two)
 
 
 def variance_of_pairs(pairs: Pairs, records: int, zetas: Zetas) -> float:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from fss.ring import Bytes
 from protocols.errors import LocalError, PeerError
 
-Links = NDArray[np.uint32]
+Links = NDArray[np.uint64]
 Mask = NDArray[np.bool]
 Bits = Bytes | NDArray[np.bool]
 """Inputs: 0 and 1, or False and True."""
@@ -15,10 +15,10 @@ _NAMED = 3
 
 
 def checked_links(links: Links) -> Links:
-    """A copy. Raises LocalError unless these are distinct 32-bit numbers: a number decides what a
+    """A copy. Raises LocalError unless these are distinct 64-bit numbers: a number decides what a
     link's secrets are."""
-    if links.dtype != np.uint32 or links.ndim != 1 or len(np.unique(links)) != len(links):
-        raise LocalError("links are distinct 32-bit numbers")
+    if links.dtype != np.uint64 or links.ndim != 1 or len(np.unique(links)) != len(links):
+        raise LocalError("links are distinct 64-bit numbers")
     return links.copy()
 
 

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError
-from protocols.pairwise.builder import ONE, ZERO, Builder, Word
+from protocols.pairwise.builder import ZERO, Builder, Word
+from protocols.randomness import Randomness
 
 OFFSET = Fraction(1, 2)
 """What readers add to a noisy output; it makes the noise symmetric about zero."""
@@ -87,10 +88,22 @@ class CircuitLaplace:
         with localcontext(Context(prec=_DIGITS)):
             return tuple(int((p * 2**self.coin_bits).to_integral()) for p in self._probabilities)
 
+    @cached_property
+    def comparisons(self) -> tuple[tuple[int, int], ...]:
+        """Of each bit of G, how many coins are compared, and with what.
+
+        Where a threshold ends in zeros, the coins at their places decide nothing and are not asked
+        for; where it is zero, none are.
+        """
+        k = self.coin_bits
+        spare = [(each & -each).bit_length() - 1 if each else k for each in self.thresholds]
+        pairs = zip(self.thresholds, spare, strict=True)
+        return tuple((k - zeros, threshold >> zeros) for threshold, zeros in pairs)
+
     @property
     def coins(self) -> int:
-        """How many coins each side gives for one output."""
-        return self.magnitude_bits * self.coin_bits + 1
+        """How many coins each side gives for one output: those of each bit, then the sign."""
+        return sum(count for count, _ in self.comparisons) + 1
 
     @cached_property
     def distance(self) -> float:
@@ -132,12 +145,24 @@ class CircuitLaplace:
         if not len(ours) == len(theirs) == self.coins:
             raise ValueError(f"noise takes {self.coins} coins of either side")
         coins = [builder.xor(a, b) for a, b in zip(ours, theirs, strict=True)]
-        sign, k = coins[-1], self.coin_bits
-        wires = []
-        for j, threshold in enumerate(self.thresholds):
-            below = _below(builder, coins[j * k : (j + 1) * k], threshold)
+        wires, sign, start = [], coins[-1], 0
+        for count, threshold in self.comparisons:
+            below = _below(builder, coins[start : start + count], threshold)
             wires.append(builder.xor(below, sign))
+            start += count
         return Word((*wires, sign), signed=True)
+
+    def draw(self, shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
+        """X as the circuit draws it, for a side that needs no other."""
+        values = [self._draw_one(randomness) for _ in range(math.prod(shape))]
+        return np.array(values, dtype=np.int64).reshape(shape)
+
+    def _draw_one(self, randomness: Randomness) -> int:
+        magnitude = 0
+        for j, threshold in enumerate(self.thresholds):
+            coins = int.from_bytes(randomness.bytes(16), "little") >> (128 - self.coin_bits)
+            magnitude |= (coins < threshold) << j
+        return -magnitude - 1 if randomness.bytes(1)[0] & 1 else magnitude
 
     def probabilities(self) -> NDArray[np.float64]:
         """What the circuit draws exactly: P(X = low), …, P(X = high). For small m."""
@@ -158,13 +183,12 @@ def _delta_per_distance(epsilon: Fraction, pairs: int, outputs: int) -> float:
 
 
 def _below(builder: Builder, bits: list[int], threshold: int) -> int:
-    """I[bits < threshold], lowest bit first: an AND for each bit above the threshold's lowest one.
+    """I[bits < threshold], lowest bit first, for a threshold below 2^bits.
 
     Going up, a bit of the threshold that is set decides "below" where ours is not, and one that is
-    not set decides "not below" where ours is.
+    not set decides "not below" where ours is. The lowest that is set costs nothing, and every one
+    above it an AND.
     """
-    if threshold >> len(bits):
-        return ONE
     below = ZERO
     for i, bit in enumerate(bits):
         clear = builder.not_(bit)

@@ -2,8 +2,9 @@
 
 Neither side learns an output. `XOR`: the evaluator keeps the colour of its active label, the
 garbler the colour that stands for 0; their XOR is the bit. `UNSIGNED`, `SIGNED`: additive shares in
-Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer. They
-come by projection: with h_c = H(label of colour c), λ the colour of 0, the evaluator's word is
+Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer;
+`Integers`: the same for several integers, one after the other on the output wires. They come by
+projection: with h_c = H(label of colour c), λ the colour of 0, the evaluator's word is
 
     y_0 = h_0    or    y_1 = h_1 + C,    with    C = w(1 − 2λ) + h_0 − h_1,
 
@@ -20,6 +21,7 @@ holds. A garbler that deviates can make it fail for chosen inputs and learn, fro
 bit: the model is semi-honest.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -37,7 +39,7 @@ _ONE = np.uint64(1)
 
 
 class Output(Enum):
-    """The form of the shares."""
+    """Shares of bits, (K, I, O), or of one integer of all output wires, (K, I)."""
 
     XOR = "xor"
     UNSIGNED = "unsigned"
@@ -45,12 +47,60 @@ class Output(Enum):
 
     def check(self, wires: int) -> None:
         """Raises LocalError if so many bits are no such integer."""
-        if self is not Output.XOR and not 1 <= wires <= RING_BITS:
-            raise LocalError(f"an integer in Z_2^64 has 1 to 64 bits, not {wires}")
+        if self is not Output.XOR:
+            _check_bits(wires)
 
-    def ciphertext_bytes(self, wires: int) -> int:
-        """What one instance adds to the garbler's answer: the check, and the projection."""
-        return wires * WORD_BYTES * (1 if self is Output.XOR else 2)
+    def weights(self, wires: int) -> Vector | None:
+        """What each wire counts, or None if nothing is added."""
+        return None if self is Output.XOR else _weights(wires, self is Output.SIGNED)
+
+    def gather(self, shares: Vector) -> Vector:
+        """From shares of the wires, (K, I, O)."""
+        total: Vector = shares if self is Output.XOR else shares.sum(axis=2, dtype=np.uint64)
+        return total
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Shares of several integers, (K, I, integers): the bits of each, and whether it is signed."""
+
+    words: tuple[tuple[int, bool], ...]
+
+    def check(self, wires: int) -> None:
+        """Raises LocalError if these integers are not all of a circuit's output wires."""
+        for bits, _ in self.words:
+            _check_bits(bits)
+        total = sum(bits for bits, _ in self.words)
+        if not self.words or total != wires:
+            raise LocalError(f"integers of {total} bits together, but {wires} output wires")
+
+    def weights(self, wires: int) -> Vector | None:
+        return np.concatenate([_weights(bits, signed) for bits, signed in self.words])
+
+    def gather(self, shares: Vector) -> Vector:
+        starts = np.cumsum([0, *(bits for bits, _ in self.words[:-1])])
+        totals: Vector = np.add.reduceat(shares, starts, axis=2)
+        return totals
+
+
+Form = Output | Integers
+
+
+def ciphertext_bytes(output: Form, wires: int) -> int:
+    """What one instance adds to the garbler's answer: the check, and the projection."""
+    return wires * WORD_BYTES * (1 if output is Output.XOR else 2)
+
+
+def _check_bits(bits: int) -> None:
+    if not 1 <= bits <= RING_BITS:
+        raise LocalError(f"an integer in Z_2^64 has 1 to 64 bits, not {bits}")
+
+
+def _weights(bits: int, signed: bool) -> Vector:
+    weights: Vector = _ONE << np.arange(bits, dtype=np.uint64)
+    if signed:
+        weights[-1:] = -weights[-1:]
+    return weights
 
 
 class Sealed(NamedTuple):
@@ -72,7 +122,7 @@ class Opened(NamedTuple):
         return "<Opened>"
 
 
-def seal(output: Output, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
+def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
     """The garbler's side, from the (K, I, O, 16) labels of 0."""
     links, instances, wires, _ = labels.shape
     flat = labels.reshape(links, instances * wires, 16)
@@ -82,18 +132,19 @@ def seal(output: Output, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
     h1 = _words(hash_blocks(keys, np.bitwise_xor(colour_0, deltas[:, None, :]), OUTPUT_TWEAKS))
     parts = [h0[..., 1] ^ h1[..., 1]]
     shares: Vector = λ.astype(np.uint64)
-    if output is not Output.XOR:
-        w = np.tile(_weights(output, wires), instances)
+    weights = output.weights(wires)
+    if weights is not None:
+        w = np.tile(weights, instances)
         parts.append(w - (w * shares << _ONE) + h0[..., 0] - h1[..., 0])
         shares = w * shares - h0[..., 0]
     return Sealed(
         np.hstack([_bytes(part) for part in parts]),
         _bytes(h0[..., 1]),
-        _gather(output, shares.reshape(links, instances, wires)),
+        output.gather(shares.reshape(links, instances, wires)),
     )
 
 
-def open_outputs(output: Output, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -> Opened:
+def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -> Opened:
     """The evaluator's side, from its (K, I, O, 16) active labels. Whether they are right is for the
     caller to see from the check."""
     links, instances, wires, _ = labels.shape
@@ -106,20 +157,8 @@ def open_outputs(output: Output, keys: Bytes, labels: Bytes, ciphertexts: Bytes)
         shares = h[..., 0] + colour * parts[:, 1]
     return Opened(
         _bytes(h[..., 1] ^ colour * parts[:, 0]),
-        _gather(output, shares.reshape(links, instances, wires)),
+        output.gather(shares.reshape(links, instances, wires)),
     )
-
-
-def _weights(output: Output, wires: int) -> Vector:
-    weights: Vector = _ONE << np.arange(wires, dtype=np.uint64)
-    if output is Output.SIGNED:
-        weights[-1:] = -weights[-1:]
-    return weights
-
-
-def _gather(output: Output, shares: Vector) -> Vector:
-    total: Vector = shares if output is Output.XOR else shares.sum(axis=2, dtype=np.uint64)
-    return total
 
 
 def _words(data: Bytes) -> Vector:

@@ -33,28 +33,24 @@ def independent_matchings(records: int, count: int, seed: bytes) -> Pairs:
 def distinct_matchings(records: int, count: int, seed: bytes) -> Pairs:
     """`count` matchings without a common pair, shape (count, records // 2, 2).
 
-    Each of them is uniform. They are rounds, picked at random, of a tournament by the circle method
-    among shuffled records: in round r meet those at r + k and r − k, modulo the number of rounds,
-    and of an even number of records one stands in the middle and meets r. With `rounds` of them
-    that is every pair once.
+    They are the first rounds of a tournament by the circle method: in round r meet those at r + k
+    and r − k, modulo the number of rounds, and of an even number of records one stands in the
+    middle and meets r. Records are shuffled first, so each matching is uniform, and `rounds` of
+    them are every pair once.
     """
     _check(records, count)
     turns = rounds(records)
     if count > turns:
         raise LocalError(f"{records} records have {turns} matchings without a common pair")
-    randomness = Randomness(seed).derive("distinct matchings")
-    shuffled = _orders(1, records, randomness.derive("records"))[0]
-    picked = _orders(1, turns, randomness.derive("rounds"))[0, :count, None].astype(np.int64)
+    shuffled = _orders(1, records, Randomness(seed).derive("distinct matchings"))[0]
+    turn = np.arange(count)[:, None]
     distance = np.arange(1, turns // 2 + 1)
-    places = np.stack([picked + distance, picked - distance], axis=2) % turns
+    places = np.stack([turn + distance, turn - distance], axis=2) % turns
     if records % 2 == 0:
-        middle = np.stack([picked, np.full_like(picked, turns)], axis=2)
+        middle = np.stack([turn, np.full_like(turn, turns)], axis=2)
         places = np.concatenate([middle, places], axis=1)
     pairs: Pairs = shuffled[places]
-    coins = randomness.derive("orders").bytes(-(-count * (records // 2) // 8))
-    flips = np.unpackbits(np.frombuffer(coins, dtype=np.uint8), count=count * (records // 2))
-    swapped = flips.reshape(count, -1, 1).astype(bool)
-    return np.where(swapped, pairs[:, :, ::-1], pairs)
+    return pairs
 
 
 def _check(records: int, count: int) -> None:
@@ -75,7 +71,7 @@ def _orders(count: int, length: int, randomness: Randomness) -> NDArray[np.uint3
     return np.argsort(words, axis=1, kind="stable").astype(np.uint32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Assignment:
     """Pairs by who computes them."""
 

@@ -22,9 +22,10 @@ Errors leave a session as it was. After a PeerError the shell can `drop` the lin
 call again with the rows of the others.
 """
 
+import copy
 import hashlib
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from protocols.pairwise.blocks import BLOCK_BYTES, COLUMNS, keystream
 from protocols.pairwise.circuit import Circuit
 from protocols.pairwise.links import Bits, Links, Mask, checked_links, checked_rows, refuse
 from protocols.pairwise.ot_extension import Receiver, Sender, bits_of, request_bytes
-from protocols.pairwise.outputs import Output
+from protocols.pairwise.outputs import Form, Output
 from protocols.randomness import Randomness
 from protocols.ring import Vector
 
@@ -49,7 +50,7 @@ _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
 
 
 class Answer(NamedTuple):
-    """`rows` are for the evaluator, `shares` for the garbler: (K, I, O) bits or (K, I) words."""
+    """`rows` are for the evaluator, `shares` for the garbler, in the shape of the output's form."""
 
     rows: Bytes
     shares: Vector
@@ -63,7 +64,7 @@ class _Batch:
     """What both sides know of a batch."""
 
     circuit: Circuit
-    output: Output
+    output: Form
     instances: int
 
     def __post_init__(self) -> None:
@@ -88,13 +89,15 @@ class _Batch:
 
     @property
     def answer_bytes(self) -> int:
-        ciphertexts = self.instances * self.output.ciphertext_bytes(len(self.circuit.outputs))
+        ciphertexts = self.instances * outputs.ciphertext_bytes(
+            self.output, len(self.circuit.outputs)
+        )
         return BLOCK_BYTES + self.table_bytes + ciphertexts + DIGEST_BYTES
 
     def fingerprint(self) -> bytes:
         circuit = self.circuit
         sizes = (circuit.garbler_inputs, circuit.evaluator_inputs, self.instances)
-        data = repr((self.output.value, *sizes, len(circuit.gates))).encode()
+        data = repr((self.output, *sizes, len(circuit.gates))).encode()
         data += np.ascontiguousarray(circuit.gates).tobytes() + circuit.outputs.tobytes()
         return hashlib.sha256(data).digest()
 
@@ -106,7 +109,7 @@ class _Batch:
         return stream[:, 0], stream[:, 1:].reshape(shape)
 
 
-def answer_bytes(circuit: Circuit, output: Output, instances: int) -> int:
+def answer_bytes(circuit: Circuit, output: Form, instances: int) -> int:
     """What a warm link receives for a batch."""
     return _Batch(circuit, output, instances).answer_bytes
 
@@ -130,6 +133,18 @@ class _Side:
     def drop(self, links: Links) -> None:
         """Go on without these links."""
         self._keep(~np.isin(self._links, links))
+
+    def part(self, links: Links) -> Self:
+        """These links as a session of their own; they are gone from this one."""
+        chosen = np.isin(self._links, links)
+        other = copy.copy(self)
+        other._own_state()
+        other._keep(chosen)
+        self._keep(~chosen)
+        return other
+
+    def _own_state(self) -> None:
+        """After a copy: what is changed in place must not be shared with the original."""
 
     def _keep(self, chosen: Mask) -> None:
         self._links, self._transcript = self._links[chosen], self._transcript[chosen]
@@ -186,7 +201,7 @@ class Evaluator(_Side):
         self._transcript = self._heard(self._transcript, rows)
         self._scalars = self._scalars[:0]
 
-    def request(self, circuit: Circuit, bits: Bits, output: Output = Output.XOR) -> Bytes:
+    def request(self, circuit: Circuit, bits: Bits, output: Form = Output.XOR) -> Bytes:
         """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
         if self._receiver is None:
             raise LocalError("these links are not open yet")
@@ -203,7 +218,7 @@ class Evaluator(_Side):
         return rows
 
     def finish(self, rows: Bytes) -> Vector:
-        """Its shares of the outputs: (K, I, O) bits, or (K, I) words.
+        """Its shares of the outputs, in the shape of their form.
 
         Raises PeerError if an answer is not of the right length, or does not fit its digest:
         whatever was changed on the way, and whatever the garbler heard otherwise than we sent it.
@@ -230,6 +245,9 @@ class Evaluator(_Side):
         self._transcript, self._batch = transcript, None
         self._labels = np.empty(0, dtype=np.uint8)
         return opened.shares
+
+    def _own_state(self) -> None:
+        self._receiver = copy.copy(self._receiver)
 
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)
@@ -266,7 +284,7 @@ class Garbler(_Side):
         return points
 
     def answer(
-        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Output = Output.XOR
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = Output.XOR
     ) -> Answer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 
@@ -306,6 +324,9 @@ class Garbler(_Side):
         self._number += 1
         answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
         return Answer(answer, sealed.shares)
+
+    def _own_state(self) -> None:
+        self._sender = copy.copy(self._sender)
 
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)

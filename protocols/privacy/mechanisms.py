@@ -22,6 +22,8 @@ class Placement(StrEnum):
     CURATOR = "curator"  # server 0 draws it once
     EACH_SERVER = "each-server"  # every server draws it in full
     PARTIES = "parties"  # every party draws a share of it
+    TOTAL = "total"  # of pairs: server 0 draws it once, on the total over all pairs
+    PER_PAIR = "per-pair"  # of pairs: the two parties draw it inside their circuit
 
     def statement(self, servers: int) -> str:
         match self:
@@ -34,6 +36,21 @@ class Placement(StrEnum):
                 )
             case Placement.PARTIES:
                 return f"parties share the noise; private while {HONEST:.0%} of them are honest"
+            case Placement.TOTAL:
+                return (
+                    "one noise on the total over all pairs, drawn by server-0, which must not "
+                    "collude with the analyst"
+                )
+            case Placement.PER_PAIR:
+                return (
+                    "the two parties of every pair draw its noise together inside their circuit; "
+                    "private if either of them is honest, whoever else colludes"
+                )
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether it makes sense for pairs of parties alone."""
+        return self in (Placement.TOTAL, Placement.PER_PAIR)
 
 
 HONEST = 0.5
@@ -96,7 +113,7 @@ def noise_variance(
 ) -> float:
     """Variance of the noise in each released integer."""
     match placement:
-        case Placement.CURATOR:
+        case Placement.CURATOR | Placement.TOTAL | Placement.PER_PAIR:
             return mechanism.variance
         case Placement.EACH_SERVER:
             return servers * mechanism.variance

@@ -6,6 +6,15 @@ from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.pairwise import (
+    Auc,
+    CollisionEntropy,
+    Gini,
+    KendallTau,
+    Pairs,
+    Pairwise,
+    Variance,
+)
 from protocols.statistics.running_sum import RunningSum
 
 _KINDS = (
@@ -18,6 +27,12 @@ _KINDS = (
     EcdfPoints,
     QuantileSearch,
     RunningSum,
+    Gini,
+    Variance,
+    CollisionEntropy,
+    KendallTau,
+    Auc,
+    Pairwise,
 )
 STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in _KINDS}
 
@@ -28,17 +43,24 @@ def statistic_named(name: str) -> type[Statistic]:
 
 __all__ = [
     "STATISTICS",
+    "Auc",
+    "CollisionEntropy",
     "CumulativeHistogram",
     "Curve",
     "Ecdf",
     "EcdfPoints",
     "Estimate",
+    "Gini",
     "Histogram",
+    "KendallTau",
     "Mean",
+    "Pairs",
+    "Pairwise",
     "Quantile",
     "QuantileSearch",
     "RunningSum",
     "Statistic",
     "Sum",
+    "Variance",
     "statistic_named",
 ]

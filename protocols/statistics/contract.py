@@ -5,6 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Self, get_args
 
 import numpy as np
@@ -78,6 +79,31 @@ class Statistic(ABC):
     @abstractmethod
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Standard deviation of each value of the estimate, given the variance of one noise."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data that it is about."""
+        return (self.value,)
+
+    @property
+    def bounded(self) -> str | None:
+        """The column whose public bounds are needed, if any."""
+        return self.value
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether parties compute it in pairs."""
+        return False
+
+    def prepared(
+        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+    ) -> Self:
+        """What the coordinator decides before it asks: most statistics leave nothing open.
+
+        There are `records` records, `most` of one party; `inside` tells that noise is drawn by
+        pairs of parties, `seed` is public.
+        """
+        return self
 
     @property
     def measures(self) -> bool:

@@ -41,9 +41,14 @@ class Histogram(Statistic):
         """A replaced record leaves one bin and enters another."""
         return 2 if self.bins > 1 else 0
 
-    def encode(self, holdings: Holdings) -> Vector:
+    def bins_of(self, holdings: Holdings) -> NDArray[np.int64]:
+        """The bin of every record."""
         values = self.clip(holdings.column(self.value))
-        bins = np.minimum(np.searchsorted(self.edges, values, side="right") - 1, self.bins - 1)
+        bins = np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
+        return np.minimum(bins, self.bins - 1)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        bins = self.bins_of(holdings)
         party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
         counts = np.bincount(party * self.bins + bins, minlength=len(holdings.ids) * self.bins)
         return counts.astype(np.uint64).reshape(len(holdings.ids), self.bins)

@@ -86,7 +86,7 @@ def _pair(instances: int, pairs: int) -> tuple[float, int]:
     child.start()
     theirs.close()
     best, sent = float("inf"), 0
-    link = np.zeros(1, dtype=np.uint32)
+    link = np.zeros(1, dtype=np.uint64)
     circuit, x = greater(_BITS), _bits(instances, seed=1)
     try:
         for pair in range(pairs):
@@ -113,7 +113,7 @@ def _pair(instances: int, pairs: int) -> tuple[float, int]:
 
 
 def _evaluator(pipe: Connection, instances: int, pairs: int) -> None:
-    link = np.zeros(1, dtype=np.uint32)
+    link = np.zeros(1, dtype=np.uint64)
     circuit, y = greater(_BITS), _bits(instances, seed=2)
     for pair in range(pairs):
         pipe.recv_bytes()

@@ -57,6 +57,7 @@ class Opened:
     bill: Bill
     seconds: dict[str, float] = field(default_factory=dict)
     caught: tuple[tuple[int, str], ...] = ()
+    refused: int = 0
 
 
 class Runtime(ABC):

@@ -93,6 +93,7 @@ class InProcess(Runtime):
             Bill(stations, parties),
             {"submit": released - started, "release": ended - released},
             total.caught,
+            total.refused,
         )
 
     def _pass_deadline(

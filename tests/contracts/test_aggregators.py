@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named, aggregators
 from protocols.aggregation.additive import Additive
@@ -10,8 +11,10 @@ from protocols.aggregation.conformance import allowed_servers, query_for
 from protocols.aggregation.contract import AggregatorContract
 from protocols.aggregation.curator import Curator
 from protocols.aggregation.prio3 import Prio3
+from protocols.aggregation.shuffle import Shuffle
 from protocols.errors import LocalError
 from protocols.ring import Vector
+from protocols.sealing import PUBLIC_BYTES
 
 
 class TestCurator(AggregatorContract):
@@ -40,6 +43,19 @@ class TestPrio3(AggregatorContract):
 
 def one_hot(length: int, place: int) -> list[int]:
     return [int(i == place) for i in range(length)]
+
+
+class TestShuffle(AggregatorContract):
+    aggregator = Shuffle()
+
+    def servers_that_may_collude(self) -> list[int]:
+        """The shuffler alone sees sealed reports: that it must not collude is another matter."""
+        return [1]
+
+    def looks_uniform(self, body: NDArray[np.uint8]) -> bool:
+        """But for the byte with the high bit of the X25519 point, which is always 0."""
+        assert (body[:, PUBLIC_BYTES - 1] < 128).all()
+        return super().looks_uniform(np.delete(body, PUBLIC_BYTES - 1, axis=1))
 
 
 def test_every_installed_aggregator_of_sums_is_under_contract() -> None:

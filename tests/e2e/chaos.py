@@ -18,7 +18,8 @@ from servers.ledger import Ledger
 from simulation import Federation
 from simulation.runtimes.processes import Processes
 
-PARTIES, HOSTS, SERVERS = 6, 3, 2
+PARTIES, HOSTS = 6, 3
+DELTA = 1e-6  # used by aggregators that need one
 LONGEST_DELAY = 0.5
 
 
@@ -40,7 +41,7 @@ def chaos(aggregator: str, rounds: int, folder: Path, seed: int) -> Tally:
     """Raises whatever a run raises; differences and ledger faults are in the tally."""
     dice = random.Random(seed)
     tally = Tally()
-    common = {"parties": PARTIES, "servers": SERVERS, "aggregator": aggregator, "seed": seed}
+    common = {"parties": PARTIES, "aggregator": aggregator, "seed": seed}
     with (
         Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
         Federation(**common, runtime="processes", hosts=HOSTS, store=folder) as stormy,  # type: ignore[arg-type]
@@ -49,14 +50,14 @@ def chaos(aggregator: str, rounds: int, folder: Path, seed: int) -> Tally:
         assert isinstance(stormy.runtime, Processes)
         for number in range(rounds):
             statistic = question(aggregator, number)
-            expected = calm.run(statistic, 1.0).estimate
+            expected = calm.run(statistic, 1.0, delta=DELTA).estimate
             victim = dice.choice(list(stormy.runtime.children))
             found = _run_and_kill(stormy, statistic, victim, dice.uniform(0, LONGEST_DELAY))
             tally.rounds += 1
             tally.killed[victim.split("-")[0]] += 1
             if found != expected:
                 tally.differences.append(f"round {number}, {victim}: {found} is not {expected}")
-    for keeper in ("coordinator", *(f"server-{i}" for i in range(SERVERS))):
+    for keeper in ("coordinator", *(f"server-{i}" for i in range(stormy.servers))):
         ledger = Ledger(folder / keeper / "ledger.sqlite", None)
         if (entries := len(ledger.rows())) != rounds or ledger.spent() != rounds:
             tally.differences.append(f"{keeper} wrote {entries} spends in {rounds} rounds")
@@ -71,7 +72,7 @@ def _run_and_kill(
 
     def ask() -> None:
         try:
-            answers.append(federation.run(statistic, 1.0).estimate)
+            answers.append(federation.run(statistic, 1.0, delta=DELTA).estimate)
         except Exception as error:
             answers.append(error)
 
@@ -89,9 +90,10 @@ def _run_and_kill(
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    for aggregator in ("additive", "fss", "prio3"):
+    aggregators = ("additive", "fss", "shuffle", "prio3")
+    for aggregator in aggregators:
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(aggregator, rounds // 3, Path(folder), seed=rounds)
+            tally = chaos(aggregator, rounds // len(aggregators), Path(folder), seed=rounds)
         print(f"{aggregator}: {tally.rounds} rounds, killed {dict(tally.killed)}")
         for difference in tally.differences:
             failed = True

@@ -8,16 +8,18 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from fss.comparison import Comparison
-from fss.ring import Ring
+from fss.ring import Bytes, Ring
 from protocols.errors import LocalError, PeerError
 from protocols.messages import Phase, Role, decode
 from protocols.meter import Direction, Meter
+from protocols.pairwise.outputs import Output
 from protocols.privacy.mechanisms import Placement
 from protocols.query import decode_query
 from protocols.statistics import Ecdf, Histogram, Mean
@@ -25,10 +27,15 @@ from protos import tally_pb2 as pb
 from servers.accounts import accounts_from_wire, accounts_to_wire
 from servers.coordinator import Question
 from servers.journal import Journal, Kind, read_records
+from tests.protocols.pairwise.circuits import greater
+from tests.protocols.pairwise.dealing import dealt
 from tests.samples import RUN, a_message, a_query
 
 COMPARISONS = (Comparison(8, Ring(64), 2), Comparison(4, Ring(64), 3), Comparison(16, Ring(32), 3))
 THRESHOLDS = np.array([0, 3, 15], dtype=np.uint64)
+PAIR_CIRCUIT = greater(8)
+PAIR_LINK = np.array([1], dtype=np.uint64)
+PAIR_BITS = np.ones((1, 2, 8), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,31 @@ def journal(data: bytes) -> None:
         assert path.read_bytes() == left
 
 
+def pair_request(data: bytes) -> None:
+    """Whatever a garbler takes, it answers with rows of one length."""
+    _, garbler = dealt(PAIR_LINK, 1)
+    try:
+        answer = garbler.answer(PAIR_CIRCUIT, PAIR_BITS, _row(data), Output.SIGNED)
+    except PeerError:
+        return
+    assert answer.rows.shape == (1, len(_pair_seeds()[1][0]))
+
+
+def pair_answer(data: bytes) -> None:
+    """An evaluator takes the one right answer and no other bytes."""
+    evaluator, _ = dealt(PAIR_LINK, 1)
+    evaluator.request(PAIR_CIRCUIT, PAIR_BITS, Output.SIGNED)
+    try:
+        evaluator.finish(_row(data))
+    except PeerError:
+        return
+    assert data == _pair_seeds()[1][0]
+
+
+def _row(data: bytes) -> Bytes:
+    return np.frombuffer(data, dtype=np.uint8).reshape(1, -1)
+
+
 def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -157,6 +189,15 @@ def _journal_seeds() -> tuple[bytes, ...]:
         return ((Path(folder) / f"{RUN.hex()}.log").read_bytes(),)
 
 
+@cache
+def _pair_seeds() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """A request, and the answer to it."""
+    evaluator, garbler = dealt(PAIR_LINK, 1)
+    request = evaluator.request(PAIR_CIRCUIT, PAIR_BITS, Output.SIGNED)
+    answer = garbler.answer(PAIR_CIRCUIT, PAIR_BITS, request, Output.SIGNED)
+    return (request.tobytes(),), (answer.rows.tobytes(),)
+
+
 TARGETS: dict[str, Target] = {
     "message": Target(message, _message_seeds()),
     "query": Target(query, _query_seeds()),
@@ -164,4 +205,6 @@ TARGETS: dict[str, Target] = {
     "accounts": Target(accounts, _account_seeds()),
     "stored_keys": Target(stored_keys, _key_seeds()),
     "journal": Target(journal, _journal_seeds()),
+    "pair_request": Target(pair_request, _pair_seeds()[0]),
+    "pair_answer": Target(pair_answer, _pair_seeds()[1]),
 }

@@ -12,7 +12,7 @@ from protocols.randomness import Randomness
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.dealing import random_bits
 
-LINKS = np.array([4, 90, 7], dtype=np.uint32)
+LINKS = np.array([4, 90, 7], dtype=np.uint64)
 # x = 5 is on no point of secp256k1; the field's prime is no number below itself.
 OFF_CURVE = bytes([2]) + (5).to_bytes(32, "big")
 TOO_LARGE = bytes([3]) + (2**256 - 2**32 - 977).to_bytes(32, "big")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -66,6 +66,7 @@ def test_every_pair_of_small_integers(
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_large_integers(operation: str, data: st.DataObject) -> None:
     build, compute = OPERATIONS[operation]

@@ -195,6 +195,27 @@ def test_a_square_is_known_to_be_positive() -> None:
     assert kernel("(a.x - b.x) * (b.x - a.x)", SMALL).sensitivity == 2 * 15**2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "abs(a.x + 20)",
+        "abs(-20 - a.x)",
+        "abs(a.x - b.x)",
+        "min(a.x, b.x) + 1",
+        "max(a.x, 2) - b.x",
+        "if(a.x > 0, b.x, 3 - b.x)",
+        "a.x * b.x",
+        "(a.x + 9) * (a.x + 9)",
+        "-a.x - b.x",
+    ],
+)
+@pytest.mark.parametrize("grid", [SMALL, SIGNED, HALVES])
+def test_ranges_are_no_wider_than_what_comes_out(text: str, grid: Grid) -> None:
+    each = kernel(text, grid)
+    told = each.reference(*every_pair(each))
+    assert (told.min(), told.max()) == (each.outputs[0].low, each.outputs[0].high)
+
+
 def test_wide_outputs_lose_their_lowest_bits() -> None:
     grid = Grid.reals(-1.0, 1.0, 30)
     each = kernel("a.x * b.x", grid)

@@ -50,7 +50,7 @@ SMALL = [
 
 @pytest.mark.parametrize("noise", SMALL)
 def test_every_coin_enumerated(noise: CircuitLaplace) -> None:
-    """All 2^(mk+1) values of the XORed coins: the counts are the stated probabilities, exactly."""
+    """All values of the XORed coins: the counts are the stated probabilities, exactly."""
     everything = np.arange(1 << noise.coins)
     coins = (everything[:, None] >> np.arange(noise.coins) & 1).astype(np.uint8)
     masks = np.random.default_rng(1).integers(0, 2, coins.shape, dtype=np.uint8)
@@ -131,6 +131,13 @@ def test_the_noise_for_a_budget_stays_within_it(
         assert math.exp(-(2 ** (noise.magnitude_bits - 1)) / noise.scale) > noise.distance / 2
 
 
+def test_the_tail_and_the_rounding_are_both_paid_for() -> None:
+    """Over scales at all places between two powers of two."""
+    for sensitivity in range(64, 192):
+        noise = CircuitLaplace.spending(Fraction(1), 1e-6, sensitivity, 1, 1)
+        assert noise.delta(Fraction(1), 1, 1) <= 1e-6
+
+
 def test_privacy_holds_with_the_delta_that_is_reported() -> None:
     """P(S) ≤ e^ε P'(S) + δ for the worst S, from the exact probabilities of a coarse sampler."""
     epsilon = Fraction(1)
@@ -143,15 +150,23 @@ def test_privacy_holds_with_the_delta_that_is_reported() -> None:
 
 
 def test_the_cost_of_the_example() -> None:
-    """P/ε = 4 with 44 bits a coin: 309 coins of either side, 305 ANDs with a bit added to it."""
+    """P/ε = 4 with 44 bits a coin and a bit to add it to."""
     noise = CircuitLaplace(Fraction(4), 7, 44)
-    assert noise.coins == 309
+    assert noise.coins == 305  # 7 · 44 + 1, less the four trailing zeros of the thresholds
     builder = Builder(noise.coins + 1, noise.coins)
     word = noise.word(builder, builder.garbler[1:], builder.evaluator)
     circuit = builder.circuit([builder.add(word, Word(builder.garbler[:1]))])
-    assert circuit_of(noise).ands == 297  # 7 · 43, less the trailing zeros of the thresholds
-
+    assert circuit_of(noise).ands == noise.coins - 7 - 1
     assert circuit.ands == 305
+
+
+def test_no_coin_is_asked_for_in_vain() -> None:
+    """Also where a probability is nearly ½ or nearly 0, so that its threshold ends in zeros."""
+    for noise in (CircuitLaplace(Fraction(1 << 30), 33, 20), CircuitLaplace(Fraction(1), 6, 20)):
+        circuit = circuit_of(noise)
+        read = np.unique(circuit.gates[:, 1:])
+        assert np.array_equal(read[read < 2 * noise.coins], np.arange(2 * noise.coins))
+        assert noise.coins < noise.magnitude_bits * noise.coin_bits
 
 
 def test_what_no_circuit_can_draw_is_refused() -> None:
@@ -169,5 +184,5 @@ def test_what_no_circuit_can_draw_is_refused() -> None:
         CircuitLaplace(Fraction(0), 1, 1)
     with pytest.raises(ValueError, match="coins"):
         CircuitLaplace(Fraction(1), 1, 0)
-    with pytest.raises(ValueError, match="takes 11 coins"):
-        SMALL[0].word(Builder(10, 11), tuple(range(10)), tuple(range(10, 21)))
+    with pytest.raises(ValueError, match=r"takes \d+ coins"):
+        SMALL[0].word(Builder(1, 1), (0,), (1,))

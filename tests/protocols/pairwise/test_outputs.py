@@ -5,13 +5,22 @@ import pytest
 
 from fss.ring import Bytes
 from protocols.errors import LocalError
-from protocols.pairwise.outputs import Opened, Output, Sealed, open_outputs, seal
+from protocols.pairwise.outputs import (
+    Form,
+    Integers,
+    Opened,
+    Output,
+    Sealed,
+    ciphertext_bytes,
+    open_outputs,
+    seal,
+)
 from protocols.ring import signed
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.dealing import random_bytes, random_deltas
 
 
-def shared(output: Output, bits: Bytes, seed: int) -> tuple[Sealed, Opened]:
+def shared(output: Form, bits: Bytes, seed: int) -> tuple[Sealed, Opened]:
     """Both sides' results for (K, I, O) output bits under random labels."""
     links = len(bits)
     keys, deltas = random_bytes(seed, links, 16), random_deltas(seed + 1, links)
@@ -33,7 +42,7 @@ def test_every_value_comes_back(output: Output, wires: int) -> None:
     bits = every_value(wires, 40)
     sealed, opened = shared(output, bits, wires)
     assert np.array_equal(sealed.check, opened.check)
-    assert sealed.ciphertexts.shape[1] == output.ciphertext_bytes(wires) * (1 << wires)
+    assert sealed.ciphertexts.shape[1] == ciphertext_bytes(output, wires) << wires
     values = np.arange(1 << wires)
     if output is Output.XOR:
         assert np.array_equal(sealed.shares ^ opened.shares, bits)
@@ -51,6 +60,32 @@ def test_integers_of_64_bits(output: Output) -> None:
     bits = np.unpackbits(words, axis=2, bitorder="little")
     sealed, opened = shared(output, bits, 4)
     assert np.array_equal(sealed.shares + opened.shares, words.view("<u8")[..., 0])
+
+
+def test_several_integers_come_back_one_by_one() -> None:
+    """3 bits signed, 1 bit, 2 bits signed and 2 bits: all 256 values, on 40 links."""
+    form = Integers(((3, True), (1, False), (2, True), (2, False)))
+    sealed, opened = shared(form, every_value(8, 40), 6)
+    totals = signed(sealed.shares + opened.shares)
+    values = np.arange(256)
+    parts = [values & 7, values >> 3 & 1, values >> 4 & 3, values >> 6]
+    parts[0] = parts[0] - (parts[0] >> 2 << 3)
+    parts[2] = parts[2] - (parts[2] >> 1 << 2)
+    assert totals.shape == (40, 256, 4)
+    assert (totals == np.stack(parts, axis=1)).all()
+    assert np.array_equal(sealed.check, opened.check)
+
+
+def test_integers_fill_the_output_wires() -> None:
+    Integers(((64, True), (1, False))).check(65)
+    for words, wires in (
+        ((), 0),
+        (((3, True),), 4),
+        (((0, False), (4, True)), 4),
+        (((65, True),), 65),
+    ):
+        with pytest.raises(LocalError):
+            Integers(words).check(wires)
 
 
 def test_integers_have_1_to_64_bits() -> None:

@@ -20,8 +20,8 @@ from tests.protocols.pairwise.dealing import dealt, opened, random_bits, random_
 CIRCUIT = greater(32)
 
 
-def numbered(*links: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    return np.array(links, dtype=np.uint32)
+def numbered(*links: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array(links, dtype=np.uint64)
 
 
 def batch(
@@ -102,7 +102,7 @@ def test_a_batch_of_links_is_its_links_one_by_one() -> None:
 
 def test_links_and_batches_have_their_own_secrets() -> None:
     """The same inputs again, on every link and in every batch: no block of bytes comes twice."""
-    sides = dealt(np.arange(50, dtype=np.uint32), 1)
+    sides = dealt(np.arange(50, dtype=np.uint64), 1)
     x, y = np.zeros((50, 2, 32), dtype=np.uint8), np.ones((50, 2, 32), dtype=np.uint8)
     blocks = []
     for _ in range(3):
@@ -134,7 +134,7 @@ def test_every_flipped_column_of_a_request_is_refused() -> None:
     """One link a byte of u, a bit flipped in each: also where the garbler's bit of Δ ignores it."""
     circuit = greater(8)
     count = 128
-    evaluator, garbler = dealt(np.arange(count, dtype=np.uint32), 4)
+    evaluator, garbler = dealt(np.arange(count, dtype=np.uint64), 4)
     x, y = random_bits(1, count, 1, 8), random_bits(2, count, 1, 8)
     request = evaluator.request(circuit, y)
     assert request.shape[1] == 4 + count
@@ -142,7 +142,7 @@ def test_every_flipped_column_of_a_request_is_refused() -> None:
     answer = garbler.answer(circuit, x, request)
     with pytest.raises(PeerError, match="links 0, 1, 2 and 124 more: an answer"):
         evaluator.finish(answer.rows)
-    evaluator.drop(np.arange(count - 1, dtype=np.uint32))
+    evaluator.drop(np.arange(count - 1, dtype=np.uint64))
     share = evaluator.finish(answer.rows[-1:])
     assert np.array_equal(share ^ answer.shares[-1:], clear(circuit, x, y)[-1:])
 
@@ -305,7 +305,7 @@ def test_circuits_without_inputs_of_one_side() -> None:
 
 def test_many_sessions_of_many_links() -> None:
     for seed in range(3):
-        sides = dealt(np.arange(400, dtype=np.uint32), seed)
+        sides = dealt(np.arange(400, dtype=np.uint64), seed)
         for number in range(2):
             x, y = random_bits(number, 400, 1, 32), random_bits(9 + number, 400, 1, 32)
             _, _, ours, theirs = batch(sides, CIRCUIT, x, y, Output.UNSIGNED)

@@ -20,7 +20,7 @@ from tests.protocols.pairwise.dealing import dealt
 
 N = 5_000
 CIRCUIT = single_gate(AND)
-LINKS = np.arange(N, dtype=np.uint32)
+LINKS = np.arange(N, dtype=np.uint64)
 
 
 class Run:

@@ -1,0 +1,99 @@
+"""The shuffle model: parties randomize and seal, a shuffler mixes, the collector opens.
+
+The one server is the shuffler. It sees who submitted how many reports, sealed to the collector's
+key; the collector sees the reports in random order, without names. Each report is private by
+itself, and hiding among the others makes it more so (`protocols.privacy.amplification`).
+
+Threat model: semi-honest, and the shuffler must not collude with the coordinator: together they see
+who reported what, which then is only as private as the local randomizer. Parties that collude with
+the coordinator do not hide anybody: the amplification counts on honest reports. A report that does
+not open, or came twice, is left out and counted, but its sender cannot be named, which is what the
+shuffler is for; the shuffler names senders of a wrong size.
+"""
+
+from typing import ClassVar
+
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.release import Release
+from protocols.aggregation.reports import (
+    ShuffledReports,
+    is_private,
+    least_reports,
+    randomizer_of,
+    reports_of,
+)
+from protocols.errors import LocalError
+from protocols.machine import Machine
+from protocols.messages import MAX_WIRE_BYTES
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.sealing import OVERHEAD
+
+HEADROOM = 256
+"""For the headers of a message and of a part."""
+
+LARGEST = 1 << 62
+"""Estimates stay below this in size: they must fit the ring."""
+
+
+class Shuffle(Aggregator):
+    """Randomized reports, sealed and shuffled: nobody holds a party's data, not even in shares."""
+
+    name: ClassVar[str] = "shuffle"
+    servers: ClassVar[int] = 1
+    party_bytes: ClassVar[str] = "52 a record, whatever L; 56 + 8L without privacy"
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        return ThreatModel(
+            colluding=0,
+            behaviour="a semi-honest shuffler that must not collude with the coordinator",
+            dropouts="any number of parties may drop out before the release",
+            reveals="the shuffler sees who submitted how many reports, the analyst randomized "
+            "reports without names; a bad report is left out but its sender cannot be named",
+        )
+
+    def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
+        if query.servers != 1:
+            raise LocalError(f"shuffle has 1 server, the shuffler, not {query.servers}")
+        if is_private(query):
+            self._check_private(query)
+        reports = reports_of(query)
+        sealed = reports.payload_bytes + OVERHEAD
+        if reports.most * sealed > MAX_WIRE_BYTES - HEADROOM:
+            raise LocalError(
+                f"{reports.most} reports of {sealed} bytes from one party do not fit a message"
+            )
+
+    def release(self, query: Query) -> Release:
+        return ShuffledReports(query)
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        from protocols.aggregation.shuffle_roles import ShuffleParty
+
+        return ShuffleParty(query, holdings, randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        from protocols.aggregation.shuffle_roles import Shuffler
+
+        return Shuffler(query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        from protocols.aggregation.shuffle_roles import ShuffleCollector
+
+        return ShuffleCollector(query, records, randomness)
+
+    @staticmethod
+    def _check_private(query: Query) -> None:
+        if query.delta <= 0:
+            raise LocalError(
+                "shuffle hides reports among others up to a δ: give --delta, well below one in "
+                f"{least_reports(query)}"
+            )
+        if query.noise is not Placement.CURATOR:
+            raise LocalError("shuffle draws its noise at the parties: leave --noise out")
+        if randomizer_of(query).gain * query.records > LARGEST:
+            raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")

@@ -1,0 +1,115 @@
+"""k-ary randomized response (Warner 1965; S1 Algorithm 1) with exact rational probabilities.
+
+Tell the truth with probability p, and each of the other k-1 values with probability q. S1 has
+p = 1-β+β/k, q = β/k with β = k/(k+e^ε-1), so that p/q = e^ε; k = 2 is binary randomized response.
+Here p and q are multiples of 2^-64 and p/q is at most e^ε: ε is rounded down, never up, and no δ
+pays for arithmetic.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.local.contract import Integers, Reals, Words
+
+WORD = 1 << 64
+_DIGITS = 60
+_LARGEST = 64
+"""e^64 is past 2^64: no ratio of 64-bit probabilities is larger."""
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """`other` is the probability of each value that is not the truth, in units of 2^-64."""
+
+    values: int
+    other: int
+
+    def __post_init__(self) -> None:
+        if self.values < 2:
+            raise LocalError(f"a response among {self.values} values says nothing")
+        if not 1 <= self.other < self.keep:
+            raise LocalError("a response that favours a lie estimates nothing")
+
+    @classmethod
+    def spending(cls, epsilon: Fraction, values: int) -> "RandomizedResponse":
+        """The most truthful response whose privacy map stays within `epsilon`, exactly.
+
+        With keep = 2^64 - (k-1)·other, keep ≤ e^ε·other means other ≥ 2^64 / (k-1+e^ε).
+        Raises `LocalError` where `epsilon` is too small for 64-bit probabilities.
+        """
+        try:
+            return cls(values, -(-WORD // (values - 1 + exp_below(epsilon))))
+        except LocalError:
+            if values < 2:
+                raise
+            raise LocalError(
+                f"epsilon {float(epsilon):g} is too small to respond among {values} values"
+            ) from None
+
+    @property
+    def keep(self) -> int:
+        """The probability of the truth, in units of 2^-64."""
+        return WORD - (self.values - 1) * self.other
+
+    @property
+    def ratio(self) -> Fraction:
+        """The most by which replacing the input changes a report's probability; ε is its log."""
+        return Fraction(self.keep, self.other)
+
+    def is_within(self, epsilon: Fraction) -> bool:
+        """Whether the response is `epsilon`-private; exact, but for ties in the 55th digit."""
+        return self.ratio <= exp_below(epsilon)
+
+    @property
+    def p(self) -> float:
+        return self.keep / WORD
+
+    @property
+    def q(self) -> float:
+        return self.other / WORD
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    def randomize(self, inputs: Integers, words: Words) -> Integers:
+        """One word decides both whether to keep and what to say instead: [0, keep) keeps, and the
+        rest is k-1 stretches of `other` words each."""
+        drawn = words[:, 0]
+        keep = np.uint64(self.keep)
+        kept = drawn < keep
+        rest = (np.where(kept, keep, drawn) - keep) // np.uint64(self.other)
+        lie = rest.astype(np.int64)
+        return np.where(kept, inputs, lie + (lie >= inputs))
+
+    @property
+    def gain(self) -> float:
+        return 1 / (self.p - self.q)
+
+    def estimate(self, counts: Integers) -> Reals:
+        """(c - nq)/(p - q) for every value."""
+        return np.asarray((counts - int(counts.sum()) * self.q) * self.gain, dtype=np.float64)
+
+    def variances(self, estimates: Reals, reports: int) -> Reals:
+        """[t·p(1-p) + (n-t)·q(1-q)]/(p-q)² where t of the n records hold the value; exact if
+        `estimates` are the truth."""
+        p, q = self.p, self.q
+        held = np.clip(estimates, 0, reports)
+        return np.asarray(
+            (held * p * (1 - p) + (reports - held) * q * (1 - q)) / (p - q) ** 2, dtype=np.float64
+        )
+
+
+@lru_cache(maxsize=1024)
+def exp_below(epsilon: Fraction) -> Fraction:
+    """A rational a little below e^ε (by less than one part in 10^54); at most e^64."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        capped = min(epsilon, Fraction(_LARGEST))
+        exponent = Decimal(capped.numerator) / Decimal(capped.denominator)
+        return Fraction(exponent.exp()) * (1 - Fraction(1, 10 ** (_DIGITS - 5)))

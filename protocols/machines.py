@@ -1,0 +1,56 @@
+"""The machine of each role in a run: the aggregator's, or for statistics of pairs those of
+`protocols.pairwise`, which hand their shares to the aggregator."""
+
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Bulk, OneRound, Records
+from protocols.errors import LocalError
+from protocols.machine import Machine
+from protocols.pairwise.party import PairwiseParty
+from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServer
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+
+
+def check(query: Query) -> None:
+    """Raises `LocalError` where what is asked cannot be done so."""
+    aggregator_named(query.aggregator).check(query)
+    if query.statistic.pairwise:
+        _one_round(query)
+
+
+def stages(query: Query) -> int:
+    """How often somebody waits for parties, each time for at most the query's deadline."""
+    return STAGES if query.statistic.pairwise else aggregator_named(query.aggregator).stages
+
+
+def party_machine(query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+    """Raises `LocalError` if these parties cannot answer."""
+    check(query)
+    if query.statistic.pairwise:
+        return PairwiseParty(_one_round(query), query, holdings, randomness)
+    return aggregator_named(query.aggregator).party(query, holdings, randomness)
+
+
+def server_machine(query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+    if query.statistic.pairwise:
+        return PairwiseServer(_one_round(query), query, index, randomness, bulk)
+    return aggregator_named(query.aggregator).server(query, index, randomness, bulk)
+
+
+def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
+    if query.statistic.pairwise:
+        return PairwiseCollector(_one_round(query), query, records)
+    return aggregator_named(query.aggregator).collector(query, records, randomness)
+
+
+def _one_round(query: Query) -> OneRound:
+    """Pairs that lost a party are left out when shares are added up, which takes an aggregator
+    whose servers hold every party's share by itself."""
+    aggregator = aggregator_named(query.aggregator)
+    if not isinstance(aggregator, OneRound):
+        raise LocalError(
+            f"{query.statistic.name} adds up shares of pairs: {aggregator.name} cannot, "
+            "additive or curator can"
+        )
+    return aggregator

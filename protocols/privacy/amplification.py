@@ -1,0 +1,123 @@
+"""Privacy amplification by shuffling: local ε0 reports, put in random order, are (ε, δ)-private.
+
+Adjacency: one report's record is replaced; the number n of reports is public. The proof is that of
+Feldman, McMillan and Talwar, "Hiding Among the Clones" (FOCS 2021). For k-ary randomized response
+it reads: another report is, with probability 2q and whatever its record, a uniform choice among the
+two values that the replaced record had and has, and so a clone of its report. Telling the adversary
+which reports are no clones, and whether the replaced record's own report is one of the two values
+(probability p + q either way), leaves it with A + Δ clones of the one value and C - A + 1 - Δ of
+the other, where C ~ Bin(n-1, 2q), A ~ Bin(C, ½) and Δ ~ Bernoulli(p/(p+q)). `shuffled_delta` is
+the hockey-stick divergence of that pair; it holds for every ε0 and n. `closed_form` is the paper's
+Theorem 3.1, for any randomizer.
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy import stats
+
+from protocols.local.response import RandomizedResponse
+
+GRID = 1024
+"""Local ε are multiples of 1/GRID: all roles compute the same one, whatever their last bits."""
+MAX_LOCAL = 12
+"""Reports past this lie once in 160,000 times: there is no accuracy left to gain."""
+MAX_RUNS = 400
+"""Of values of C that are looked at together. Longer runs are faster, and the bound less tight."""
+_ROUNDING = 2.0**-52
+_ARITHMETIC = 1e-12
+"""Relative error that is allowed for in each tail of a binomial."""
+
+
+def shuffled_delta(epsilon: float, response: RandomizedResponse, reports: int) -> float:
+    """δ such that `reports` shuffled responses are (`epsilon`, δ)-private; an upper bound."""
+    p, q = response.p, response.q
+    return (p + q) * clones_delta(epsilon, p / (p + q), 2 * q, reports)
+
+
+def clones_delta(epsilon: float, truth: float, clone: float, reports: int) -> float:
+    """The divergence of (A + Δ, C - A + 1 - Δ) from (A + 1 - Δ, C - A + Δ).
+
+    Δ ~ Bernoulli(`truth`), C ~ Bin(reports-1, `clone`), A ~ Bin(C, ½). With `clone` = e^-ε0 and
+    `truth` = e^ε0/(e^ε0+1) it bounds any ε0-private randomizer (the paper's Theorem 3.2 and
+    Appendix E). Given C = c, the likelihood ratio grows with A + Δ, so the worst set is a tail.
+    The divergence falls as c grows, because whoever sees the counts can add clones. So where there
+    are many c they are taken in runs, each at its least c; unlikely ones count in full.
+    """
+    others = reports - 1
+    middle = others * clone
+    reach = 10 * math.sqrt(middle) + 40
+    low, high = max(0, math.floor(middle - reach)), min(others, math.ceil(middle + reach))
+    c = np.arange(low, high + 1, -(-(high + 1 - low) // MAX_RUNS), dtype=np.float64)
+    below = stats.binom.cdf(np.append(c, high + 1) - 1, others, clone)
+    chance = np.diff(below)
+    unseen = below[0] + stats.binom.sf(high, others, clone) + len(c) * _ROUNDING
+    grown = math.exp(epsilon)
+    edge = (grown * truth - (1 - truth)) / ((2 * truth - 1) * (1 + grown))
+    least = np.floor((c + 1) * edge) + 1
+    with_clone = stats.binom.sf(least - 2, c, 0.5)  # P(A + 1 >= least)
+    without = stats.binom.sf(least - 1, c, 0.5)
+    likely = truth * with_clone + (1 - truth) * without
+    unlikely = (1 - truth) * with_clone + truth * without
+    slack = _ARITHMETIC * (likely + grown * unlikely)
+    divergence = np.maximum(likely - grown * unlikely, 0) + slack
+    return float(chance @ divergence) + float(unseen)
+
+
+def closed_form(local: float, delta: float, reports: int) -> float:
+    """The ε of Theorem 3.1 for any `local`-private randomizer.
+
+    Valid for ε0 ≤ ln(n / (16 ln(4/δ))), which is a little less than the theorem allows; past that
+    there is no amplification to speak of, and ε0 itself is returned.
+    """
+    if local > math.log(reports / (16 * math.log(4 / delta))):
+        return local
+    grown = math.exp(local)
+    spread = 8 * math.sqrt(grown * math.log(4 / delta) / reports) + 8 * grown / reports
+    return min(local, math.log1p(math.tanh(local / 2) * spread))
+
+
+def central_epsilon(local: Fraction, delta: float, reports: int, values: int) -> float:
+    """The least ε, to 2^-20 of `local`, at which shuffled responses are (ε, `delta`)-private."""
+    response = RandomizedResponse.spending(local, values)
+    low, high = 0.0, float(local)
+    for _ in range(20):
+        middle = (low + high) / 2
+        if shuffled_delta(middle, response, reports) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@lru_cache(maxsize=1024)
+def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int) -> Fraction:
+    """The largest local ε whose shuffled responses are (`epsilon`, `delta`)-private.
+
+    Where shuffling does not help, that is `epsilon` itself, which needs no δ and no shuffler.
+    """
+    target = float(epsilon) * (1 - 2**-50)
+
+    def fits(step: int) -> bool:
+        response = RandomizedResponse.spending(Fraction(step, GRID), values)
+        return shuffled_delta(target, response, reports) <= delta
+
+    low, high = math.floor(epsilon * GRID), MAX_LOCAL * GRID
+    if delta <= 0 or low >= high or not fits(low + 1):
+        return epsilon
+    low += 1
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return Fraction(low, GRID)
+
+
+def per_record(epsilon: Fraction, delta: float, group: int) -> tuple[Fraction, float]:
+    """What one record may cost so that `group` records replaced together cost (ε, δ).
+
+    Group privacy: g steps of (ε/g, δ') are (ε, δ'·(1 + e^(ε/g) + … + e^((g-1)ε/g))).
+    """
+    each = epsilon / group
+    return each, delta * math.expm1(float(each)) / math.expm1(float(epsilon))

@@ -1,0 +1,345 @@
+"""Degree-2 U-statistics: means of a kernel over pairs of records, which two parties compute
+together (S1 §5). The total of the kernel's outputs goes through a secure aggregator."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.pairwise import kernels
+from protocols.pairwise.estimator import Zetas, best_matchings, enough_matchings, means_of_totals
+from protocols.pairwise.expression import Expression
+from protocols.pairwise.kernel import MAX_BITS, Grid, Integers, Kernel
+from protocols.pairwise.noise import OFFSET, CircuitLaplace
+from protocols.pairwise.ordered import OrderedGrid
+from protocols.pairwise.pairing import rounds
+from protocols.pairwise.registry import KernelKind, kernel_named
+from protocols.records import Column, Holdings
+from protocols.ring import Vector, signed
+from protocols.statistics.contract import Estimate, Statistic
+
+SEED_BYTES = 16
+DEFAULT_DELTA = 2.0**-40
+"""What noise inside a circuit may cost in δ where the analyst grants none in particular."""
+
+
+@dataclass(frozen=True)
+class Pairs(Statistic):
+    """The mean of a kernel over pairs of records.
+
+    A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
+    error by what is known before any data is seen. The rest is for the coordinator to fill in
+    (`prepared`): how many matchings of the records that makes, how many records the largest party
+    has, the public seed that the matchings are drawn from, and whether noise is drawn inside every
+    pair's circuit.
+    """
+
+    pairs_per_party: str = "auto"
+    bits: int = MAX_BITS
+    matchings: int = 0
+    most: int = 1
+    pairing: str = ""
+    inside: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wanted = self.pairs_per_party
+        if wanted not in ("all", "auto") and not (wanted.isdecimal() and 1 <= int(wanted) < 10**6):
+            raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
+        if not 1 <= self.bits <= MAX_BITS:
+            raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
+        if self.matchings < 0 or self.most < 1:
+            raise LocalError("pairs cannot be drawn like that")
+        if len(self.pairing) not in (0, 2 * SEED_BYTES):
+            raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The data's columns, in the order of the kernel's."""
+
+    @abstractmethod
+    def build_kernel(self) -> Kernel: ...
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        return self.build_kernel()
+
+    # --- what the coordinator decides ---
+
+    def prepared(
+        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+    ) -> Self:
+        """The statistic with its pairs decided. Raises `LocalError` if there are none."""
+        if records < 2:
+            raise LocalError(f"{self.name} needs at least two records")
+        matchings = min(self._matchings(records, epsilon, inside), rounds(records))
+        return replace(
+            self, matchings=matchings, most=most, inside=inside, pairing=seed[:SEED_BYTES].hex()
+        )
+
+    def _matchings(self, records: int, epsilon: Fraction | None, inside: bool) -> int:
+        if self.pairs_per_party == "all":
+            return rounds(records)
+        if self.pairs_per_party != "auto":
+            return int(self.pairs_per_party)
+        output, sensitivity = self.kernel.outputs[0], float(self.kernel.sensitivity)
+        zetas = Zetas.worst(float(output.high - output.low))
+        budget = 1e9 if epsilon is None else float(epsilon)
+        if inside:
+            return best_matchings(records, zetas, sensitivity, budget)
+        return min(enough_matchings(records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+
+    @property
+    def slots(self) -> int:
+        """Places for a pair that the largest party has: one a record and matching."""
+        if self.matchings < 1:
+            raise LocalError(f"the pairs of {self.name} are not drawn yet")
+        return self.most * self.matchings
+
+    def circuit_noise(
+        self, epsilon: Fraction | None, delta: float, group: int
+    ) -> CircuitLaplace | None:
+        """The noise of each output of each pair, when a unit of privacy has `group` records."""
+        if epsilon is None or not self.inside:
+            return None
+        return CircuitLaplace.spending(
+            epsilon,
+            delta or DEFAULT_DELTA,
+            self.kernel.sensitivity,
+            self.matchings * group,
+            len(self.kernel.outputs),
+        )
+
+    # --- the contract of a statistic ---
+
+    @property
+    def pairwise(self) -> bool:
+        return True
+
+    @property
+    def length(self) -> int:
+        return self.slots * len(self.kernel.outputs)
+
+    @property
+    def sensitivity(self) -> int:
+        """A record is in at most one pair of every matching."""
+        if self.matchings < 1:
+            raise LocalError(f"the pairs of {self.name} are not drawn yet")
+        return self.matchings * self.kernel.sensitivity
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def noises(self) -> int:
+        return len(self.kernel.outputs)
+
+    @property
+    def released(self) -> int:
+        return len(self.kernel.outputs)
+
+    def measure(self, total: Vector) -> Vector:
+        """The total over all pairs, of each output."""
+        summed: Vector = total.reshape(-1, len(self.kernel.outputs)).sum(axis=0, dtype=np.uint64)
+        return summed
+
+    def encode(self, holdings: Holdings) -> Vector:
+        raise LocalError(f"{self.name} is computed in pairs: no party has a vector of its own")
+
+    def records_of(self, holdings: Holdings) -> Integers:
+        """Records as rows of integers, as the kernel takes them."""
+        grids = zip(self.columns, self.kernel.grids, strict=True)
+        return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        """`records` counts pairs here."""
+        means = means_of_totals(signed(self.measure(released)), records)
+        if self.inside and not exact:
+            means += float(OFFSET)
+        return self.kernel.decode(means, exact)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self.kernel.decode(self.kernel.full_means(self.records_of(holdings)), exact=True)
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Of the noise alone: which pairs were drawn varies the estimate as well. Unknown where
+        the statistic is not linear in one output."""
+        if len(self.kernel.outputs) > 1 or not self.linear:
+            return np.full(1, np.nan)
+        unit, zero = (self.kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
+        variance = noise_variance / records if self.inside else noise_variance / records**2
+        return np.array([abs(unit - zero) * math.sqrt(variance)])
+
+    linear: ClassVar[bool] = True
+    """Whether the statistic is a multiple of the mean of its one output."""
+
+    def mechanism_words(self, scale: float) -> str:
+        outputs = f"{len(self.kernel.outputs)} outputs"
+        if self.inside:
+            return f"Laplace of scale {scale:.6g} on {outputs} inside the circuit of every pair"
+        return f"discrete Laplace of scale {scale:.6g} on the total of {outputs} over all pairs"
+
+    @property
+    def grid(self) -> Grid:
+        """Of a column whose values count: it needs public bounds."""
+        return Grid.reals(*self.bounds, self.bits)
+
+
+MOST_AUTOMATIC = 16
+"""Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
+costs its bytes and adds little."""
+
+
+@dataclass(frozen=True)
+class Gini(Pairs):
+    """Gini's mean difference: the mean of |x − y|."""
+
+    name: ClassVar[str] = "gini"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.value,)
+
+    def build_kernel(self) -> Kernel:
+        return kernels.Gini([self.grid])
+
+
+@dataclass(frozen=True)
+class Variance(Gini):
+    """The sample variance, as the mean of (x − y)²/2."""
+
+    name: ClassVar[str] = "variance"
+
+    def build_kernel(self) -> Kernel:
+        return kernels.Variance([self.grid])
+
+
+@dataclass(frozen=True)
+class Ordered(Pairs):
+    """A statistic of order and equality alone: without bounds, all numbers are in range."""
+
+    @property
+    def bounded(self) -> str | None:
+        return None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if self.lower is None or self.upper is None:
+            return -math.inf, math.inf
+        return self.lower, self.upper
+
+    @property
+    def grid(self) -> Grid:
+        if self.lower is None or self.upper is None:
+            return OrderedGrid()
+        return Grid.reals(self.lower, self.upper, self.bits)
+
+
+@dataclass(frozen=True)
+class CollisionEntropy(Ordered):
+    """Rényi's entropy of order 2: −ln of the probability that two records are equal."""
+
+    name: ClassVar[str] = "collision-entropy"
+    linear: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.value,)
+
+    def build_kernel(self) -> Kernel:
+        return kernels.CollisionEntropy([self.grid])
+
+
+@dataclass(frozen=True)
+class KendallTau(Ordered):
+    """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
+
+    x: str = "x"
+    y: str = "y"
+    tau: str = "a"
+
+    name: ClassVar[str] = "kendall-tau"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tau not in ("a", "b"):
+            raise LocalError(f"--tau is a or b, not {self.tau!r}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.x, self.y)
+
+    def build_kernel(self) -> Kernel:
+        kind = kernels.KendallTau if self.tau == "a" else kernels.KendallTauB
+        return kind([self.grid, self.grid])
+
+
+@dataclass(frozen=True)
+class Auc(Ordered):
+    """Area under the ROC curve: how often a positive record has the larger score; ties count ½."""
+
+    score: str = "score"
+    label: str = "label"
+
+    name: ClassVar[str] = "auc"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.score, self.label)
+
+    def build_kernel(self) -> Kernel:
+        return kernels.Auc([self.grid, Grid.integers(0, 1)])
+
+    def records_of(self, holdings: Holdings) -> Integers:
+        labels = holdings.column(self.label)
+        if not np.isin(labels, (0.0, 1.0)).all():
+            raise LocalError(f"labels are 0 or 1: column {self.label!r} has others")
+        return super().records_of(holdings)
+
+
+@dataclass(frozen=True)
+class Pairwise(Pairs):
+    """The mean of a kernel by name, one's own too, over columns within public bounds."""
+
+    kernel_name: str = "gini"
+    x: str = "x"
+    y: str = "y"
+    score: str = "score"
+    label: str = "label"
+
+    name: ClassVar[str] = "pairwise"
+    linear: ClassVar[bool] = False
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
+        """On the command line `--kernel` names it."""
+        named = dict(parameters)
+        if "kernel" in named:
+            named["kernel_name"] = named.pop("kernel")
+        return super().from_parameters(named)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        known = {"value": self.value, "x": self.x, "y": self.y}
+        known |= {"score": self.score, "label": self.label}
+        return tuple(known.get(name, name) for name in self._kind.columns)
+
+    @cached_property
+    def _kind(self) -> KernelKind:
+        """A kernel by name, or one that is written out, which speaks of a's and b's columns."""
+        if "a." in self.kernel_name and "b." in self.kernel_name:
+            return Expression("written", self.kernel_name)
+        return kernel_named(self.kernel_name)
+
+    def build_kernel(self) -> Kernel:
+        kind = self._kind
+        labels = Grid.integers(0, 1)
+        return kind([labels if name == "label" else self.grid for name in kind.columns])

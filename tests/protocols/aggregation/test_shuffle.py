@@ -1,0 +1,200 @@
+"""What the shuffle model promises: estimates, deviations, ε and δ.
+
+Exact sums, dropouts and blocks are in the contract that every aggregator passes.
+"""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from protocols.aggregation.reports import (
+    LocalReports,
+    least_reports,
+    local_budget,
+    randomizer_of,
+)
+from protocols.aggregation.shuffle import Shuffle
+from protocols.errors import LocalError
+from protocols.local import BoundedResponse, RandomizedResponse
+from protocols.meter import Bill
+from protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import deal
+from protocols.statistics import Ecdf, Histogram, Mean, Statistic, Sum
+from servers.coordinator import Question
+from simulation.federation import Federation
+from simulation.result import Result
+from simulation.runtimes import Opened
+from simulation.statement import Setting
+from tests.goodness import ALPHA
+from tests.protocols.aggregation.shuffle_run import (
+    a_query,
+)
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        Histogram(lower=0.0, upper=1.0, bins=4),
+        Sum(lower=-1.0, upper=3.0),
+        Mean(lower=0.0, upper=1.0),
+    ],
+    ids=lambda statistic: statistic.name,
+)
+def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> None:
+    """600 runs of 400 records: means at ALPHA; the spread of a histogram is what is stated, give or
+    take √(1/1200), and of sums at most that and at least a third (the worst case is stated)."""
+    runs, records = 600, 400
+    query = a_query(statistic, parties=records, records=records, minimum=records, most=1)
+    holdings = deal({"value": np.random.default_rng(8).beta(2, 5, records)}, records)
+    reports = LocalReports(query, holdings)
+    everyone = np.arange(records)
+    values = []
+    for run in range(runs):
+        source = Randomness.from_seed(run, "parties")
+        opened = reports.open(reports.payloads(everyone, 1, source).reshape(records, -1))
+        assert (opened.records, opened.refused) == (records, 0)
+        values.append(as_array(statistic.decode(opened.vector, records)))
+    truth = statistic.reference(holdings)
+    exact = as_array(truth)
+    encoded = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+    stated = Shuffle().release(query).deviations(encoded, records)
+    assert stated.shape == exact.shape
+    bound = stats.norm.isf(ALPHA / 2)
+    assert (np.abs(np.mean(values, axis=0) - exact) < bound * stated / math.sqrt(runs)).all()
+    ratio = np.std(values, axis=0) / stated
+    margin = bound * math.sqrt(1 / (2 * runs))
+    assert (ratio < 1 + margin).all()
+    least = 1 - margin if isinstance(statistic, Histogram) else 1 / 3
+    assert (ratio > least).all()
+
+
+def as_array(estimate: object) -> NDArray[np.float64]:
+    return np.atleast_1d(np.asarray(getattr(estimate, "y", estimate), dtype=np.float64))
+
+
+def test_what_is_said_of_an_amplified_answer() -> None:
+    query = a_query(epsilon=Fraction(1), parties=2000, records=2000, minimum=1500, most=1)
+    said = Shuffle().release(query)
+    local = local_budget(query, 3)
+    assert local > 3
+    assert (said.delta, said.exact, said.placement) == (1e-6, False, "local")
+    assert f"local ε {float(local):.6g} among 3 values" in said.words
+    assert "at least 1500" in said.statement
+    assert said.spend.epsilon == 1
+
+
+def test_where_shuffling_does_not_help_the_answer_is_purely_local() -> None:
+    query = a_query()
+    said = Shuffle().release(query)
+    assert local_budget(query, 3) == query.epsilon
+    assert (said.delta, said.spend.delta) == (0.0, 0.0)
+    assert "private by itself" in said.statement
+    randomizer = randomizer_of(query)
+    assert isinstance(randomizer, RandomizedResponse)
+    assert randomizer.is_within(Fraction(2))
+
+
+def test_a_party_with_many_records_is_protected_as_a_whole() -> None:
+    query = a_query(group=3)
+    assert local_budget(query, 3) == Fraction(2, 3)
+    many = a_query(parties=2000, records=6000, minimum=2000, group=3)
+    assert Fraction(1, 3) < local_budget(many, 3) < local_budget(replace(many, group=1), 3)
+
+
+def test_one_bit_or_a_grid_whichever_varies_less() -> None:
+    mean = Mean(lower=0.0, upper=1.0)
+    strong = randomizer_of(a_query(mean, epsilon=Fraction(1)))
+    weak = randomizer_of(a_query(mean, epsilon=Fraction(9)))
+    assert isinstance(strong, BoundedResponse)
+    assert isinstance(weak, BoundedResponse)
+    assert strong.values == 2
+    assert weak.values > 2
+    assert "one bit" in Shuffle().release(a_query(mean, epsilon=Fraction(1))).words
+    assert "grid points" in Shuffle().release(a_query(mean, epsilon=Fraction(9))).words
+
+
+@pytest.mark.parametrize(
+    ("minimum", "most", "expected"), [(6, 3, 15), (5, 3, 12), (1, 3, 1), (3, 2, 9), (4, 10, 4)]
+)
+def test_how_many_reports_there_are_at_least(minimum: int, most: int, expected: int) -> None:
+    assert least_reports(a_query(minimum=minimum, most=most)) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (a_query(delta=0.0), "give --delta"),
+        (a_query(servers=2), "1 server, the shuffler, not 2"),
+        (a_query(Ecdf(lower=0.0, upper=1.0)), "no local randomizer for ecdf"),
+        (a_query(noise=Placement.PARTIES), "leave --noise out"),
+        (a_query(most=90_000, records=100_000), "do not fit a message"),
+        (a_query(Histogram(lower=0.0, upper=1.0, bins=524_280), epsilon=None), "do not fit"),
+        (
+            a_query(Sum(lower=0.0, upper=1.0), epsilon=Fraction(1, 10**9), delta=1e-13),
+            "too small",
+        ),
+    ],
+)
+def test_what_a_shuffler_cannot_do_is_said(query: Query, reason: str) -> None:
+    with pytest.raises(LocalError, match=reason):
+        Shuffle().check(query)
+
+
+def test_what_needs_no_noise_needs_no_delta() -> None:
+    Shuffle().check(a_query(epsilon=None, delta=0.0))
+    Shuffle().check(a_query(Histogram(lower=0.0, upper=1.0, bins=1), delta=0.0))
+    assert Shuffle().release(a_query(epsilon=None)).exact
+    assert Shuffle().release(a_query(epsilon=None)).deviations(np.zeros(3, np.uint64), 1) == 0
+
+
+def ask(runtime: str, aggregator: str = "shuffle", **options: Any) -> Result:
+    with Federation(parties=30, aggregator=aggregator, runtime=runtime, hosts=2, seed=5) as room:
+        return room.run(Histogram(bins=4, value="score"), **options)
+
+
+def test_processes_answer_what_one_process_computes() -> None:
+    """Over gRPC and in memory, bit for bit; 2000 records of 30 parties, so ε0 is well above ε."""
+    results = [ask(runtime, epsilon=1, delta=1e-6) for runtime in ("inprocess", "processes")]
+    assert results[0].estimate == results[1].estimate
+    assert results[0].communication == results[1].communication
+    for result in results:
+        assert (result.privacy.delta, result.privacy.noise) == (1e-6, "local")
+        assert "among 4 values" in result.privacy.mechanism
+        assert "at least 2000" in result.privacy.threat_model
+        assert result.error is not None
+        assert result.error["max"] < stats.norm.isf(ALPHA / 8) * result.deviations.max()
+
+
+def test_without_privacy_the_answer_is_exact_and_says_so() -> None:
+    result = ask("inprocess", epsilon="inf")
+    assert result.estimate == result.truth
+    assert "NOT PRIVATE" in result.privacy.threat_model
+    assert result.privacy.mechanism == "none"
+
+
+def test_what_others_release_is_said_as_before() -> None:
+    """The hook's default: noise on the sum, from the statistic and the placement."""
+    result = ask("inprocess", "additive", epsilon=1, delta=0.25)
+    assert result.privacy.delta == 0.0
+    assert result.privacy.noise == "each-server"
+    assert result.privacy.mechanism == "discrete Laplace of scale 2 on 4 integers"
+    assert result.deviations == pytest.approx(math.sqrt(2 * DiscreteLaplace(Fraction(2)).variance))
+
+
+def test_reports_that_were_refused_are_told_with_the_answer() -> None:
+    query = a_query(epsilon=None)
+    setting = Setting(Shuffle(), query.parties, 1, query.most, query.records)
+    question = Question(query.statistic, "shuffle", None, Placement.CURATOR)
+    everyone = np.arange(query.parties, dtype=np.uint32)
+    opened = Opened(np.zeros(3, np.uint64), everyone, 12, Bill([], query.parties), refused=3)
+    notes = setting.notes(question, opened)
+    assert "3 reports could not be used; their senders are unknown" in notes
+    assert setting.notes(question, replace(opened, refused=0)) == notes[:-1]
