@@ -77,6 +77,7 @@ class Federation:
         dropout: float = 0.0,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
+        self._spec = aggregator
         kind = runtime_named(runtime)
         self.data = load(data) if isinstance(data, str) else data
         self.holdings = self.data.deal(parties)
@@ -149,7 +150,7 @@ class Federation:
         placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,
-            self._aggregator.name,
+            self._spec,
             parse_epsilon(str(epsilon)),
             placement,
             data=self.data.name,
@@ -224,7 +225,7 @@ class Federation:
         return {
             "parties": len(self.holdings.ids),
             "servers": self.servers,
-            "aggregator": self._aggregator.name,
+            "aggregator": self._spec,
             "runtime": self.runtime.name,
             "network": "none",
             "seed": self.seed,

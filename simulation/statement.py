@@ -26,6 +26,8 @@ class Setting:
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and statistic.pairwise:
             return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
+        if noise is None and self.aggregator.noise is not None:
+            return self.aggregator.noise
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         try:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.machine import Machine
+from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -85,6 +86,7 @@ class Aggregator(ABC):
     `servers` is how many there are if nobody says. `rounds` and `party_bytes` tell what a sum costs
     at most: messages that follow one another from the question to the answer, and bytes that one
     party sends for a vector of L ring elements among n parties and m servers, without headers.
+    `noise` is who adds the noise if nobody says; None for the servers, each in full.
     """
 
     name: ClassVar[str]
@@ -93,6 +95,7 @@ class Aggregator(ABC):
     servers: ClassVar[int] = 2
     rounds: ClassVar[int] = 5
     party_bytes: ClassVar[str] = "not stated"
+    noise: ClassVar[Placement | None] = None
 
     @abstractmethod
     def check(self, query: Query) -> None:

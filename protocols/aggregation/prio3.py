@@ -72,7 +72,7 @@ class Prio3(Aggregator):
     def check(self, query: Query) -> None:
         if query.servers < 2:
             raise LocalError(f"prio3 needs at least 2 servers, not {query.servers}")
-        if query.noise is Placement.PARTIES:
+        if query.noise not in (Placement.EACH_SERVER, Placement.CURATOR):
             raise LocalError("a party's noise would break its proof: choose the noise of servers")
         reporting(query).check_size()
 

@@ -10,7 +10,9 @@ from protocols.aggregation.additive import Additive
 from protocols.aggregation.conformance import allowed_servers, query_for
 from protocols.aggregation.contract import AggregatorContract
 from protocols.aggregation.curator import Curator
+from protocols.aggregation.masking import Masking
 from protocols.aggregation.prio3 import Prio3
+from protocols.aggregation.shamir import Shamir
 from protocols.aggregation.shuffle import Shuffle
 from protocols.errors import LocalError
 from protocols.ring import Vector
@@ -43,6 +45,25 @@ class TestPrio3(AggregatorContract):
 
 def one_hot(length: int, place: int) -> list[int]:
     return [int(i == place) for i in range(length)]
+
+
+class TestMasking(AggregatorContract):
+    aggregator = Masking()
+    many = 60
+
+    def servers_that_may_collude(self) -> list[int]:
+        """The server sees masked vectors; on whose side parties may be is another matter."""
+        return [1]
+
+
+class TestSparseMasking(TestMasking):
+    aggregator = Masking(neighbours="4", threshold=3)
+    fewest = 5
+    many = 300
+
+
+class TestShamir(AggregatorContract):
+    aggregator = Shamir()
 
 
 class TestShuffle(AggregatorContract):
