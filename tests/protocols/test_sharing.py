@@ -25,7 +25,9 @@ def test_elements_are_a_function_of_label_and_id() -> None:
 
 def test_bytes_past_the_modulus_are_drawn_again() -> None:
     class Stub(Randomness):
-        def rows(self, label: str, ids: NDArray[np.uint32], width: int) -> NDArray[np.uint8]:
+        def rows(
+            self, label: str, ids: NDArray[np.uint32] | NDArray[np.uint64], width: int
+        ) -> NDArray[np.uint8]:
             drawn = super().rows(label, ids, width).copy()
             if "again 2" not in label:
                 drawn[1, 16:32] = 255
