@@ -1,10 +1,13 @@
 """The parties of one host: their records, and what they answer to a query."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Machine
-from protocols.machines import party_machine
+from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Role
 from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
@@ -15,18 +18,21 @@ from protocols.records import Holdings
 class PartyBlock(Participant):
     """One party, or many whose vectors are computed together as array rows.
 
-    Those that are `silent` are asked and never answer: a simulation's dropouts.
+    In a simulation some of them may misbehave, by a script.
     """
 
     def __init__(
         self,
         holdings: Holdings,
         randomness: Randomness,
-        silent: frozenset[int] = frozenset(),
+        misbehaviour: Misbehaviour = HONEST,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self.holdings = holdings
-        self._answering = holdings.without(silent) if silent else holdings
+        self._misbehaviour = misbehaviour
+        absent = misbehaviour.absent
+        self._answering = holdings.without(absent) if absent else holdings
+        self._scripts: dict[bytes, Script] = {}
         self._randomness = randomness
 
     def handle(self, message: Message) -> Outcome:
@@ -58,6 +64,19 @@ class PartyBlock(Participant):
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             randomness = self._randomness.derive(query.stream)
+            liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
+            if np.isin(self._answering.ids, list(liars)).any():
+                return cheating_machine(query, self._answering, liars, randomness)
             return party_machine(query, self._answering, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
+
+    def forget(self, run: bytes) -> None:
+        super().forget(run)
+        self._scripts.pop(run, None)
+
+    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
+        if self._misbehaviour != HONEST:
+            script = self._scripts.setdefault(run, Script(self._misbehaviour))
+            messages = [played for message in messages for played in script.play(message)]
+        return super()._send(run, messages)

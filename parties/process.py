@@ -14,6 +14,7 @@ import grpc.aio
 
 from parties.block import PartyBlock
 from parties.carriage import Carriage
+from parties.misbehaviour import HONEST, Misbehaviour
 from parties.peer_config import PeerConfig
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
@@ -46,7 +47,7 @@ class PartyConfig:
     holdings: Holdings
     seed: int | None = None
     store: Path | None = None
-    silent: frozenset[int] = frozenset()
+    misbehaviour: Misbehaviour = HONEST
     peer: PeerConfig = field(default_factory=PeerConfig)
 
 
@@ -68,7 +69,9 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
         self._config = config
-        self._block = block or PartyBlock(config.holdings, party_randomness(config), config.silent)
+        self._block = block or PartyBlock(
+            config.holdings, party_randomness(config), config.misbehaviour
+        )
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._party_authority = config.credentials.authority

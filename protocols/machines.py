@@ -32,6 +32,16 @@ def party_machine(query: Query, holdings: Holdings, randomness: Randomness) -> M
     return aggregator_named(query.aggregator).party(query, holdings, randomness)
 
 
+def cheating_machine(
+    query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
+) -> Machine:
+    """Of parties of which some lie, in a simulation. Raises `LocalError` as `party_machine`."""
+    check(query)
+    if query.statistic.pairwise:
+        raise LocalError("circuits take no data out of range: parties can cheat in sums only")
+    return aggregator_named(query.aggregator).cheat(query, holdings, liars, randomness)
+
+
 def server_machine(query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
     if query.statistic.pairwise:
         return PairwiseServer(_one_round(query), query, index, randomness, bulk)

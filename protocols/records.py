@@ -53,6 +53,14 @@ class Holdings:
         columns = {name: column[kept] for name, column in self.columns.items()}
         return Holdings(self.ids[stays], np.cumsum(counts) - counts, columns)
 
+    def repeated(self, ids: frozenset[int], times: int) -> "Holdings":
+        """The same, with each record of those parties so many times."""
+        factors = np.where(np.isin(self.ids, list(ids)), times, 1)
+        counts = self.counts * factors
+        each = np.repeat(factors, self.counts)
+        columns = {name: np.repeat(column, each) for name, column in self.columns.items()}
+        return Holdings(self.ids, np.cumsum(counts) - counts, columns)
+
     def blocks(self, count: int) -> Iterator["Holdings"]:
         """The same parties in `count` blocks of nearly equal size."""
         edges = np.linspace(0, len(self.ids), count + 1).astype(int)

@@ -1,5 +1,7 @@
 """Meters on the wire."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,8 +30,9 @@ def _from_runs(data: bytes, most: int) -> NDArray[np.int64]:
     return np.repeat(values, lengths)
 
 
-def accounts_to_wire(meter: Meter) -> pb.AccountList:
+def accounts_to_wire(meter: Meter, cpu_seconds: float = 0.0) -> pb.AccountList:
     return pb.AccountList(
+        cpu_seconds=cpu_seconds,
         accounts=[
             pb.AccountEntry(
                 direction=direction,
@@ -43,8 +46,15 @@ def accounts_to_wire(meter: Meter) -> pb.AccountList:
                 wire_bytes=account.wire_bytes,
             )
             for (direction, link), account in meter.accounts.items()
-        ]
+        ],
     )
+
+
+def cpu_seconds_from_wire(accounts: pb.AccountList, peer: str) -> float:
+    """Raises `PeerError` on a time that cannot be."""
+    if not 0 <= accounts.cpu_seconds < math.inf:
+        raise PeerError(peer, f"malformed accounts: {accounts.cpu_seconds} seconds")
+    return float(accounts.cpu_seconds)
 
 
 def accounts_from_wire(accounts: pb.AccountList, peer: str) -> Meter:

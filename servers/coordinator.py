@@ -36,7 +36,8 @@ MAX_RECORDS_EACH = 1 << 24
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed.
+    """What an analyst asks. `minimum` None means that every party is needed. `aggregator` is a
+    name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer.

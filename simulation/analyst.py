@@ -11,7 +11,7 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.meter import Bill
 from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire
+from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import DeskStub, DirectoryStub
 from servers.coordinator import Question
@@ -98,5 +98,6 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         Bill(stations, answer.parties),
         {"enrol": max(0.0, seconds - sum(spent.values())), **spent},
         tuple((caught.party, caught.reason) for caught in answer.caught),
+        sum(cpu_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
         answer.refused,
     )

@@ -1,21 +1,14 @@
 """What there is to choose from, in words."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fss import native
-from protocols.aggregation import aggregators
 from protocols.errors import LocalError
 from protocols.statistics import STATISTICS
 from servers.ledger import Ledger
 from simulation.runtimes import RUNTIMES
-
-
-def _aggregators() -> dict[str, str]:
-    return {
-        name: f"offers {', '.join(sorted(kind.offers))}; {_first_line(type(kind))}"
-        for name, kind in aggregators().items()
-    }
+from simulation.trust import promises
 
 
 def _statistics() -> dict[str, str]:
@@ -40,8 +33,8 @@ def _first_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
 
 
-CATALOGUES: dict[str, Callable[[], dict[str, str]]] = {
-    "aggregators": _aggregators,
+CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
+    "aggregators": promises,
     "statistics": _statistics,
     "runtimes": _runtimes,
     "networks": _networks,

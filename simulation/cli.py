@@ -15,8 +15,10 @@ from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.names import look_up
 from protocols.statistics import Statistic, statistic_named
 from simulation.cli_ask import ask
+from simulation.cli_compare import compare_aggregators
 from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
+from simulation.result import Result
 from simulation.terminal import show_progress, show_result, warn
 
 app = typer.Typer(
@@ -32,16 +34,28 @@ app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)
 
+COMPARE = "compare-aggregators"
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
-@app.command()
+@app.command("compare", help="One statistic with several aggregators, side by side.")
+@app.command("run", help="Run one statistic, in a simulated federation or in one that is deployed.")
 def run(
-    statistic: Annotated[str, typer.Argument(help="See `tally list statistics`.")],
+    context: typer.Context,
+    statistic: Annotated[
+        str, typer.Argument(help="See `tally list statistics`; or compare-aggregators.")
+    ],
     data: Annotated[str | None, typer.Option(help="csv:PATH?value=COL or a bundled set.")] = None,
     parties: Annotated[int | None, typer.Option(help="Number of parties; 20 if left out.")] = None,
     servers: Annotated[int | None, typer.Option(help="Number of servers.")] = None,
-    aggregator: Annotated[str, typer.Option(help="See `tally list aggregators`.")] = "additive",
+    aggregator: Annotated[
+        list[str] | None,
+        typer.Option(help="See `tally list aggregators`; additive. To compare: repeat; all."),
+    ] = None,
+    compared: Annotated[
+        str | None, typer.Option("--statistic", help="Of `tally run compare-aggregators`.")
+    ] = None,
     runtime: Annotated[str, typer.Option(help="See `tally list runtimes`.")] = "inprocess",
     hosts: Annotated[int | None, typer.Option(help="Processes that share the parties.")] = None,
     epsilon: Annotated[str, typer.Option(help="Privacy budget; inf adds no noise.")] = "1",
@@ -51,9 +65,12 @@ def run(
     minimum: Annotated[
         int | None, typer.Option("--min-parties", help="Least number of contributors; all.")
     ] = None,
-    dropout: Annotated[
-        float, typer.Option(help="Fraction of the parties that never answer.")
-    ] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Fraction of the parties that fall silent.")] = 0.0,
+    drop_after: Annotated[int, typer.Option(help="Messages they send before; 0.")] = 0,
+    cheat: Annotated[
+        list[str] | None,
+        typer.Option(help="PARTY:KIND, out-of-range or malformed; repeat for more."),
+    ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for parties.")] = 30.0,
     peer: Annotated[
         str | None, typer.Option(help="How parties that meet do: direct or relay.")
@@ -91,11 +108,22 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder for result, plots and report.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run one statistic, in a simulated federation or in one that is deployed."""
+    """Both commands: they take the same options. `tally run compare-aggregators` compares too."""
     from parties.data import load
     from simulation.deployment import Deployment
     from simulation.federation import DEFAULT_DATA, Federation
 
+    comparing = context.command.name == "compare"
+    if not comparing and statistic == COMPARE:
+        comparing, statistic = True, compared or "histogram"
+    elif compared is not None:
+        raise LocalError(f"--statistic goes with `tally run {COMPARE}`")
+    if comparing and coordinator is not None:
+        raise LocalError(
+            "aggregators are compared in simulations; --coordinator asks a running one"
+        )
+    if not comparing and len(aggregator or ()) > 1:
+        raise LocalError("a run has one --aggregator; `tally compare` takes several")
     if (coordinator is None) != (identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     simulated = {
@@ -106,6 +134,8 @@ def run(
         "cap": cap,
         "seed": seed,
         "dropout": dropout or None,
+        "drop-after": drop_after or None,
+        "cheat": cheat,
         "runtime": None if runtime == "inprocess" else runtime,
         "peer": peer,
     }
@@ -139,33 +169,42 @@ def run(
     )
     if out is not None:
         check_writable(out)
-    asked: Federation | Deployment
-    if coordinator is not None and identity is not None:
-        asked = Deployment(coordinator, identity, aggregator)
-    else:
-        asked = Federation(
-            parties=parties,
-            servers=servers,
-            aggregator=aggregator,
-            runtime=runtime,
-            data=dataset or DEFAULT_DATA,
-            hosts=hosts,
-            seed=seed,
-            cap=cap,
-            dropout=dropout,
-            peer=peer,
-        )
-    with asked as federation, show_progress() as report:
-        result = federation.run(
-            question,
-            epsilon,
-            noise=noise,
-            unit=unit,
-            minimum=minimum,
-            deadline=deadline,
-            report=report,
-            delta=delta,
-        )
+
+    def answer(spec: str) -> Result:
+        asked: Federation | Deployment
+        if coordinator is not None and identity is not None:
+            asked = Deployment(coordinator, identity, spec)
+        else:
+            asked = Federation(
+                parties=parties,
+                servers=servers,
+                aggregator=spec,
+                runtime=runtime,
+                data=dataset or DEFAULT_DATA,
+                hosts=hosts,
+                seed=seed,
+                cap=cap,
+                dropout=dropout,
+                drop_after=drop_after,
+                cheats=cheat or (),
+                peer=peer,
+            )
+        with asked as federation, show_progress() as report:
+            return federation.run(
+                question,
+                epsilon,
+                noise=noise,
+                unit=unit,
+                minimum=minimum,
+                deadline=deadline,
+                report=report,
+                delta=delta,
+            )
+
+    if comparing:
+        compare_aggregators(statistic, aggregator, answer, out, as_json)
+        return
+    result = answer(aggregator[0] if aggregator else "additive")
     for note in result.notes:
         warn(note)
     written = result.write(out) if out is not None else []
@@ -205,14 +244,18 @@ def list_things(
 ) -> None:
     """What there is to choose from."""
     from simulation.catalogue import CATALOGUES, describe_native
+    from simulation.trust import promises, show_promises
 
     rows = look_up("list", what, CATALOGUES)()
     if as_json:
         print(json.dumps({"schema": 1, what: rows}))
         return
-    width = max(len(name) for name in rows)
-    for name, summary in rows.items():
-        print(f"{name:<{width}}  {summary}")
+    if what == "aggregators":
+        show_promises(promises())
+    else:
+        width = max(len(name) for name in rows)
+        for name, summary in rows.items():
+            print(f"{name:<{width}}  {summary}")
     print(f"\nnative loops: {describe_native()}")
 
 

@@ -32,6 +32,7 @@ class Deployment:
 
     def __init__(self, coordinator: str, identity: Path, aggregator: str = "additive") -> None:
         self._aggregator = aggregator_named(aggregator)
+        self._spec = aggregator
         parse_address(coordinator)
         self._analyst = Analyst(coordinator, read_identity(identity, Role.ANALYST))
 
@@ -60,7 +61,7 @@ class Deployment:
         there = self._analyst.describe(deadline)
         question = Question(
             statistic,
-            self._aggregator.name,
+            self._spec,
             parse_epsilon(str(epsilon)),
             self._setting(there).placement(noise, statistic),
             unit=unit,
@@ -82,7 +83,7 @@ class Deployment:
             {
                 "parties": there.parties,
                 "servers": there.servers,
-                "aggregator": self._aggregator.name,
+                "aggregator": self._spec,
                 "runtime": "deployed",
                 "network": "none",
                 "seed": None,
@@ -91,6 +92,8 @@ class Deployment:
             opened.seconds,
             release.deviations(opened.total, opened.records),
             tuple(setting.notes(question, opened)),
+            caught=opened.caught,
+            server_cpu_seconds=opened.server_cpu_seconds,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import time
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
@@ -10,9 +11,11 @@ from typing import Self
 import numpy as np
 
 from parties.data import Dataset, load
+from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
+from protocols.messages import Role
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
 from protocols.statistics import Curve, Statistic
@@ -40,30 +43,18 @@ def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
     return curve if isinstance(curve, Curve) else None
 
 
-def choose_silent(parties: int, dropout: float, seed: int | None) -> frozenset[int]:
-    """Which parties drop out: the nearest whole number to that fraction of them.
-
-    Raises `LocalError` unless somebody is left.
-    """
-    if not 0 <= dropout < 1:
-        raise LocalError(f"--dropout {dropout:g}: a fraction of the parties, from 0 to below 1")
-    count = round(dropout * parties)
-    if count == parties:
-        raise LocalError(f"--dropout {dropout:g} leaves none of {parties} parties")
-    order = np.argsort(Randomness.for_role(seed, "dropouts").words(parties), kind="stable")
-    return frozenset(order[:count].tolist())
-
-
 class Federation:
     """A simulated federation. Use it as a context manager: leaving it stops what it started.
 
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
-    parties that join and never answer, chosen by the seed or at random: runs wait for them until
-    their deadline, and the truth that results are compared with is that of the others. `peer` is
-    how parties that meet reach each other: `direct`, or `relay` through the coordinator, sealed;
-    left out, containers take the relay.
+    parties that join and do not answer, chosen by the seed or at random: runs wait for them until
+    their deadline. With `drop_after`, they fall silent only after the messages of so many phases.
+    `cheats` are parties that cheat, as `PARTY:KIND` (`parties.misbehaviour`). The truth that
+    results are compared with is that of the parties in the sum, whose records are as they are.
+    `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
+    sealed; left out, containers take the relay.
     """
 
     def __init__(
@@ -78,9 +69,12 @@ class Federation:
         cap: float | str | None = None,
         store: Path | None = None,
         dropout: float = 0.0,
+        drop_after: int = 0,
+        cheats: Iterable[str] = (),
         peer: str | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
+        self._spec = aggregator
         kind = runtime_named(runtime)
         self.data = load(data) if isinstance(data, str) else data
         self.holdings = self.data.deal(parties)
@@ -93,9 +87,15 @@ class Federation:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         most = int(self.holdings.counts.max())
         self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
-        self.silent = choose_silent(count, dropout, seed)
-        if self.silent and runtime == "docker":
-            raise LocalError("--dropout is of simulated parties: choose inprocess or processes")
+        scripted = parse_cheats(cheats, count)
+        if drop_after < 0:
+            raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
+        silent = choose_silent(count, dropout, seed, scripted)
+        self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
+        if (silent or scripted) and runtime == "docker":
+            raise LocalError(
+                "--dropout and --cheat are of simulated parties: choose inprocess or processes"
+            )
         plan = Plan(
             self.holdings,
             self.servers,
@@ -103,7 +103,7 @@ class Federation:
             seed,
             None if cap is None else parse_epsilon(str(cap)),
             store,
-            self.silent,
+            self.misbehaviour,
             PeerConfig(peer or ("relay" if runtime == "docker" else "direct")).way,
         )
         self.runtime: Runtime = kind(plan)
@@ -141,20 +141,24 @@ class Federation:
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
-        With dropouts and no `minimum`, all that remain are needed.
+        With dropouts or cheaters and no `minimum`, all others are needed.
         """
-        answering = len(self.holdings.ids) - len(self.silent)
-        if self.silent and minimum is None:
-            minimum = answering
-        if minimum is not None and self.silent and minimum > answering:
+        script = self.misbehaviour
+        parties = len(self.holdings.ids)
+        if minimum is None and script != HONEST:
+            minimum = parties - len(script.silent) - len(script.cheats)
+        answering = parties - len(script.absent)
+        if minimum is not None and script.absent and minimum > answering:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
             )
+        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
+            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic)
         placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,
-            self._aggregator.name,
+            self._spec,
             parse_epsilon(str(epsilon)),
             placement,
             data=self.data.name,
@@ -165,12 +169,15 @@ class Federation:
             delta=delta,
         )
         clipped = statistic.clipped(self.holdings)
-        truth = statistic.reference(self.holdings.without(self.silent) or self.holdings)
+        truth = statistic.reference(self.holdings)
         first = self._started is None
         self._check(question)
         self.start()
         opened = self.runtime.ask(question, report)
         seconds = {"start": self._started or 0.0} if first else {}
+        if len(opened.contributors) < len(self.holdings.ids):
+            missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
+            truth = statistic.reference(self.holdings.without(frozenset(missing)) or self.holdings)
         release = self._setting.release(question)
         return Result(
             statistic.name,
@@ -183,6 +190,8 @@ class Federation:
             release.deviations(opened.total, opened.records),
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
+            opened.caught,
+            opened.server_cpu_seconds,
         )
 
     def _check(self, question: Question) -> None:
@@ -215,8 +224,7 @@ class Federation:
         notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
-        if self.silent:
-            notes.append(f"{len(self.silent)} parties dropped out: the truth is that of the others")
+        notes += self._misbehaviour_notes(opened)
         if clipped:
             lower, upper = question.statistic.bounds
             notes.append(
@@ -225,11 +233,36 @@ class Federation:
             )
         return notes
 
+    def _misbehaviour_notes(self, opened: Opened) -> list[str]:
+        """What the script had parties do, beside what servers noticed of it."""
+        notes = []
+        silent, after = self.misbehaviour.silent, self.misbehaviour.after
+        if silent and after == 0:
+            notes.append(f"{len(silent)} parties dropped out: the truth is that of the others")
+        elif silent:
+            in_sum = len(silent.intersection(opened.contributors.tolist()))
+            messages = "a message" if after == 1 else f"{after} messages"
+            notes.append(
+                f"{len(silent)} parties fell silent after {messages}, {in_sum} of them in the sum: "
+                "the truth is that of the parties in it"
+            )
+        caught = {party for party, _ in opened.caught}
+        name = self._aggregator.name
+        checks = self._aggregator.threat_model(self.servers).catches
+        why = f"{name} found nothing wrong" if checks else f"{name} does not verify submissions"
+        if opened.refused:
+            why = f"{name} left reports out and cannot name their senders"
+        notes += [
+            f"{Role.PARTY.named(party)} cheated and was not caught: {why}"
+            for party in sorted(self.misbehaviour.cheats.keys() - caught)
+        ]
+        return notes
+
     def _describe(self) -> dict[str, object]:
         return {
             "parties": len(self.holdings.ids),
             "servers": self.servers,
-            "aggregator": self._aggregator.name,
+            "aggregator": self._spec,
             "runtime": self.runtime.name,
             "network": "none",
             "seed": self.seed,

@@ -40,11 +40,7 @@ def _page(result: Result, plots: list[Path]) -> str:
     federation = result.federation
     title = f"{result.statistic}: {federation['parties']} parties, {federation['servers']} servers"
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in result.notes)
-    images = [
-        f'<img alt="{path.stem}" src="data:image/png;base64,'
-        f'{base64.b64encode(path.read_bytes()).decode()}">'
-        for path in plots
-    ]
+    images = [image(path) for path in plots]
     answer: list[tuple[str, object]] = []
     if not isinstance(result.estimate, Curve):
         answer.append(("estimate", f"{result.estimate:.8g}"))
@@ -55,23 +51,37 @@ def _page(result: Result, plots: list[Path]) -> str:
             ("root mean square error", f"{error['rmse']:.4g}"),
             ("largest", f"{error['max']:.4g}"),
         ]
+    caught = f"<h2>Caught</h2>{_pairs(result.caught_by_name)}" if result.caught else ""
+    times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
     total = bill.total
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<title>Tallyroom: {html.escape(title)}</title><style>{_STYLE}</style></head><body>
-<h1>{html.escape(title)}</h1>{notes}
+    body = f"""{notes}
 {images[0]}
 <h2>Answer</h2>{_pairs(answer)}
 <h2>Privacy</h2>{_pairs(result.privacy.as_json().items())}
+{caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
 <h2>Federation</h2>{_pairs(federation.items())}
-<h2>Time</h2>{_pairs((name, f"{spent:.3f} s") for name, spent in result.seconds.items())}
+<h2>Time</h2>{_pairs((name, f"{spent:.3f} s") for name, spent in times.items())}"""
+    return page(title, body)
+
+
+def image(path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img alt="{path.stem}" src="data:image/png;base64,{data}">'
+
+
+def page(title: str, body: str) -> str:
+    """A page that needs nothing else to be read."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>Tallyroom: {html.escape(title)}</title><style>{_STYLE}</style></head><body>
+<h1>{html.escape(title)}</h1>{body}
 </body></html>
 """
 

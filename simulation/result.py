@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.messages import Role
 from protocols.meter import Bill
 from protocols.statistics import Curve, Estimate
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = 1
+
+Caught = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Result:
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
-    then of that one.
+    then of that one. `caught` are parties whose submissions were refused, with the reason.
+    `server_cpu_seconds` is what all servers together computed, without carriage.
     """
 
     statistic: str
@@ -55,6 +59,8 @@ class Result:
     deviations: NDArray[np.float64]
     notes: tuple[str, ...] = field(default=())
     unsmoothed: Curve | None = None
+    caught: Caught = ()
+    server_cpu_seconds: float = 0.0
 
     @property
     def communication(self) -> dict[str, object]:
@@ -71,6 +77,10 @@ class Result:
             "max": float(difference.max()),
         }
 
+    @property
+    def caught_by_name(self) -> list[tuple[str, str]]:
+        return [(Role.PARTY.named(party), reason) for party, reason in self.caught]
+
     def as_json(self) -> dict[str, object]:
         """The object that `--json` prints. What there is none of is not there."""
         document: dict[str, object] = {
@@ -84,8 +94,16 @@ class Result:
             "privacy": self.privacy.as_json(),
             "federation": self.federation,
             "communication": self.communication,
-            "timing": {"total_seconds": sum(self.seconds.values()), "phases": self.seconds},
+            "timing": {
+                "total_seconds": sum(self.seconds.values()),
+                "server_cpu_seconds": self.server_cpu_seconds,
+                "phases": self.seconds,
+            },
         }
+        if self.caught:
+            document["caught"] = [
+                {"party": party, "reason": reason} for party, reason in self.caught_by_name
+            ]
         if self.notes:
             document["notes"] = list(self.notes)
         return document

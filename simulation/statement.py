@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
-from protocols.messages import RUN_BYTES
+from protocols.messages import RUN_BYTES, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.statistics import Statistic
 from servers.coordinator import Question
@@ -26,6 +26,8 @@ class Setting:
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and statistic.pairwise:
             return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
+        if noise is None and self.aggregator.noise is not None:
+            return self.aggregator.noise
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         try:
@@ -65,6 +67,8 @@ class Setting:
             notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
+        for party, reason in opened.caught:
+            notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
         if opened.refused:
             notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

@@ -1,10 +1,11 @@
 """What a person sees at the terminal. Results go to standard output, all else to standard error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -53,6 +54,21 @@ def show_progress() -> Iterator[Report]:
         yield report
 
 
+def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal, the same aligned in plain text elsewhere."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        table = Table(*heads, header_style="bold", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for line in (heads, *rows):
+        padded = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())
+
+
 def show_result(result: Result, written: list[Path]) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -84,6 +100,8 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         f"{federation['parties']} parties, {federation['servers']} servers, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
+    for party, reason in result.caught_by_name:
+        yield "caught", f"{party}: {reason}"
     yield (
         "bill",
         f"{bill.total.bytes:,} bytes, {bill.total.messages:,} messages, {bill.rounds} rounds; "
@@ -91,4 +109,5 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     )
     for link, tally in bill.by_link().items():
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
-    yield "time", ", ".join(f"{name} {spent:.2f} s" for name, spent in result.seconds.items())
+    spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
+    yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"

@@ -1,5 +1,6 @@
 """Aggregators by name: the thing researchers swap."""
 
+import contextlib
 import dataclasses
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -16,9 +17,18 @@ def _entries() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
+def aggregator_names() -> list[str]:
+    """The names of all installed aggregators, ours and those of other packages."""
+    return sorted(_entries())
+
+
 def aggregators() -> dict[str, Aggregator]:
-    """All installed aggregators, ours and those of other packages."""
-    return {name: aggregator_named(name) for name in _entries()}
+    """All installed aggregators that can be loaded."""
+    found = {}
+    for name in aggregator_names():
+        with contextlib.suppress(LocalError):
+            found[name] = aggregator_named(name)
+    return found
 
 
 @lru_cache(maxsize=64)

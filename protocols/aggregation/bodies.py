@@ -20,6 +20,7 @@ class Fault(IntEnum):
     MALFORMED = 1
     CONTRADICTORY = 2
     INVALID = 3
+    REPLAYED = 4
 
     @property
     def words(self) -> str:
@@ -27,6 +28,7 @@ class Fault(IntEnum):
             Fault.MALFORMED: "its submission is malformed",
             Fault.CONTRADICTORY: "it submitted twice, and differently",
             Fault.INVALID: "its submission does not verify",
+            Fault.REPLAYED: "its submission came before, from another party or from itself",
         }[self]
 
 

@@ -6,7 +6,7 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.machine import Machine
+from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
 Records = NDArray[np.int64]
+
+EXAGGERATION = 1000
+"""How many times its records a party claims to hold that lies."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,11 @@ class Aggregator(ABC):
 
     `stages` is how often a server waits for parties, each time for at most the query's deadline.
     `servers` is how many there are if nobody says. `rounds` and `party_bytes` tell what a sum costs
-    at most: messages that follow one another from the question to the answer, and bytes that one
-    party sends for a vector of L ring elements among n parties and m servers, without headers.
+    when all take part: messages that follow one another from the question to the answer, and bytes
+    that one party sends at most, without message headers. Those are a formula in L, the length of
+    the vector, n parties, m servers and k records of the party: whole numbers, `+`, `−`, `·` and
+    brackets, factors side by side being multiplied. Words may follow after a semicolon.
+    `noise` is who adds the noise if nobody says; None for the servers, each in full.
     """
 
     name: ClassVar[str]
@@ -93,6 +100,7 @@ class Aggregator(ABC):
     servers: ClassVar[int] = 2
     rounds: ClassVar[int] = 5
     party_bytes: ClassVar[str] = "not stated"
+    noise: ClassVar[Placement | None] = None
 
     @abstractmethod
     def check(self, query: Query) -> None:
@@ -105,6 +113,17 @@ class Aggregator(ABC):
     @abstractmethod
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
+
+    def cheat(
+        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
+    ) -> Machine:
+        """The machine of a block of parties in which some lie: for simulations of who is caught.
+
+        Liars follow the protocol with data far out of range: a thousand times as many records as
+        they hold, all at the bound. An aggregator whose parties would not send that, or whose
+        parties can lie in a worse way, says so here.
+        """
+        return self.party(query, exaggerated(query, holdings, liars), randomness)
 
     @abstractmethod
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
@@ -124,6 +143,17 @@ class Aggregator(ABC):
         from protocols.aggregation.release import NoisySum
 
         return NoisySum(query)
+
+
+def exaggerated(query: Query, holdings: Holdings, liars: frozenset[int]) -> Holdings:
+    """What liars claim to hold: everything a thousand times, at the bound farther from zero."""
+    claimed = holdings.repeated(liars, EXAGGERATION)
+    if (name := query.statistic.bounded) is None:
+        return claimed
+    lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
+    bound = max(query.statistic.bounds, key=abs)
+    column = np.where(lie, bound, claimed.column(name))
+    return replace(claimed, columns={**claimed.columns, name: column})
 
 
 @dataclass(frozen=True)

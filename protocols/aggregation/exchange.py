@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.aggregation.contract import Aggregator, Ids, Memory, Total
+from protocols.aggregation.contract import Aggregator, Ids, Memory, Records, Total
 from protocols.machine import Done, Failed, Machine, Rejected
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
@@ -39,17 +39,23 @@ class Exchange:
     """All roles of one run. `sent` is every message that parties sent, as it left them."""
 
     def __init__(
-        self, aggregator: Aggregator, query: Query, seed: int = 1, way: Way = lambda m: (m,)
+        self,
+        aggregator: Aggregator,
+        query: Query,
+        seed: int = 1,
+        way: Way = lambda m: (m,),
+        records: Records | None = None,
     ) -> None:
         self.aggregator = aggregator
         self.query = query
         self.way = way
-        self._parties = Randomness.from_seed(seed, "parties")
+        self.randomness = Randomness.from_seed(seed, "parties")
         self.servers = [
             aggregator.server(query, i, Randomness.from_seed(seed, f"server-{i}"), Memory())
             for i in range(query.servers)
         ]
-        records = np.ones(query.parties, dtype=np.int64)
+        if records is None:
+            records = np.ones(query.parties, dtype=np.int64)
         coordinator = Randomness.from_seed(seed, "coordinator")
         self.collector = aggregator.collector(query, records, coordinator)
         self.blocks: list[tuple[Ids, Machine]] = []
@@ -67,7 +73,10 @@ class Exchange:
         """A block of parties takes part; `run` lets its messages go."""
         query = replace(self.query, statistic=GivenVectors(vectors))
         holdings = Holdings(ids, np.arange(len(ids)), {"value": np.zeros(len(ids))})
-        machine = self.aggregator.party(query, holdings, self._parties)
+        self.enter(ids, self.aggregator.party(query, holdings, self.randomness))
+
+    def enter(self, ids: Ids, machine: Machine) -> None:
+        """A block of parties takes part with a machine that is given."""
         self.blocks.append((ids, machine))
         self._take(machine.start(), by_party=True)
         early = self._early  # what the coordinator said to parties before they were here

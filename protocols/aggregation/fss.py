@@ -43,7 +43,7 @@ class Fss(Aggregator):
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
-    party_bytes: ClassVar[str] = "784 · m a record, for m = 2, whatever L"
+    party_bytes: ClassVar[str] = "m(16 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
@@ -69,6 +69,12 @@ class Fss(Aggregator):
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return FssParty(query, holdings, randomness)
+
+    def cheat(
+        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
+    ) -> Machine:
+        """Two keys for one record: refused only past the number of records of the largest party."""
+        return self.party(query, holdings.repeated(liars, 2), randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.on_demand import OnDemandServer

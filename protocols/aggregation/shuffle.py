@@ -43,7 +43,7 @@ class Shuffle(Aggregator):
 
     name: ClassVar[str] = "shuffle"
     servers: ClassVar[int] = 1
-    party_bytes: ClassVar[str] = "52 a record, whatever L; 56 + 8L without privacy"
+    party_bytes: ClassVar[str] = "52k; without privacy 56 + 8L"
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(

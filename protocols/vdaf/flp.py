@@ -39,6 +39,20 @@ def verifier_length(circuit: Circuit) -> int:
     return circuit.arity + 2
 
 
+def soundness(circuit: Circuit) -> float:
+    """At most the chance that one proof of an invalid measurement is accepted.
+
+    The gadget polynomial, of degree 2(p − 1), is compared at a random point that is no p-th root of
+    unity (Boneh et al., CRYPTO 2019, Theorem 4.3); outputs are reduced to one by random weights;
+    and with joint randomness a chunk of x_j(x_j − 1) is reduced to a polynomial in it, of the
+    chunk's length. Joint randomness is a hash of the client's own: it may try again and again.
+    """
+    p, size = points(circuit), circuit.field.modulus
+    reduction = 1 if circuit.evaluation_length > 1 else 0
+    joint = circuit.arity // 2 if circuit.joint_rand_length else 0
+    return 2 * (p - 1) / (size - p) + (reduction + joint) / size
+
+
 def prove(circuit: Circuit, encoded: Vector, prove_rand: Vector, joint_rand: Vector) -> Vector:
     """Proofs (rows, proof_length, limbs). Proves whatever it is given, valid or not.
 

@@ -260,6 +260,11 @@ class Prio3:
         kept = np.where(accepted[:, None, None], states.output_shares, np.uint64(0))
         return Outputs(kept, accepted)
 
+    def output_shares(self, ctx: bytes, server: int, input_shares: Bytes) -> Vector:
+        """What `verify_next` gives of accepted reports, for a server that did not keep it."""
+        _check("input shares", input_shares, len(input_shares), self.input_share_bytes(server))
+        return self.circuit.truncate(self._expand(ctx, server, input_shares).measurement)
+
     def aggregate(self, outputs: Outputs) -> Vector:
         """A server's share of the sum over accepted reports, (output_length, limbs).
 

@@ -1,13 +1,15 @@
 """Secret-shared sums beside the trusted curator that moves the same job in the clear.
 
 Both run over gRPC with mutual TLS between real processes. `ratios.curator` is the time of ours
-divided by the curator's in the same run: how much it costs to trust nobody.
+divided by the curator's in the same run: how much it costs to trust nobody. What it costs not to
+trust parties either is in `simulation.bench.prio3`, whose rows follow.
 """
 
 import numpy as np
 
 from parties.data import Dataset
 from protocols.statistics import Histogram
+from simulation.bench import prio3
 from simulation.bench.row import Row
 from simulation.federation import Federation
 
@@ -31,7 +33,7 @@ def rows() -> list[Row]:
                 {"seconds": additive, "curator_seconds": curator},
             )
         )
-    return found
+    return found + prio3.rows()
 
 
 def _seconds(aggregator: str, parties: int) -> float:

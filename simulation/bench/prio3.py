@@ -8,6 +8,10 @@ through both steps.
 `vdaf-reference` is the rate divided by that of the draft authors' own Python, on the same report
 size in the same run. It is measured if their package can be imported as `vdaf_poc`, which is not
 published: it is the folder `poc` of the draft's repository, and needs Python 3.12.
+
+`prio3-NxL` is a whole run of the aggregator in one process, N parties with a record each and a
+histogram of L bins: all parties, two servers and the coordinator. `ratios.linear` is its time
+divided by that of the smallest, scaled to its number of parties: 1 if time grows linearly.
 """
 
 import importlib
@@ -15,13 +19,17 @@ from typing import Any
 
 import numpy as np
 
+from parties.data import Dataset
+from protocols.statistics import Histogram
 from protocols.vdaf.prio3 import NONCE_BYTES, VERIFY_KEY_BYTES, prio3_histogram
 from simulation.bench.row import Row, seconds
+from simulation.federation import Federation
 
 _LENGTH, _CHUNK_LENGTH = 1024, 32
 _CTX = b"bench"
 _KEY = bytes(VERIFY_KEY_BYTES)
 _REPEATS = 20
+_SIZES, _BINS = (1000, 2000, 4000), 100
 
 
 def rows() -> list[Row]:
@@ -30,7 +38,30 @@ def rows() -> list[Row]:
     return [
         _row("prio3-histogram-1024", 1, reference),
         _row("prio3-histogram-1024-batch", 100, reference),
+        *_whole_runs(),
     ]
+
+
+def _whole_runs() -> list[Row]:
+    took = {parties: _run_seconds(parties) for parties in _SIZES}
+    least = took[_SIZES[0]] / _SIZES[0]
+    return [
+        Row(
+            f"prio3-{parties}x{_BINS}",
+            parties / each,
+            "parties/s",
+            {"linear": each / parties / least},
+            {"seconds": each},
+        )
+        for parties, each in took.items()
+    ]
+
+
+def _run_seconds(parties: int) -> float:
+    values = np.random.default_rng(0).random(parties)
+    data = Dataset("uniform", {"value": values}, {"value": (0.0, 1.0)})
+    with Federation(parties=parties, aggregator="prio3", data=data) as federation:
+        return seconds(lambda: federation.run(Histogram(bins=_BINS), epsilon=1.0))
 
 
 def _row(name: str, reports: int, reference: dict[str, float]) -> Row:

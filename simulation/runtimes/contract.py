@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.meter import Bill
 from protocols.records import Holdings
 from protocols.ring import Vector
@@ -20,7 +21,7 @@ from servers.coordinator import Question
 class Plan:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
-    Parties that are `silent` join and never answer. `peer` is how parties reach each other:
+    All parties join; some may misbehave then, by a script. `peer` is how parties reach each other:
     `direct`, or `relay` through the coordinator.
     """
 
@@ -30,7 +31,7 @@ class Plan:
     seed: int | None = None
     cap: Fraction | None = None
     store: Path | None = None
-    silent: frozenset[int] = frozenset()
+    misbehaviour: Misbehaviour = HONEST
     peer: str = "direct"
 
     def store_of(self, keeper: str) -> Path | None:
@@ -51,7 +52,11 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Opened:
-    """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught."""
+    """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
+
+    `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door.
+    """
 
     total: Vector
     contributors: NDArray[np.uint32]
@@ -59,6 +64,7 @@ class Opened:
     bill: Bill
     seconds: dict[str, float] = field(default_factory=dict)
     caught: tuple[tuple[int, str], ...] = ()
+    server_cpu_seconds: float = 0.0
     refused: int = 0
 
 

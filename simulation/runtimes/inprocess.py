@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import numpy as np
@@ -28,12 +29,14 @@ class InProcess(Runtime):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
+        self._server_cpu_seconds = 0.0
 
     def start(self) -> None:
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            self.block(block, parties, plan.silent) for block in plan.holdings.blocks(plan.hosts)
+            self.block(block, parties, plan.misbehaviour)
+            for block in plan.holdings.blocks(plan.hosts)
         ]
         self._servers = [
             AggregationServer(
@@ -51,6 +54,7 @@ class InProcess(Runtime):
 
     def ask(self, question: Question, report: Report) -> Opened:
         started = time.perf_counter()
+        self._server_cpu_seconds = 0.0
         query = self._coordinator.query(question)
         clock = {"submit": started}
         finished: Done | Failed | None = None
@@ -77,7 +81,9 @@ class InProcess(Runtime):
                 clock["release"] = time.perf_counter()
                 report(Progress("release", parties, parties, parties))
             for receiver, part in self._receivers(message):
-                take(receiver.handle(part), receiver, message.sender_role)
+                with self._timed(receiver):
+                    outcome = receiver.handle(part)
+                take(outcome, receiver, message.sender_role)
         ended = time.perf_counter()
         if isinstance(finished, Failed):
             raise RunFailed(finished.reason)
@@ -97,18 +103,32 @@ class InProcess(Runtime):
             Bill([*stations, *hosts], parties),
             {"submit": released - started, "release": ended - released},
             total.caught,
+            self._server_cpu_seconds,
             total.refused,
         )
+
+    @contextmanager
+    def _timed(self, participant: Participant) -> Iterator[None]:
+        """Adds up the CPU time of servers."""
+        begun = time.process_time()
+        yield
+        if participant.role is Role.SERVER:
+            self._server_cpu_seconds += time.process_time() - begun
 
     def _pass_deadline(
         self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]
     ) -> None:
-        """Parties give up on each other first, then servers on parties, then the coordinator."""
-        waiting: list[list[Participant]]
-        waiting = [[*self._blocks], [*self._servers], [self._coordinator]]
+        """Parties give up on each other first, then servers on parties, then the coordinator.
+
+        Only parties that set a deadline: others wait for the servers for as long as the run goes.
+        """
+        timed = [b for b in self._blocks if b.deadlines.pop(run, None) is not None]
+        waiting: list[list[Participant]] = [[*timed], [*self._servers], [self._coordinator]]
         for participants in waiting:
             for participant in participants:
-                take(participant.expire(run), participant)
+                with self._timed(participant):
+                    outcome = participant.expire(run)
+                take(outcome, participant)
             if queue:
                 return
 

@@ -134,7 +134,7 @@ class Processes(Runtime):
             block,
             self.plan.seed,
             store,
-            self.plan.silent,
+            self.plan.misbehaviour,
             PeerConfig(self.plan.peer, ANY_PORT if self.plan.peer == "direct" else ""),
         )
         process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)

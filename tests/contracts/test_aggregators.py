@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named, aggregators
@@ -9,8 +10,12 @@ from protocols.aggregation.additive import Additive
 from protocols.aggregation.conformance import allowed_servers, query_for
 from protocols.aggregation.contract import AggregatorContract
 from protocols.aggregation.curator import Curator
+from protocols.aggregation.masking import Masking
+from protocols.aggregation.prio3 import Prio3
+from protocols.aggregation.shamir import Shamir
 from protocols.aggregation.shuffle import Shuffle
 from protocols.errors import LocalError
+from protocols.ring import Vector
 from protocols.sealing import PUBLIC_BYTES
 
 
@@ -20,6 +25,45 @@ class TestCurator(AggregatorContract):
 
 class TestAdditive(AggregatorContract):
     aggregator = Additive()
+
+
+class TestPrio3(AggregatorContract):
+    """Each vector is that of a record: a single 1."""
+
+    aggregator = Prio3()
+
+    def rows(self, length: int) -> st.SearchStrategy[list[int]]:
+        return st.integers(0, length - 1).map(lambda place: one_hot(length, place))
+
+    def vectors(self, parties: int, length: int, seed: int = 4) -> Vector:
+        places = np.random.default_rng(seed).integers(0, length, parties)
+        return np.eye(length, dtype=np.uint64)[places]
+
+    def extremes(self, length: int) -> list[list[int]]:
+        return [one_hot(length, 0), one_hot(length, length - 1)]
+
+
+def one_hot(length: int, place: int) -> list[int]:
+    return [int(i == place) for i in range(length)]
+
+
+class TestMasking(AggregatorContract):
+    aggregator = Masking()
+    many = 60
+
+    def servers_that_may_collude(self) -> list[int]:
+        """The server sees masked vectors; on whose side parties may be is another matter."""
+        return [1]
+
+
+class TestSparseMasking(TestMasking):
+    aggregator = Masking(neighbours="4", threshold=3)
+    fewest = 5
+    many = 300
+
+
+class TestShamir(AggregatorContract):
+    aggregator = Shamir()
 
 
 class TestShuffle(AggregatorContract):

@@ -90,7 +90,7 @@ def _run_and_kill(
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    aggregators = ("additive", "fss", "shuffle")
+    aggregators = ("additive", "fss", "shuffle", "prio3")
     for aggregator in aggregators:
         with tempfile.TemporaryDirectory() as folder:
             tally = chaos(aggregator, rounds // len(aggregators), Path(folder), seed=rounds)

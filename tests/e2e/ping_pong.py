@@ -140,5 +140,5 @@ def play_and_die(config: PartyConfig) -> None:
 
 
 def _run(config: PartyConfig, kind: type[PartyBlock]) -> None:
-    block = kind(config.holdings, party_randomness(config), config.silent)
+    block = kind(config.holdings, party_randomness(config), config.misbehaviour)
     asyncio.run(run_party(config, block))

@@ -9,6 +9,7 @@ import pytest
 
 from parties.block import PartyBlock
 from parties.data import Dataset
+from parties.misbehaviour import Misbehaviour
 from parties.process import PartyConfig
 from protocols.meter import SEALING_BYTES
 from protocols.privacy.mechanisms import Placement
@@ -101,7 +102,7 @@ def test_silent_parties_are_waited_for_in_vain() -> None:
     class Hasty(InProcess):
         block: ClassVar[type[PartyBlock]] = HastyBlock
 
-    plan = replace(a_plan("direct", 3), silent=frozenset([0]))
+    plan = replace(a_plan("direct", 3), misbehaviour=Misbehaviour(silent=frozenset([0])))
     opened = ask(Hasty(plan), replace(QUESTION, minimum=5))
     assert opened.contributors.tolist() == [1, 2, 3, 4, 5]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from parties.data import Dataset
+from protocols.aggregation import aggregator_named
 from protocols.messages import Role
 from protocols.statistics import Curve, Histogram, Mean, Statistic, Sum
 from simulation import Federation, Result
@@ -21,6 +22,8 @@ CASES = [
     pytest.param(Histogram(bins=7), "additive", 2, "parties", "1", 2, id="histogram-shared"),
     pytest.param(Histogram(bins=7), "curator", 1, None, "2", 3, id="histogram-curator"),
     pytest.param(Histogram(bins=5), "additive", 2, None, "inf", PARTIES, id="histogram-exact"),
+    pytest.param(Histogram(bins=7), "prio3", 3, None, "1", 2, id="histogram-verified"),
+    pytest.param(Histogram(bins=5), "prio3", 2, None, "inf", PARTIES, id="verified-exact"),
 ]
 
 
@@ -120,6 +123,11 @@ def test_the_bill_adds_up() -> None:
     )
     assert bill["party_bytes"]["mean"] * PARTIES == with_parties
     assert bill["party_bytes"]["max"] == bill["party_bytes"]["mean"]
+
+
+def test_verification_takes_the_rounds_that_are_said() -> None:
+    result = run("inprocess", Histogram(bins=4), "prio3", 2, None, "1", 2)
+    assert result.communication["rounds"] == aggregator_named("prio3").rounds == 9
 
 
 @pytest.mark.parametrize("servers", [2, 3])

@@ -69,3 +69,15 @@ def test_a_party_is_in_a_block_once() -> None:
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
     with pytest.raises(LocalError, match="no column 'age'; the data has value"):
         deal({"value": np.zeros(1)}, 1).column("age")
+
+
+def test_records_of_some_parties_repeated() -> None:
+    columns = {"value": np.array([1.0, 2.0, 3.0, 4.0]), "label": np.array([0.0, 1.0, 0.0, 1.0])}
+    holdings = Holdings(np.array([5, 7, 9], dtype=np.uint32), np.array([0, 1, 3]), columns)
+    repeated = holdings.repeated(frozenset({7, 8}), 2)
+    assert repeated.ids.tolist() == [5, 7, 9]
+    assert repeated.counts.tolist() == [1, 4, 1]
+    assert repeated.starts.tolist() == [0, 1, 5]
+    assert repeated.column("value").tolist() == [1.0, 2.0, 2.0, 3.0, 3.0, 4.0]
+    assert repeated.column("label").tolist() == [0.0, 1.0, 1.0, 0.0, 0.0, 1.0]
+    assert holdings.repeated(frozenset(), 9).column("value").tolist() == [1.0, 2.0, 3.0, 4.0]

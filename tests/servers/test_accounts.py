@@ -10,7 +10,7 @@ from protocols.messages import Phase, Role
 from protocols.meter import Bill, Direction, Meter
 from protocols.query import MAX_PARTIES
 from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire, accounts_to_wire
+from protos.accounts import accounts_from_wire, accounts_to_wire, cpu_seconds_from_wire
 from tests.samples import a_message
 
 
@@ -119,3 +119,14 @@ def test_a_bill_counts_every_message_once() -> None:
         ("party-0", "server-1"),
         ("party-2", "server-1"),
     ]
+
+
+def test_cpu_time_goes_along() -> None:
+    sent = accounts_to_wire(submission([0], 8), 1.25).SerializeToString()
+    assert cpu_seconds_from_wire(pb.AccountList.FromString(sent), "server-0") == 1.25
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_a_time_that_cannot_be_is_refused(seconds: float) -> None:
+    with pytest.raises(PeerError, match="malformed accounts"):
+        cpu_seconds_from_wire(pb.AccountList(cpu_seconds=seconds), "server-0")

@@ -133,6 +133,7 @@ def test_what_is_refused_is_not_written(tmp_path: Path) -> None:
         forged = a_message(Phase.QUERY, Role.PARTY, Role.SERVER, body=a_query().encode())
         outcome = await post.deliver(forged, forged.encode())
         assert "only the coordinator asks" in outcome.refused[0].reason
+        assert post._cpu_seconds == {}  # nor is the time it took kept, by whatever run it names
 
     asyncio.run(refuse())
     assert list(tmp_path.iterdir()) == []

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from parties.data import Dataset
+from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
 from protocols.statistics import Ecdf, Mean, Statistic
 from simulation import Federation, Result
-from simulation.federation import choose_silent
 from tests.conftest import Tally
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 31)

@@ -1,0 +1,127 @@
+"""Scripted misbehaviour of simulated parties: some fall silent, some cheat.
+
+Every aggregator is put to the same script: what becomes of it is what its threat model says.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.messages import Message, Phase, Role
+from protocols.names import look_up
+from protocols.randomness import Randomness
+
+_SPEC = re.compile(r"(?:party-)?(?P<party>[0-9]{1,9}):(?P<kind>.*)")
+
+
+class Cheat(StrEnum):
+    """`out-of-range`: follows the protocol with data far out of range; what that means is the
+    aggregator's to say (`Aggregator.cheat`). `malformed`: its submissions lack their last byte."""
+
+    OUT_OF_RANGE = "out-of-range"
+    MALFORMED = "malformed"
+
+
+@dataclass(frozen=True)
+class Misbehaviour:
+    """Parties that are `silent` send the messages of `after` phases, and then no more.
+
+    `cheats` says which parties cheat, and how.
+    """
+
+    silent: frozenset[int] = frozenset()
+    after: int = 0
+    cheats: Mapping[int, Cheat] = field(default_factory=dict)
+
+    @property
+    def absent(self) -> frozenset[int]:
+        """Who never says anything."""
+        return frozenset() if self.after else self.silent
+
+    def cheaters(self, kind: Cheat) -> frozenset[int]:
+        return frozenset(party for party, cheat in self.cheats.items() if cheat is kind)
+
+
+HONEST = Misbehaviour()
+
+
+class Script:
+    """What a block's misbehaving parties do in one run, message by message."""
+
+    def __init__(self, misbehaviour: Misbehaviour) -> None:
+        self._silent = misbehaviour.silent
+        self._after = misbehaviour.after
+        self._malformed = misbehaviour.cheaters(Cheat.MALFORMED)
+        self._spoken: dict[int, set[Phase]] = {party: set() for party in self._silent}
+
+    def play(self, message: Message) -> Iterator[Message]:
+        """What becomes of a message that parties were about to send.
+
+        Copies for several servers are of one phase: a party that speaks in it reaches them all.
+        """
+        mute = [party for party in message.senders.tolist() if self._is_mute(party, message.phase)]
+        cut = [party for party in message.senders.tolist() if party in self._malformed]
+        if message.phase is not Phase.SUBMIT:
+            cut = []
+        yield from _of(message, ~np.isin(message.senders, mute + cut))
+        for party in cut:
+            for part in _of(message, message.senders == party):
+                short = part.rows()[:, :-1]  # of several reports, half might be reports too
+                yield replace(part, body=np.ascontiguousarray(short))
+
+    def _is_mute(self, party: int, phase: Phase) -> bool:
+        if party not in self._silent:
+            return False
+        spoken = self._spoken[party]
+        if len(spoken) < self._after:
+            spoken.add(phase)
+        return phase not in spoken
+
+
+def _of(message: Message, senders: NDArray[np.bool]) -> Iterable[Message]:
+    """The part of a message that comes from some of its senders."""
+    if senders.all():
+        return (message,)
+    if not senders.any():
+        return ()
+    return (message.select(np.flatnonzero(senders)),)
+
+
+def choose_silent(
+    parties: int, dropout: float, seed: int | None, cheats: Collection[int] = ()
+) -> frozenset[int]:
+    """Which parties drop out: the nearest whole number to that fraction of them.
+
+    Those that cheat do not. Raises `LocalError` unless somebody honest is left.
+    """
+    if not 0 <= dropout < 1:
+        raise LocalError(f"--dropout {dropout:g}: a fraction of the parties, from 0 to below 1")
+    count = round(dropout * parties)
+    if count + len(cheats) >= parties:
+        others = f" and {len(cheats)} that cheat" if cheats else ""
+        raise LocalError(f"--dropout {dropout:g}{others} leaves none of {parties} parties")
+    order = np.argsort(Randomness.for_role(seed, "dropouts").words(parties), kind="stable")
+    honest = [party for party in order.tolist() if party not in cheats]
+    return frozenset(honest[:count])
+
+
+def parse_cheats(specs: Iterable[str], parties: int) -> dict[int, Cheat]:
+    """Reads `PARTY:KIND`, one a cheater. Raises `LocalError` where that cannot be done."""
+    cheats: dict[int, Cheat] = {}
+    for spec in specs:
+        found = _SPEC.fullmatch(spec)
+        if found is None:
+            kinds = " or ".join(Cheat)
+            raise LocalError(f"--cheat {spec!r}: say who and how, as in 2:KIND with {kinds}")
+        party = int(found["party"])
+        if party >= parties:
+            raise LocalError(f"--cheat {spec}: there are parties 0 to {parties - 1}")
+        if party in cheats:
+            raise LocalError(f"--cheat {spec}: {Role.PARTY.named(party)} cheats already")
+        cheats[party] = look_up("way to cheat", found["kind"], {str(kind): kind for kind in Cheat})
+    return cheats

@@ -1,0 +1,101 @@
+"""Secure aggregation with one server: pairwise masks that cancel in the sum.
+
+Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning" (CCS 2017),
+and the sparse graph of Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
+Overhead" (CCS 2020). Five times the server waits for the parties that are left:
+
+    KEYS    two X25519 keys of each; the server passes them on to its neighbours
+    DEAL    a share of the self-mask seed and of the mask key's seed, sealed, for each neighbour
+    SUBMIT  the vector, plus the self-mask, plus or minus a mask for each neighbour that dealt
+    CHECK   who submitted, confirmed under the key of each pair; a party goes on only if enough
+            of its holders were told the same
+    UNMASK  for each neighbour the share of its self-mask seed if it submitted, of its mask key's
+            seed if it did not; never both
+
+Then the server removes what masks are left in the sum. Deviations from the papers: only 16-byte
+seeds are shared, the mask key being derived from one of them; consistency is confirmed by MACs
+under pair keys, not by signatures under long-lived keys, so only neighbours can check one another.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocols.aggregation.collector import Collector
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.masking_graph import Plan, make_plan
+from protocols.aggregation.masking_party import MaskingParty
+from protocols.aggregation.masking_server import MaskingServer
+from protocols.errors import LocalError
+from protocols.machine import Machine
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.ring import add_shares
+
+
+@dataclass(frozen=True)
+class Masking(Aggregator):
+    """Pairwise masks that cancel: one server, which learns the sum and no vector.
+
+    `neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
+    safe for the number of parties. `threshold`: how many of a party's holders, which are its
+    neighbours and itself, open its secrets; 0 is two thirds of them, or half at an automatic
+    degree.
+    """
+
+    neighbours: str = "auto"
+    threshold: int = 0
+
+    name: ClassVar[str] = "masking"
+    stages: ClassVar[int] = 5
+    servers: ClassVar[int] = 1
+    rounds: ClassVar[int] = 13
+    party_bytes: ClassVar[str] = "8L + 80(k + 1) with k ≤ n − 1 neighbours"
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        """What is not promised: the server passes on the run's public keys, which nobody signs, so
+        one that puts its own in their place from the start reads everything. One that is honest
+        until the keys are out and then lies about who submitted gets nothing more than the sum,
+        while fewer than 2t − h of a party's h holders are on its side; in a sparse graph it may
+        get the sums over parts of the ring, none over fewer than t parties.
+        A party that is started anew forgets what it was told, and can be told something else.
+        """
+        return ThreatModel(
+            colluding=0,
+            behaviour=(
+                "a semi-honest server, with fewer than the threshold of any party's holders on its "
+                "side; it relays the parties' keys, and lies about who submitted are found out"
+            ),
+            dropouts=(
+                "parties may drop out at any stage while the threshold of every party's holders "
+                "stay, the server may not"
+            ),
+            reveals=(
+                "the server sees the exact sum unless parties add the noise, and who contributed; "
+                "the analyst sees the noisy sum and who contributed"
+            ),
+        )
+
+    def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
+        if query.servers != 1:
+            raise LocalError(f"masking has 1 server, not {query.servers}")
+        self.plan(query)
+
+    def plan(self, query: Query) -> Plan:
+        """The public graph and threshold of a run. Raises `LocalError`.
+
+        The order on the ring is a function of the question and the run's name. That name is the
+        coordinator's to choose, so who is on the server's side must not depend on it.
+        """
+        return make_plan(query.parties, self.neighbours, self.threshold, query.stream)
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        return MaskingParty(self.plan(query), query, holdings, randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        return MaskingServer(self.plan(query), query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        return Collector(query, records, add_shares)

@@ -1,0 +1,184 @@
+"""Who shares masks with whom, and how many of them must stay: the public plan of a masked sum.
+
+In Bonawitz et al. (CCS 2017) all pairs of parties share a mask. Bell et al. (CCS 2020, section 3)
+do with a random k-regular graph: a Harary graph, in which everyone is joined to the k/2 nearest on
+either side of a ring, after the parties were put on the ring in random order.
+
+A party's secrets are shared among its holders: its neighbours and itself, h = k + 1 in all.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.randomness import KEY_BYTES, Randomness
+
+Index = NDArray[np.int64]
+Members = NDArray[np.bool]
+
+CORRUPT = 0.2
+DROPPED = 0.2
+SECURITY_BITS = 40
+CORRECTNESS_BITS = 20
+"""What the automatic degree is made for: with this fraction of the parties on the server's side and
+another of them gone, privacy fails with a chance of at most 2^-40 over the order on the ring, and
+the sum cannot be opened with one of at most 2^-20."""
+
+MAX_LINKS = 1 << 23
+"""Neighbours of all parties together: the server keeps 48 bytes for each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """`neighbours[i]` are party i's, in ascending order, and `slots[i, a]` is the place of i among
+    the neighbours of `neighbours[i, a]`."""
+
+    neighbours: Index
+    slots: Index
+    threshold: int
+
+    @property
+    def parties(self) -> int:
+        return len(self.neighbours)
+
+    @property
+    def degree(self) -> int:
+        return int(self.neighbours.shape[1])
+
+    @property
+    def holders(self) -> int:
+        return self.degree + 1
+
+    def relayed(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What each party's neighbours have for it, in the order of its neighbours.
+
+        `rows` has one row a party, with a field for each of its neighbours.
+        """
+        if not self.degree:
+            return rows
+        fields = rows.reshape(self.parties, self.degree, -1)
+        turned: NDArray[np.uint8] = fields[self.neighbours, self.slots]
+        return turned.reshape(self.parties, -1)
+
+    def holders_among(self, members: Members) -> Index:
+        """How many of each party's holders are members."""
+        counts: Index = members[self.neighbours].sum(axis=1, dtype=np.int64) + members
+        return counts
+
+    def survivors(self, members: Members) -> Members:
+        """The members that have enough holders among those that are left in the end."""
+        while True:
+            left = members & (self.holders_among(members) >= self.threshold)
+            if (left == members).all():
+                return left
+            members = left
+
+
+def given(fields: NDArray[np.uint8]) -> Members:
+    """Which fields hold something: none is all zeros."""
+    return np.asarray(fields.any(axis=-1), dtype=np.bool)
+
+
+def degree_of(parties: int, neighbours: str) -> tuple[int, bool]:
+    """The degree, and whether it was chosen here. Raises `LocalError` on what is no degree."""
+    if neighbours == "auto":
+        return automatic_degree(parties), True
+    if not (neighbours.isascii() and neighbours.isdecimal() and len(neighbours) < 10):
+        raise LocalError(f"masking: neighbours is auto, 0 for all, or a number, not {neighbours!r}")
+    wanted = int(neighbours)
+    if wanted == 1:
+        raise LocalError("masking: with 1 neighbour a mask would join only two parties; 2 or more")
+    even = wanted + wanted % 2
+    return (even if 0 < even < parties - 1 else parties - 1), False
+
+
+def threshold_of(holders: int, threshold: int, automatic: bool) -> int:
+    """How many holders open a secret. Raises `LocalError` on one that is not safe.
+
+    More than half of them: else a server that tells one half of the holders that a party
+    submitted, and the other half that it dropped out, gets its self-mask and its key, hence its
+    vector. With c holders on the server's side that takes 2t > h + c, so the default, two thirds,
+    bears fewer than a third (Bonawitz et al., section 6, on active adversaries). At a degree that
+    was chosen here, half is what the chances were computed for: it is private while the server
+    does not lie.
+    """
+    least = holders // 2 + 1
+    if not threshold:
+        return least if automatic and holders > 1 else 2 * holders // 3 + 1
+    if not least <= threshold <= holders:
+        raise LocalError(
+            f"masking: a threshold is more than half of the {holders} holders of a secret, "
+            f"{least} to {holders}, not {threshold}"
+        )
+    return threshold
+
+
+def make_plan(parties: int, neighbours: str, threshold: int, seed: str) -> Plan:
+    """The same for everybody under the same public `seed`. Raises `LocalError`."""
+    degree, automatic = degree_of(parties, neighbours)
+    if parties * degree > MAX_LINKS:
+        raise LocalError(f"masking: {parties} parties cannot have {degree} neighbours each")
+    sparse = degree < parties - 1
+    needed = threshold_of(degree + 1, threshold, automatic and sparse)
+    return _plan(parties, degree, needed, seed if sparse else "")
+
+
+@lru_cache(maxsize=8)
+def _plan(parties: int, degree: int, threshold: int, seed: str) -> Plan:
+    everyone = np.arange(parties, dtype=np.int64)
+    if degree == parties - 1:
+        others = np.arange(degree, dtype=np.int64)
+        neighbours = others + (others >= everyone[:, None])
+    else:
+        key = hashlib.blake2s(f"masking ring {seed}".encode(), digest_size=KEY_BYTES).digest()
+        ring = np.argsort(Randomness(key).words(parties), kind="stable")
+        place = np.empty(parties, dtype=np.int64)
+        place[ring] = everyone
+        near = np.arange(1, degree // 2 + 1)
+        steps = np.concatenate([-near, near])
+        neighbours = np.sort(ring[(place[:, None] + steps) % parties], axis=1)
+    links = everyone[:, None] * parties + neighbours
+    turned = neighbours * parties + everyone[:, None]
+    slots = np.searchsorted(links.ravel(), turned.ravel()) % max(degree, 1)
+    return Plan(neighbours, slots.reshape(parties, degree).astype(np.int64), threshold)
+
+
+@lru_cache(maxsize=64)
+def automatic_degree(parties: int) -> int:
+    """The least even degree at which three things hold but with the chances that are stated above
+    (Bell et al., section 3), with t = ⌊h/2⌋ + 1; that of the full graph where there is none.
+
+    No party has t neighbours on the server's side; the others that stay are connected, which on a
+    ring fails only where k/2 in a row are missing; and every party has t neighbours that stay.
+    Each chance is summed over all parties.
+    """
+    corrupt, gone = math.ceil(CORRUPT * parties), math.ceil(DROPPED * parties)
+    for degree in range(2, parties - 1, 2):
+        threshold = (degree + 1) // 2 + 1
+        if parties * (CORRUPT + DROPPED) ** (degree // 2) > 2.0**-SECURITY_BITS:
+            continue
+        if parties * _tail(parties - 1, corrupt, degree, threshold) > 2.0**-SECURITY_BITS:
+            continue
+        too_many = degree - threshold + 1
+        if parties * _tail(parties - 1, gone, degree, too_many) <= 2.0**-CORRECTNESS_BITS:
+            return degree
+    return parties - 1
+
+
+def _tail(population: int, marked: int, drawn: int, least: int) -> float:
+    """P[X ≥ least] for the hypergeometric number X of marked ones among those drawn."""
+
+    def log_choose(n: int, k: int) -> float:
+        return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+    everything = log_choose(population, drawn)
+    first = max(least, drawn - (population - marked))
+    return math.fsum(
+        math.exp(log_choose(marked, x) + log_choose(population - marked, drawn - x) - everything)
+        for x in range(first, min(drawn, marked) + 1)
+    )

@@ -1,0 +1,220 @@
+"""Shamir shares among m servers, of which any t open the sum and the others may vanish.
+
+A party's vector is put on polynomials of degree t − 1 over FIELD128, `pack` = k elements on each
+(Franklin and Yung, STOC 1992): the elements are its values at 0, −1, …, 1 − k, and server i gets
+its value at i + 1. The values at the first t − k servers are drawn at random, which fixes the rest;
+so any t − k servers see uniform elements, whatever the vector is, and t of them open it.
+
+Elements are integers below 2^64. Sums over at most 2^24 parties stay below 2^88, so they are sums
+of integers; they are taken modulo 2^64 in the end.
+
+The noise is the parties' alone. A server cannot add its own: on opening, its share is multiplied by
+a weight that depends on who else answers, and what it adds would be multiplied as well. Noise that
+is shared among the servers would take another round between them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.collector import Collector
+from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Records, ThreatModel
+from protocols.aggregation.roles import CollectingServer
+from protocols.errors import LocalError
+from protocols.field import FIELD128
+from protocols.field import Vector as Elements
+from protocols.machine import Machine, Rejected, Step
+from protocols.messages import Message
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.ring import Vector
+from protocols.sharing import ELEMENT_BYTES, draw_elements
+
+_ROWS = 1 << 17
+"""Polynomials worked on together, which bounds memory."""
+
+
+@dataclass(frozen=True)
+class Shamir(OneRound):
+    """Shares on polynomials: any t of m servers open the sum, and the others may vanish.
+
+    `threshold` t: how many servers open; 0 is more than half. `pack` k: elements a polynomial,
+    which makes shares k times shorter and lets only t − k servers collude.
+    """
+
+    threshold: int = 0
+    pack: int = 1
+
+    name: ClassVar[str] = "shamir"
+    min_servers: ClassVar[int] = 2
+    servers: ClassVar[int] = 3
+    party_bytes: ClassVar[str] = "16m⌈L/k⌉ with k = pack"
+    noise: ClassVar[Placement | None] = Placement.PARTIES
+
+    def needed(self, servers: int) -> int:
+        """How many servers open. Raises `LocalError` on a threshold that cannot be.
+
+        More than half of them: else a coordinator could have two sums opened, over different
+        parties, by servers that do not know of one another.
+        """
+        least = servers // 2 + 1
+        t = self.threshold or max(least, min(self.pack + 1, servers))
+        if not least <= t <= servers:
+            raise LocalError(
+                f"shamir: a threshold of {servers} servers is {least} to {servers}, not {t}"
+            )
+        if not 1 <= self.pack < t:
+            raise LocalError(f"shamir: with {t} servers to open, pack is 1 to {t - 1}")
+        return t
+
+    def check(self, query: Query) -> None:
+        super().check(query)
+        self.needed(query.servers)
+        if query.statistic.pairwise:
+            raise LocalError(
+                f"{query.statistic.name} adds up shares of pairs: shamir cannot, additive can"
+            )
+        if query.mechanism is not None and query.noise is not Placement.PARTIES:
+            raise LocalError("shamir: only the parties can add noise: --noise parties")
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        t = self.needed(servers)
+        return ThreatModel(
+            colluding=t - self.pack,
+            behaviour=f"semi-honest parties and {servers} semi-honest servers",
+            dropouts=(
+                "any number of parties may drop out before the release, and "
+                f"{servers - t} of the servers at any time"
+            ),
+            reveals="the analyst and the servers see who contributed, the analyst the noisy sum",
+        )
+
+    def shard(
+        self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
+    ) -> list[Bodies]:
+        t, k, polynomials = self.needed(servers), self.pack, self.polynomials(vectors.shape[1])
+        secrets = np.zeros((len(ids), polynomials * k), dtype=np.uint64)
+        secrets[:, : vectors.shape[1]] = vectors
+        drawn = t - k
+        bodies = [
+            np.empty((len(ids), ELEMENT_BYTES * polynomials), np.uint8) for _ in range(servers)
+        ]
+        step = max(1, _ROWS // polynomials)
+        for begin in range(0, len(ids), step):
+            rows = slice(begin, begin + step)
+            known = FIELD128.zeros(len(ids[rows]), polynomials, t)
+            known[:, :, :k, 0] = secrets[rows].reshape(-1, polynomials, k)
+            random = draw_elements(randomness, "shamir", ids[rows], polynomials * drawn)
+            known[:, :, k:] = random.reshape(-1, polynomials, drawn, FIELD128.limbs)
+            for server in range(servers):
+                if server < drawn:
+                    share = known[:, :, k + server]
+                else:
+                    share = FIELD128.combine(_dealing(t, k, server), known)
+                bodies[server][rows] = FIELD128.encode(share)
+        return bodies
+
+    def polynomials(self, length: int) -> int:
+        return -(-length // self.pack)
+
+    def width(self, length: int, server: int) -> int:
+        return ELEMENT_BYTES * self.polynomials(length)
+
+    def merge(self, bodies: Bodies, length: int, server: int) -> Vector:
+        """The share's limbs, one element after the other."""
+        return FIELD128.sum(FIELD128.decode(bodies), 0).reshape(-1)
+
+    def unshard(self, shares: list[Vector]) -> Vector:
+        """From the servers' shares in order, as `merge` makes them; the padding included."""
+        return self.open({i: share.reshape(-1, FIELD128.limbs) for i, share in enumerate(shares)})
+
+    def open(self, shares: dict[int, Elements]) -> Vector:
+        """The sums modulo 2^64 from the shares of at least t servers; the padding included."""
+        servers = tuple(sorted(shares))
+        values = np.stack([shares[server] for server in servers], axis=1)
+        places = [FIELD128.combine(_opening(servers, j), values) for j in range(self.pack)]
+        # Sums are below the modulus by far: the low limb is the sum modulo 2^64.
+        sums: Vector = np.stack(places, axis=1)[..., 0]
+        return sums.reshape(-1)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        return ShamirServer(self, query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        return ShamirCollector(self, query, records)
+
+
+class ShamirServer(CollectingServer):
+    """Sees one share of every party, and who contributed. Adds up, and adds no noise."""
+
+    def __init__(
+        self, aggregator: Shamir, query: Query, index: int, randomness: Randomness, bulk: Bulk
+    ) -> None:
+        super().__init__(query, index, randomness, bulk)
+        self._width = aggregator.width(query.statistic.length, index)
+
+    def check(self, message: Message) -> str | None:
+        if message.width != self._width:
+            return f"a share of {message.width} bytes, expected {self._width}"
+        if not FIELD128.canonical(FIELD128.unchecked(message.rows())).all():
+            return "a share with an element that is not below the modulus"
+        return None
+
+    def pack(self, message: Message) -> NDArray[np.uint8]:
+        return message.rows().reshape(-1)
+
+    def sum_over(self, members: NDArray[np.bool]) -> Elements:
+        total = FIELD128.zeros(self._width // ELEMENT_BYTES)
+        for ids, block in self._bulk.blocks():
+            rows = block.reshape(len(ids), self._width)[members[ids]]
+            total = FIELD128.add(total, FIELD128.sum(FIELD128.unchecked(rows), 0))
+        return total
+
+    def publish(self, share: Elements) -> bytes:
+        return FIELD128.encode(share).tobytes()
+
+
+class ShamirCollector(Collector):
+    """Sees the shares of the sum and who contributed. Goes on while t servers are there."""
+
+    def __init__(self, aggregator: Shamir, query: Query, records: Records) -> None:
+        needed = aggregator.needed(query.servers)
+        super().__init__(query, records, aggregator.unshard, needed)
+        self._aggregator = aggregator
+
+    @property
+    def share_bytes(self) -> int:
+        return self._aggregator.width(self._query.statistic.length, 0)
+
+    def _share(self, message: Message) -> Step:
+        if message.width == self.share_bytes:
+            share = FIELD128.unchecked(message.body[0])
+            if not FIELD128.canonical(share).all():
+                return Rejected(message.sender, "a share that is not of the field")
+        return super()._share(message)
+
+    def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:
+        elements = {server: FIELD128.decode(share) for server, share in shares.items()}
+        opened = self._aggregator.open(elements)
+        return opened[: self._query.statistic.length]
+
+
+def _weights(at: int, points: list[int]) -> Elements:
+    """Weights w with f(at) = Σ wᵢ f(xᵢ) for every f of degree below the number of points."""
+    return FIELD128.lagrange_at_zero(FIELD128.from_ints([x - at for x in points]))
+
+
+@lru_cache(maxsize=256)
+def _dealing(threshold: int, pack: int, server: int) -> Elements:
+    """A server's share, from the secrets and the shares of the servers before it."""
+    return _weights(server + 1, [*(-j for j in range(pack)), *range(1, threshold - pack + 1)])
+
+
+@lru_cache(maxsize=256)
+def _opening(servers: tuple[int, ...], place: int) -> Elements:
+    """The secret at one place, from the shares of these servers."""
+    return _weights(-place, [server + 1 for server in servers])

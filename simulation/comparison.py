@@ -1,0 +1,195 @@
+"""One question put to several aggregators: what each answers, costs and promises."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from protocols.aggregation import aggregator_named, aggregator_names
+from protocols.errors import LocalError, RunFailed, TallyError
+from simulation.result import SCHEMA, Result
+from simulation.trust import collusion
+
+HEADS = (
+    "aggregator",
+    "error (rmse)",
+    "bytes a party",
+    "server CPU",
+    "rounds",
+    "may collude",
+    "caught",
+    "threat model",
+)
+
+FIELDS = (
+    "aggregator",
+    "servers",
+    "rmse",
+    "max_error",
+    "expected_rmse",
+    "party_bytes",
+    "total_bytes",
+    "server_cpu_seconds",
+    "rounds",
+    "may_collude",
+    "behaviour",
+    "catches",
+    "caught",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one aggregator, by its spec."""
+
+    aggregator: str
+    result: Result
+
+    @property
+    def rmse(self) -> float:
+        return (self.result.error or {}).get("rmse", math.nan)
+
+    @property
+    def expected_rmse(self) -> float | None:
+        """What the noise alone makes of it on average; None where that is not known."""
+        mean = float(np.mean(self.result.deviations**2))
+        return math.sqrt(mean) if math.isfinite(mean) else None
+
+    @property
+    def party_bytes(self) -> float:
+        return float(self.result.bill.party_bytes().mean())
+
+    def as_json(self) -> dict[str, object]:
+        result, servers = self.result, self.result.federation["servers"]
+        count = servers if isinstance(servers, int) else 1
+        model = aggregator_named(self.aggregator).threat_model(count)
+        return {
+            "aggregator": self.aggregator,
+            "servers": count,
+            "rmse": self.rmse,
+            "max_error": (result.error or {}).get("max"),
+            "expected_rmse": self.expected_rmse,
+            "party_bytes": self.party_bytes,
+            "total_bytes": result.bill.total.bytes,
+            "server_cpu_seconds": result.server_cpu_seconds,
+            "rounds": result.bill.rounds,
+            "may_collude": collusion(model, count),
+            "behaviour": model.behaviour,
+            "catches": model.catches,
+            "caught": [party for party, _ in result.caught_by_name],
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        row = self.as_json()
+        return (
+            self.aggregator,
+            f"{self.rmse:.4g}",
+            f"{self.party_bytes:,.0f}",
+            f"{self.result.server_cpu_seconds:.3g} s",
+            str(row["rounds"]),
+            str(row["may_collude"]),
+            ", ".join(party for party, _ in self.result.caught_by_name) or "nobody",
+            str(row["behaviour"]),
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`unable` are aggregators that could not answer, with the reason."""
+
+    statistic: str
+    rows: list[Row]
+    unable: list[tuple[str, str]]
+
+    @property
+    def title(self) -> str:
+        result = self.rows[0].result
+        epsilon = (
+            "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
+        )
+        return f"{self.statistic}, {epsilon}, {result.federation['parties']} parties"
+
+    def notes(self) -> Iterator[str]:
+        """What must be told: once if it is so for all, else by aggregator."""
+        of_all = set.intersection(*(set(row.result.notes) for row in self.rows))
+        yield from (note for note in self.rows[0].result.notes if note in of_all)
+        for row in self.rows:
+            for note in row.result.notes:
+                if note not in of_all:
+                    yield f"{row.aggregator}: {note}"
+
+    def as_json(self) -> dict[str, object]:
+        """The object that `--json` prints."""
+        result = self.rows[0].result
+        shared = ("parties", "runtime", "network", "seed")
+        return {
+            "schema": SCHEMA,
+            "statistic": self.statistic,
+            "epsilon": "inf" if result.privacy.epsilon is None else result.privacy.epsilon,
+            "federation": {key: result.federation[key] for key in shared},
+            "aggregators": [row.as_json() for row in self.rows],
+            "unable": [{"aggregator": name, "reason": reason} for name, reason in self.unable],
+            "notes": list(self.notes()),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes comparison.json, .csv, .png and .html; returns their paths."""
+        from simulation.comparison_page import comparison_figure, comparison_page
+
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"comparison.{kind}" for kind in ("json", "csv", "png", "html")]
+        document, table, plot, page = paths
+        document.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
+        with table.open("w", newline="") as file:
+            writer = csv.DictWriter(file, [*FIELDS, "reason"], lineterminator="\n")
+            writer.writeheader()
+            for row in self.rows:
+                found = row.as_json()
+                writer.writerow(found | {"caught": " ".join(map(str, _list(found["caught"])))})
+            writer.writerows({"aggregator": name, "reason": why} for name, why in self.unable)
+        comparison_figure(self).savefig(plot)
+        page.write_text(comparison_page(self, plot), encoding="utf-8")
+        return paths
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def compare(
+    statistic: str, specs: Iterable[str] | None, answer: Callable[[str], Result]
+) -> Comparison:
+    """Has each aggregator answer; without `specs`, all that are installed.
+
+    Raises `LocalError` for a spec that is wrong, and what is in the way if none can answer.
+    """
+    if specs is None:
+        chosen = aggregator_names()
+    else:
+        chosen = list(dict.fromkeys(specs))
+        for spec in chosen:
+            aggregator_named(spec)
+    rows: list[Row] = []
+    errors: dict[str, TallyError] = {}
+    for spec in chosen:
+        try:
+            rows.append(Row(spec, answer(spec)))
+        except TallyError as error:
+            errors[spec] = error
+    if not rows:
+        raise _in_the_way(errors)
+    return Comparison(statistic, rows, [(spec, str(error)) for spec, error in errors.items()])
+
+
+def _in_the_way(errors: dict[str, TallyError]) -> TallyError:
+    reasons = {str(error) for error in errors.values()}
+    first = next(iter(errors.values()))
+    if len(reasons) == 1:
+        return first
+    all_of_them = "; ".join(f"{spec}: {error}" for spec, error in errors.items())
+    kind = LocalError if all(isinstance(e, LocalError) for e in errors.values()) else RunFailed
+    return kind(f"no aggregator can answer: {all_of_them}")

@@ -1,0 +1,88 @@
+"""comparison.png and comparison.html: aggregators side by side."""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from simulation.comparison import HEADS, Comparison
+from simulation.figures import PRIVATE, QUIET, SMOOTHED, TRUTH
+from simulation.report import image, page
+
+LOGARITHMIC_FROM = 20.0
+"""From this ratio of the largest to the smallest value on, small bars would not be seen."""
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Error, bytes a party and CPU of the servers, one bar an aggregator."""
+    rows = comparison.rows
+    names = [row.aggregator for row in rows]
+    figure = Figure(figsize=(10.0, 1.5 + 0.42 * len(rows)), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(comparison.title, x=0.01, ha="left", fontsize=11)
+    error, size, cpu = figure.subplots(1, 3, sharey=True)
+    expected = [row.expected_rmse or 0.0 for row in rows]
+    _bars(error, "error (rmse)", names, [row.rmse for row in rows], PRIVATE, expected)
+    if any(expected):
+        error.set_xlabel("bar: this run; mark: expected of the noise", fontsize=8, loc="left")
+    _bars(size, "bytes a party", names, [row.party_bytes for row in rows], QUIET)
+    seconds = [row.result.server_cpu_seconds for row in rows]
+    _bars(cpu, "CPU of the servers, s", names, seconds, SMOOTHED)
+    error.invert_yaxis()
+    return figure
+
+
+def _bars(
+    axes: Axes,
+    title: str,
+    names: list[str],
+    values: Sequence[float],
+    colour: str,
+    marks: Sequence[float] | None = None,
+) -> None:
+    axes.barh(names, values, height=0.6, color=colour)
+    for place, mark in enumerate(marks or ()):
+        if mark:
+            axes.plot([mark, mark], [place - 0.38, place + 0.38], color=TRUTH, lw=2)
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=9)
+    every = [*values, *(mark for mark in marks or () if mark)]
+    least, most = min(every), max(every)
+    if least > 0 and most > LOGARITHMIC_FROM * least:
+        axes.set_xscale("log")
+        axes.set_xlim(least / 3, most * (most / least) ** 0.3)
+        axes.set_title(f"{title}, logarithmic", loc="left", fontsize=10)
+    else:
+        axes.margins(x=0.2)
+        axes.locator_params(axis="x", nbins=5)
+    for place, value in enumerate(values):
+        end = max(value, marks[place]) if marks else value
+        axes.annotate(
+            f"{value:,.0f}" if value >= 1000 else f"{value:.3g}",
+            (end, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+
+
+def comparison_page(comparison: Comparison, plot: Path) -> str:
+    """One page with the plot inside."""
+    notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
+    head = "".join(f"<th>{name}</th>" for name in HEADS)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row.cells())}</tr>"
+        for row in comparison.rows
+    )
+    unable = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(reason)}</td></tr>"
+        for name, reason in comparison.unable
+    )
+    left_out = f"<h2>Could not answer</h2><table>{unable}</table>" if unable else ""
+    body = f"{notes}\n{image(plot)}\n<table><tr>{head}</tr>{rows}</table>\n{left_out}"
+    return page(f"Aggregators compared: {comparison.title}", body)

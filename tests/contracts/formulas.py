@@ -1,0 +1,77 @@
+"""Reads the formulas in which aggregators state what a party sends (`Aggregator.party_bytes`).
+
+sum      = product (("+" | "−") product)*
+product  = factor ("·"? factor)*
+factor   = whole number | L | n | m | k | "(" sum ")"
+"""
+
+import re
+from collections.abc import Mapping
+
+_TOKEN = re.compile(r"\s*([0-9]+|[Lnmk]|[-+−·*()])")
+
+
+class NotAFormula(ValueError):  # noqa: N818 - it names what was read, which need be no mistake
+    """Words, or nothing that can be computed."""
+
+
+def evaluate(text: str, values: Mapping[str, int]) -> int:
+    """The value of a formula, of which words after a semicolon are no part.
+
+    Raises `NotAFormula` on anything else.
+    """
+    reader = _Reader(_tokens(text.partition(";")[0].strip()), values)
+    value = reader.sum()
+    if reader.tokens:
+        raise NotAFormula(f"{text!r}: {reader.tokens[0]!r} is left over")
+    return value
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, at = [], 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise NotAFormula(f"{text!r}: no formula at {text[at:]!r}")
+        tokens.append(found[1])
+        at = found.end()
+    return tokens
+
+
+class _Reader:
+    def __init__(self, tokens: list[str], values: Mapping[str, int]) -> None:
+        self.tokens = tokens
+        self._values = values
+
+    def sum(self) -> int:
+        value = self._product()
+        while self._next in ("+", "-", "−"):
+            sign = 1 if self.tokens.pop(0) == "+" else -1
+            value += sign * self._product()
+        return value
+
+    def _product(self) -> int:
+        value = self._factor()
+        while self._next not in ("", "+", "-", "−", ")"):
+            if self._next in ("·", "*"):
+                self.tokens.pop(0)
+            value *= self._factor()
+        return value
+
+    def _factor(self) -> int:
+        token = self.tokens.pop(0) if self.tokens else ""
+        if token.isdecimal():
+            return int(token)
+        if token in self._values:
+            return self._values[token]
+        if token != "(":
+            raise NotAFormula(f"{token!r} where a number, a letter or a bracket must be")
+        value = self.sum()
+        if self._next != ")":
+            raise NotAFormula("a bracket is not closed")
+        self.tokens.pop(0)
+        return value
+
+    @property
+    def _next(self) -> str:
+        return self.tokens[0] if self.tokens else ""

@@ -1,0 +1,80 @@
+"""An aggregator in a package of its own: installed, found by name, run and under contract."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import COMMAND, Done
+
+SOURCE = Path(__file__).parents[1] / "example_aggregator"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package in a folder of its own, as pip installs it; no index is asked."""
+    folder = tmp_path_factory.mktemp("example")
+    source = shutil.copytree(SOURCE, folder / "source")  # building leaves files behind
+    offline = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+    command = ("install", "--quiet", *offline, "--target", str(folder / "site"), str(source))
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def with_package(installed: Path, command: list[str], folder: Path) -> Done:
+    path = os.pathsep.join([str(installed), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep)},
+        timeout=120,
+        check=False,
+    )
+
+
+def test_it_is_about_forty_lines() -> None:
+    assert len((SOURCE / "pads.py").read_text().splitlines()) <= 45
+
+
+def test_it_is_listed_with_its_promises(installed: Path, tmp_path: Path) -> None:
+    done = with_package(installed, [*COMMAND, "list", "aggregators", "--json"], tmp_path)
+    found = json.loads(done.stdout)["aggregators"]
+    assert found["pads"]["party_bytes"] == "8Lm"
+    assert {"additive", "curator", "fss"} <= found.keys()
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "processes"])
+def test_it_runs_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
+    words = ("run", "histogram", "--aggregator", "pads", "--servers", "3", "--epsilon", "inf")
+    options = ("--parties", "6", "--hosts", "2", "--runtime", runtime, "--json")
+    done = with_package(installed, [*COMMAND, *words, *options], tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["federation"]["aggregator"] == "pads"
+    assert found["estimate"] == found["truth"]
+
+
+def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
+    """By the suite that it imports, in a process that knows it only from where it is installed."""
+    shutil.copy(SOURCE / "pads_contract.py", tmp_path / "pads_contract.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "pads_contract.py"]
+    done = with_package(installed, command, tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout
+    assert "failed" not in done.stdout
+
+
+def test_elsewhere_it_is_not_known() -> None:
+    from protocols.aggregation import aggregator_names
+
+    assert "pads" not in aggregator_names()

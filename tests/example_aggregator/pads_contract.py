@@ -1,0 +1,9 @@
+"""The package's own tests: the contract of every aggregator, and nothing else."""
+
+from pads import Pads
+
+from protocols.aggregation.contract import AggregatorContract
+
+
+class TestPads(AggregatorContract):
+    aggregator = Pads()

@@ -1,0 +1,126 @@
+"""Runs of prio3 in memory: with real statistics, with parties that cheat in given ways."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.contract import Bodies, Ids, Total
+from protocols.aggregation.exchange import Exchange
+from protocols.aggregation.prio3 import Prio3
+from protocols.messages import Message, Phase
+from protocols.query import Query
+from protocols.records import Holdings
+from protocols.ring import Vector
+from protocols.statistics import (
+    CumulativeHistogram,
+    Ecdf,
+    Histogram,
+    Mean,
+    Quantile,
+    Statistic,
+    Sum,
+)
+from tests.samples import a_query
+
+PARTIES = 6
+COUNTS = (1, 3, 2, 1, 2, 3)
+"""How many records each party holds, where they do not all hold one."""
+
+LOWER, UPPER = -3.0, 9.0
+STATISTICS: list[Statistic] = [
+    Histogram(lower=LOWER, upper=UPPER, bins=1),
+    Histogram(lower=LOWER, upper=UPPER, bins=7),
+    Sum(lower=LOWER, upper=UPPER),
+    Sum(lower=-7.25, upper=-2.0),
+    Mean(lower=2.0, upper=9.0),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=1),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=9),
+    Ecdf(lower=LOWER, upper=UPPER, thresholds=9, mechanism="tree"),
+    Quantile(lower=LOWER, upper=UPPER, thresholds=5),
+    CumulativeHistogram(lower=LOWER, upper=UPPER, thresholds=6),
+]
+INVALID = "its submission does not verify"
+
+Spoil = Callable[[int, Bodies], Bodies]
+"""What a cheater makes of its body for a server."""
+
+
+def uneven_holdings(lower: float, upper: float, seed: int = 3) -> Holdings:
+    """Parties with different numbers of records, some of them outside of the bounds."""
+    values = np.random.default_rng(seed).uniform(lower - 1, upper + 1, sum(COUNTS))
+    starts = np.cumsum(COUNTS) - np.array(COUNTS)
+    columns = {"value": values}
+    return Holdings(np.arange(PARTIES, dtype=np.uint32), starts.astype(np.intp), columns)
+
+
+def query_about(statistic: Statistic, servers: int = 2, **changes: Any) -> Query:
+    query = a_query(
+        statistic=statistic,
+        aggregator="prio3",
+        parties=PARTIES,
+        servers=servers,
+        minimum=PARTIES - 1,
+        records=sum(COUNTS),
+        most=max(COUNTS),
+    )
+    return replace(query, **changes)
+
+
+def one_each(length: int, servers: int = 2, **changes: Any) -> Query:
+    """Every party holds one record."""
+    statistic = a_query().statistic.from_parameters({"lower": 0.0, "upper": 1.0, "bins": length})
+    alone = {"records": PARTIES, "most": 1}
+    return query_about(statistic, servers, **alone | changes)
+
+
+def one_hots(length: int, parties: int = PARTIES, seed: int = 5) -> Vector:
+    places = np.random.default_rng(seed).integers(0, length, parties)
+    return np.eye(length, dtype=np.uint64)[places]
+
+
+def exchange_about(query: Query, holdings: Holdings, liars: Iterable[int] = ()) -> Exchange:
+    """A finished run over these holdings."""
+    exchange = Exchange(Prio3(), query, records=holdings.counts.astype(np.int64))
+    machine = Prio3().cheat(query, holdings, frozenset(liars), exchange.randomness)
+    exchange.enter(holdings.ids, machine)
+    exchange.run()
+    return exchange
+
+
+def spoiling(cheater: int, spoil: Spoil) -> Callable[[Message], Iterable[Message]]:
+    def way(message: Message) -> Iterable[Message]:
+        if message.phase is not Phase.SUBMIT or message.senders.tolist() != [cheater]:
+            return (message,)
+        body = spoil(int(message.receivers[0]), message.body.copy())
+        return (replace(message, body=body),)
+
+    return way
+
+
+def exchange_of(query: Query, vectors: Vector, cheater: int, spoil: Spoil) -> Exchange:
+    """A finished run in which one party changes what it sends. It comes last."""
+    exchange = Exchange(Prio3(), query, way=spoiling(cheater, spoil))
+    others = np.delete(np.arange(query.parties, dtype=np.uint32), cheater)
+    exchange.join(others, vectors[others])
+    exchange.join(np.array([cheater], dtype=np.uint32), vectors[cheater : cheater + 1])
+    exchange.run()
+    return exchange
+
+
+def name_of(statistic: Statistic) -> str:
+    return f"{statistic.name}-{statistic.length}"
+
+
+def total_of(exchange: Exchange) -> Total:
+    assert exchange.rejected == []
+    assert exchange.failed is None
+    assert exchange.total is not None
+    return exchange.total
+
+
+def without(party: int, parties: int = PARTIES) -> Ids:
+    everyone: NDArray[np.uint32] = np.arange(parties, dtype=np.uint32)
+    return np.delete(everyone, party)

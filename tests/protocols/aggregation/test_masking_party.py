@@ -1,0 +1,156 @@
+"""A party of a masked sum, against its transition table and a hostile server."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from protocols.aggregation.masking_party import PARTY_TRANSITIONS, PartyState
+from protocols.errors import LocalError
+from protocols.machine import Continue, Done, Rejected
+from protocols.messages import Message, Phase, Role
+from tests.protocols.aggregation.halted import COUNT, SPOKEN, changed, party_in
+from tests.protocols.aggregation.rounds import a_block
+from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
+from tests.samples import a_message
+
+
+@pytest.mark.parametrize(("state", "phase", "role"), list(product(PartyState, Phase, Role)))
+def test_a_party_takes_what_its_table_says_and_nothing_new_else(
+    state: PartyState, phase: Phase, role: Role
+) -> None:
+    party = party_in(state)
+    right = SPOKEN.get((phase, Role.SERVER)) or a_message(phase, role, Role.PARTY)
+    step = party.receive(replace(right, sender_role=role, receiver_role=Role.PARTY))
+    expected = PARTY_TRANSITIONS.get((state, phase)) is role
+    heard = [Phase.KEYS, Phase.DEAL, Phase.CHECK, Phase.UNMASK][: state - 1]
+    if expected:
+        assert isinstance(step, Continue | Done)
+        assert len(step.messages) == 1
+        assert set(party.states) == {PartyState(state + 1)}
+    elif role is Role.SERVER and phase in heard:
+        assert step == Continue(), "what was told before is heard again in silence"
+        assert set(party.states) == {state}
+    else:
+        assert isinstance(step, Rejected)
+        assert set(party.states) == {state}
+
+
+def test_the_party_table_is_the_protocol() -> None:
+    assert {
+        (state, Phase[state.name]): Role.SERVER
+        for state in PartyState
+        if state is not PartyState.OVER
+    } == PARTY_TRANSITIONS
+
+
+def keys_told(change: Callable[[NDArray[np.uint8]], object]) -> Message:
+    return changed(SPOKEN[Phase.KEYS, Role.SERVER], change)
+
+
+def own_key(body: NDArray[np.uint8]) -> None:
+    body[0, 0:64] = SPOKEN[Phase.KEYS, Role.PARTY].body[0]
+
+
+def same_keys(body: NDArray[np.uint8]) -> None:
+    body[0, 0:64] = body[0, 64:128]
+
+
+def too_few(body: NDArray[np.uint8]) -> None:
+    body[0, 0:128] = 0
+
+
+def weak_key(body: NDArray[np.uint8]) -> None:
+    body[0, 32:64] = 0
+    body[0, 32] = 1
+
+
+BAD_KEYS: dict[str, tuple[Callable[[NDArray[np.uint8]], None], str]] = {
+    "its own key as another's": (own_key, "one public key is given for two"),
+    "two neighbours with one key": (same_keys, "one public key is given for two"),
+    "too few neighbours": (too_few, "only 2 of 4 holders sent keys, and 3 are needed"),
+    "a key of low order": (weak_key, "nothing can be agreed with the key of party-1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KEYS)
+def test_a_party_refuses_bad_keys_and_takes_good_ones_afterwards(name: str) -> None:
+    change, reason = BAD_KEYS[name]
+    party = party_in(PartyState.KEYS)
+    refused = party.receive(keys_told(change))
+    assert isinstance(refused, Rejected)
+    assert reason in refused.reason
+    step = party.receive(SPOKEN[Phase.KEYS, Role.SERVER])
+    assert isinstance(step, Continue)
+    assert step.messages[0].encode() == SPOKEN[Phase.DEAL, Role.PARTY].encode()
+
+
+@pytest.mark.parametrize("state", list(PartyState)[:-1])
+def test_a_party_refuses_what_has_another_size_sender_or_receiver(state: PartyState) -> None:
+    right = SPOKEN[Phase[state.name], Role.SERVER]
+    wrong = [
+        replace(right, body=right.body[:, :-1]),
+        replace(right, body=np.repeat(right.body, 2, axis=1)),
+        replace(right, body=right.body[:, :0]),
+        replace(right, senders=right.senders + np.uint32(1)),
+        replace(right, receivers=right.receivers + np.uint32(1)),
+        replace(right, receivers=right.receivers // np.uint32(2)),
+    ]
+    party = party_in(state)
+    for message in wrong:
+        assert isinstance(party.receive(message), Rejected)
+    assert set(party.states) == {state}
+    assert isinstance(party.receive(right), Continue | Done)
+
+
+def test_shares_from_a_party_without_keys_are_refused() -> None:
+    party = party_in(PartyState.KEYS)
+
+    def without_three(body: NDArray[np.uint8]) -> None:
+        body[:3, 128:] = 0
+
+    party.receive(keys_told(without_three).select(slice(0, 3)))
+    refused = party.receive(SPOKEN[Phase.DEAL, Role.SERVER].select(slice(0, 1)))
+    assert isinstance(refused, Rejected)
+    assert "sent no keys" in refused.reason
+
+
+def test_members_that_never_dealt_are_refused() -> None:
+    party = party_in(PartyState.DEAL)
+
+    def without_three(body: NDArray[np.uint8]) -> None:
+        body[:3, 96:] = 0
+
+    dealt = changed(SPOKEN[Phase.DEAL, Role.SERVER], without_three).select(slice(0, 3))
+    assert isinstance(party.receive(dealt), Continue)
+    refused = party.receive(SPOKEN[Phase.CHECK, Role.SERVER].select(slice(0, 3)))
+    assert isinstance(refused, Rejected)
+    assert "dealt no shares" in refused.reason
+
+
+def test_a_restarted_party_says_the_same_and_hears_everything_again() -> None:
+    heard = [SPOKEN[phase, Role.SERVER] for phase in (Phase.KEYS, Phase.DEAL, Phase.CHECK)]
+    answers = []
+    for _ in range(2):
+        party = a_block(
+            FULL, a_masked_query(COUNT), np.arange(4, dtype=np.uint32), some_vectors(COUNT)
+        )
+        steps = [party.start(), *(party.receive(message) for message in heard)]
+        answers.append([s.messages[0].encode() for s in steps if isinstance(s, Continue)])
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 4
+
+
+def test_a_deadline_is_the_servers_and_not_a_partys() -> None:
+    for state in PartyState:
+        party = party_in(state)
+        assert party.expire() == Continue()
+        assert set(party.states) == {state}
+
+
+def test_a_party_knows_how_many_there_are() -> None:
+    with pytest.raises(LocalError, match="only 4 parties"):
+        a_block(FULL, a_masked_query(COUNT), np.array([4], dtype=np.uint32), some_vectors(1))
