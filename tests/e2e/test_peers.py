@@ -128,7 +128,7 @@ def test_a_coordinator_that_dies_meanwhile_hears_of_it_later(tmp_path: Path) -> 
     """It is killed while the others wait for a dead peer, and started again: they join again, and
     what they have to say then finds its way."""
     runtime = DyingProcesses(replace(a_plan("relay", 3), store=tmp_path))
-    killed = []
+    killed: list[bool] = []
 
     def kill(progress: Progress) -> None:
         if progress.phase == "submit" and not killed:
