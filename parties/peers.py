@@ -118,6 +118,7 @@ class Peers(PeerServicer):
 
     def post(self, message: Message) -> None:
         """Sends each host its part, after all that was posted to it before."""
+        self.wake()
         loop = asyncio.get_running_loop()
         until = max(loop.time() + SEND_SECONDS, self._ends(message.run))
         self._put(_Outgoing(message, until))
@@ -151,7 +152,6 @@ class Peers(PeerServicer):
     async def _locate(self) -> None:
         """Until all that waits for its receiver's host to be known is on its way or too late."""
         while self._unlocated:
-            self.wake()
             await self._announced.wait()
             ids = np.unique(np.concatenate([one.message.receivers for one in self._unlocated]))
             for identity in await self._ask(ids):
