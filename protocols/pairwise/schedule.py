@@ -36,11 +36,11 @@ class Schedule:
     kernel: Kernel
     noise: CircuitLaplace | None
     slots: int
-    row_bytes: int = ROW_BYTES
+    row_bytes: int
 
     @classmethod
     def of(cls, query: Query, statistic: Pairs) -> "Schedule":
-        return cls(statistic.kernel, query.circuit_noise, statistic.slots)
+        return cls(statistic.kernel, query.circuit_noise, statistic.slots, ROW_BYTES)
 
     @cached_property
     def form(self) -> Integers:
