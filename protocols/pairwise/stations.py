@@ -120,7 +120,8 @@ class PairwiseCollector(Collector):
         """Who did not say in time which pairs are done has none."""
         if self._state is CollectorState.ROSTERS and self._here <= self._heard:
             self._members &= self._told
-        return super().expire() if not self._here <= self._heard else self._proceed()
+            return self._proceed()
+        return super().expire()
 
     def _release(self) -> Step:
         """Only once all that submitted have said which pairs are done."""
