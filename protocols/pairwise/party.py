@@ -274,9 +274,7 @@ class PairwiseParty:
             self._settle(batch)
         return self._submit_if_done(messages)
 
-    def _batches_of(
-        self, links: Links, keys: list[int]
-    ) -> list[tuple[Batch, NDArray[np.intp]]]:
+    def _batches_of(self, links: Links, keys: list[int]) -> list[tuple[Batch, NDArray[np.intp]]]:
         """The batches that these links are in, and the rows of each. One that is in part elsewhere
         is parted."""
         held: dict[int, tuple[Batch, list[int]]] = {}

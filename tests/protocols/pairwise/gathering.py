@@ -321,5 +321,3 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
         ("draw_scalars", draw_scalars),
     ):
         monkeypatch.setattr(base_ot, name, dealt)
-
-

@@ -234,8 +234,7 @@ class Lone:
         self.meetings = meeting_messages(self.query, self.query.statistic, counts)
         blocks = list(self.holdings.blocks(2))
         self.evaluator, self.garbler = (
-            party_machine(self.query, block, Randomness.from_seed(5, "parties"))
-            for block in blocks
+            party_machine(self.query, block, Randomness.from_seed(5, "parties")) for block in blocks
         )
 
     def meeting(self, party: int) -> Message:
