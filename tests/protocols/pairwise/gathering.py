@@ -156,7 +156,8 @@ class Gathering:
     @property
     def totals(self) -> NDArray[np.int64]:
         """Of each output, over the pairs that count."""
-        assert self.total is not None and isinstance(self.query.statistic, Pairs)
+        assert self.total is not None
+        assert isinstance(self.query.statistic, Pairs)
         return signed(self.query.statistic.measure(self.total.vector))
 
     def _pass_deadline(self) -> None:
@@ -274,7 +275,7 @@ def changing(
             if not changed and chosen(single):
                 changed.append(single)
                 body = change(single.body.copy())
-                single = replace(single, body=body)  # noqa: PLW2901
+                single = replace(single, body=body)
             yield single
 
     return intercept, changed

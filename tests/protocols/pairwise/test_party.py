@@ -64,7 +64,8 @@ def a_meeting(
 
 def is_exact(gathering: Gathering, query: Query, holdings: Holdings) -> None:
     values = drawn_values(query, holdings)
-    assert gathering.failed is None and gathering.total is not None
+    assert gathering.failed is None
+    assert gathering.total is not None
     assert gathering.totals.tolist() == values.sum(axis=0).tolist()
     assert gathering.total.records == len(values)
     assert gathering.total.contributors.tolist() == holdings.ids.tolist()
@@ -186,7 +187,8 @@ def test_fewer_pairs_than_all() -> None:
         query, holdings = a_meeting(statistic, [3, 3, 3])
         gathering = Gathering(query, holdings).run()
         is_exact(gathering, query, holdings)
-        assert gathering.total is not None and gathering.total.records == 4 * matchings
+        assert gathering.total is not None
+        assert gathering.total.records == 4 * matchings
 
 
 def test_a_party_with_more_records_than_announced_is_told() -> None:

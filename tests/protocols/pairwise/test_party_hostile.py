@@ -82,7 +82,8 @@ def test_a_party_that_loses_one_link_keeps_the_others() -> None:
     query, holdings = a_meeting()
     gathering = Gathering(query, holdings, 5, None, cut).run()
     exact_without(gathering, holdings, {frozenset((0, 4))})
-    assert gathering.total is not None and len(gathering.total.contributors) == 5
+    assert gathering.total is not None
+    assert len(gathering.total.contributors) == 5
 
 
 @pytest.mark.parametrize("server", [0, 1])
@@ -118,8 +119,10 @@ def test_nobody_left_is_a_failure_and_no_number() -> None:
     holdings = held([1, 1, 1], ratings(3))
     query = a_pairs_query(GINI, holdings)
     gathering = Gathering(query, holdings, 3, None, silence).run()
-    assert gathering.failed is not None and gathering.failed.reason == "no pair was completed"
-    assert gathering.total is None and gathering.spends == []
+    assert gathering.failed is not None
+    assert gathering.failed.reason == "no pair was completed"
+    assert gathering.total is None
+    assert gathering.spends == []
 
 
 def test_too_few_parties_are_a_failure() -> None:
@@ -357,7 +360,8 @@ def spoilt_meetings(good: Message) -> dict[str, tuple[Message, str]]:
     entries = entries_of(good)
     own = np.flatnonzero(entries["partner"] == 0)
     other = np.flatnonzero(entries["partner"] == 1)
-    assert len(own) == 2 and len(other) == 4
+    assert len(own) == 2
+    assert len(other) == 4
 
     def spoil(at: int, field: str, value: int) -> Message:
         changed = entries.copy()
@@ -408,7 +412,8 @@ def test_meetings_that_would_cost_privacy_or_make_no_sense_are_refused(name: str
     message, reason = spoilt_meetings(lone.meeting(0))[name]
     assert reason in refusal(lone.evaluator.receive(message))
     step = lone.evaluator.receive(lone.meeting(0))
-    assert isinstance(step, Continue) and len(step.messages) == 1
+    assert isinstance(step, Continue)
+    assert len(step.messages) == 1
 
 
 def test_the_first_meetings_count() -> None:
@@ -424,7 +429,8 @@ def test_the_first_meetings_count() -> None:
     (message,) = lone.meetings
     assert "some of these know" in refusal(both.receive(message))
     step = both.receive(lone.meeting(0))
-    assert isinstance(step, Continue) and len(step.messages) == 1
+    assert isinstance(step, Continue)
+    assert len(step.messages) == 1
 
 
 def test_when_time_is_over_a_party_submits_what_it_has() -> None:

@@ -57,7 +57,8 @@ def a_full_server(**changes: object) -> tuple[PairwiseServer, Query, Holdings]:
     assert isinstance(server, PairwiseServer)
     server.start()
     step = server.receive(submissions(query, holdings)[0])
-    assert isinstance(step, Continue) and step.messages[0].phase is Phase.ROSTER
+    assert isinstance(step, Continue)
+    assert step.messages[0].phase is Phase.ROSTER
     return server, query, holdings
 
 
@@ -110,7 +111,8 @@ def test_a_release_that_is_none_is_refused_and_the_right_one_made() -> None:
         assert reason in refusal(server.receive(message))
         assert server.state is ServerState.CLOSED
     step = server.receive(release(EVERYONE, good))
-    assert isinstance(step, Continue) and step.messages[0].phase is Phase.SHARE
+    assert isinstance(step, Continue)
+    assert step.messages[0].phase is Phase.SHARE
 
 
 def test_a_second_release_over_other_slots_is_refused() -> None:
@@ -119,7 +121,8 @@ def test_a_second_release_over_other_slots_is_refused() -> None:
     cells = cells_of(query, holdings)
     first = server.receive(release(EVERYONE, pack_cells(cells).tobytes()))
     again = server.receive(release(EVERYONE, pack_cells(cells).tobytes()))
-    assert isinstance(first, Continue) and isinstance(again, Continue)
+    assert isinstance(first, Continue)
+    assert isinstance(again, Continue)
     assert first.messages[0].encode() == again.messages[0].encode()
     assert first.spends == again.spends
     fewer = cells.copy()
@@ -285,7 +288,8 @@ def test_cells_are_packed_as_they_are_parsed() -> None:
     for slots in (1, 7, 8, 9, 16, 17):
         cells = draw.integers(0, 2, (4, slots)).astype(bool)
         parsed = parse_cells(pack_cells(cells), slots)
-        assert parsed is not None and parsed.tolist() == cells.tolist()
+        assert parsed is not None
+        assert parsed.tolist() == cells.tolist()
     assert parse_cells(np.zeros((2, 2), dtype=np.uint8), 8) is None
 
 

@@ -116,7 +116,8 @@ def test_automatic_pairs_depend_on_nothing_but_what_is_public(
     found = [ready(statistic, 1000, budget, inside).matchings for budget in budgets]
     assert found == sorted(found)
     if inside:
-        assert found[:2] == [1, 1] and found[3] > 5
+        assert found[:2] == [1, 1]
+        assert found[3] > 5
     output, sensitivity = statistic.kernel.outputs[0], statistic.kernel.sensitivity
     zetas = Zetas.worst(float(output.high - output.low))
 
@@ -280,7 +281,8 @@ def test_an_ordered_grid_keeps_the_order(values: list[float]) -> None:
     column = np.array(values)
     grid = OrderedGrid()
     ranks = grid.encode(column)
-    assert (ranks >= grid.low).all() and (ranks <= grid.high).all()
+    assert (ranks >= grid.low).all()
+    assert (ranks <= grid.high).all()
     largest = float(np.finfo(np.float32).max)
     rounded = np.clip(column, -largest, largest).astype(np.float32)
     order = np.sign(rounded[:, None] - rounded[None, :].astype(np.float64))
