@@ -13,7 +13,6 @@ from protocols.messages import Message, Phase, Role, address
 from protocols.pairwise.links import Links, Mask
 from protocols.pairwise.pairing import distinct_matchings, rounds
 from protocols.query import Query
-from protocols.randomness import Randomness
 from protocols.statistics.pairwise import SEED_BYTES, Pairs
 
 ENTRY = np.dtype([("slot", "<u4"), ("partner", "<u4"), ("theirs", "<u4"), ("second", "u1")])
@@ -52,30 +51,15 @@ def draw_meetings(statistic: Pairs, counts: Records) -> tuple[Ids, Entries]:
     matching = np.repeat(np.arange(matchings), records // 2)
     slots = place[pairs] * statistic.matchings + matching[:, None]
     parties = owners[pairs]
-    second = _second(parties, seed)
     entries = np.zeros((len(pairs), 2), dtype=ENTRY)
     for side in (0, 1):
         entries["slot"][:, side] = slots[:, side]
         entries["partner"][:, side] = parties[:, 1 - side]
         entries["theirs"][:, side] = slots[:, 1 - side]
-        entries["second"][:, side] = second[:, side]
+        entries["second"][:, side] = side
     flat, party = entries.ravel(), parties.ravel()
     order = np.lexsort((flat["slot"], flat["partner"], party))
     return party[order], flat[order]
-
-
-def _second(parties: NDArray[np.uint32], seed: bytes) -> NDArray[np.bool]:
-    """Whether each end of a pair is the kernel's second argument: a public coin a link, so that all
-    pairs of a link are computed by one circuit. Within one party, the second of the pair is."""
-    garblers = garblers_of(parties[:, 0], parties[:, 1])
-    evaluators = parties[:, 0] ^ parties[:, 1] ^ garblers
-    links, which = np.unique(link_numbers(garblers, evaluators), return_inverse=True)
-    coins = Randomness(seed).derive("orientation").rows("link", links, 1)[which, 0] & 1
-    garbler_second = coins.astype(bool)[:, None]
-    second: NDArray[np.bool] = (parties == garblers[:, None]) == garbler_second
-    alone = parties[:, 0] == parties[:, 1]
-    second[alone] = [False, True]
-    return second
 
 
 def meeting_messages(query: Query, statistic: Pairs, counts: Records) -> tuple[Message, ...]:
@@ -125,10 +109,14 @@ def parse_meetings(row: NDArray[np.uint8], party: int, slots: int, parties: int)
         return "a record that meets itself, or one that meets another"
     if (entries["second"] > 1).any():
         return "a third argument"
+    # The pair's value is in the slot of its first record. Two of them would count it twice.
+    second = dict(zip(own["slot"].tolist(), own["second"].tolist(), strict=True))
+    if any(second[slot] == second[theirs] for slot, theirs in back.items()):
+        return "a pair of two first or two second arguments"
     for partner in np.unique(entries["partner"][~alone]).tolist():
         among = entries[entries["partner"] == partner]
-        if len(np.unique(among["second"])) > 1 or len(np.unique(among["theirs"])) < len(among):
-            return f"meetings with party-{partner} that are not of one kind"
+        if len(np.unique(among["theirs"])) < len(among):
+            return f"two meetings with one record of party-{partner}"
     return entries
 
 

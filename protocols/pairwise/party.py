@@ -19,11 +19,10 @@ from protocols.aggregation.contract import Ids, OneRound
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Continue, Done, Rejected, Step
 from protocols.messages import Message, Phase, Role, address
-from protocols.pairwise.circuit import Circuit
 from protocols.pairwise.links import Links
 from protocols.pairwise.meeting_batch import (
     OPENING,
-    STEPS,
+    REPLY,
     Batch,
     EvaluatorBatch,
     GarblerBatch,
@@ -36,7 +35,7 @@ from protocols.pairwise.meetings import (
     pack_cells,
     parse_meetings,
 )
-from protocols.pairwise.outputs import Integers
+from protocols.pairwise.schedule import Schedule
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -60,6 +59,8 @@ class PairwiseParty:
         if not isinstance(query.statistic, Pairs):
             raise LocalError(f"{query.statistic.name} is no statistic of pairs")
         statistic = query.statistic
+        if int(holdings.counts.max()) > statistic.most:
+            raise LocalError(f"a party here has more than {statistic.most} records")
         self._aggregator = aggregator
         self._query = query
         self._statistic = statistic
@@ -71,9 +72,7 @@ class PairwiseParty:
         self._noise = query.circuit_noise
         self._records = statistic.records_of(holdings)
         kernel = statistic.kernel
-        released = kernel.released(self._noise)
-        self._form = Integers(tuple((output.bits, output.signed) for output in released))
-        self._circuits: dict[bool, Circuit] = {}
+        self._schedule = Schedule.of(query, statistic)
         shape = (len(self._ids), statistic.slots)
         self._shares: Vector = np.zeros((*shape, len(kernel.outputs)), dtype=np.uint64)
         self._done = np.zeros(shape, dtype=bool)
@@ -81,7 +80,8 @@ class PairwiseParty:
         self._awaited = 0
         self._batches: dict[int, Batch] = {}
         self._slots: dict[int, NDArray[np.intp]] = {}
-        self._second: dict[int, bool] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._settled: set[int] = set()
         self._early: dict[int, Message] = {}
 
     def __repr__(self) -> str:
@@ -106,6 +106,8 @@ class PairwiseParty:
 
     def _meet(self, message: Message) -> Step:
         places = self._places(message.receivers)
+        if message.links != len(places):
+            return Rejected(message.sender, "there is one coordinator")
         if self._assigned[places].all():
             return Continue()
         if self._assigned[places].any():
@@ -119,20 +121,20 @@ class PairwiseParty:
                 return Rejected(message.sender, entries)
             assigned.append(entries)
         self._assigned[places] = True
-        evaluations: dict[tuple[int, bool], list[int]] = {}
+        evaluations: dict[tuple[int, int], list[int]] = {}
         for place, entries in zip(places.tolist(), assigned, strict=True):
             self._alone(place, entries[entries["partner"] == self._ids[place]])
             self._list_links(place, entries, evaluations)
         messages: list[Message] = []
         for _, numbers in sorted(evaluations.items()):
             links = np.array(numbers, dtype=np.uint64)
-            batch = EvaluatorBatch(links, self._task(links, evaluator=True), self._randomness)
+            batch = EvaluatorBatch(links, self._tasks(links, evaluator=True), self._randomness)
             self._keep(batch)
             messages.append(self._message(links, OPENING, batch.open()))
         return self._and_early(messages)
 
     def _list_links(
-        self, place: int, entries: Entries, evaluations: dict[tuple[int, bool], list[int]]
+        self, place: int, entries: Entries, evaluations: dict[tuple[int, int], list[int]]
     ) -> None:
         party = self._ids[place]
         for partner in np.unique(entries["partner"]).tolist():
@@ -142,15 +144,17 @@ class PairwiseParty:
             ends = np.array([partner], dtype=np.uint32), np.array([party], dtype=np.uint32)
             garbles = bool(garblers_of(*ends)[0] == party)
             number = int(link_numbers(*(ends[::-1] if garbles else ends))[0])
-            # Both ends take the pairs of their link in the order of the garbler's slots.
-            order = np.argsort(among["slot"] if garbles else among["theirs"])
+            second = (among["second"] == garbles) & (not self._statistic.kernel.symmetric)
+            # Both ends take the pairs of their link in the order of the garbler's slots, those
+            # with the garbler's record second after the others.
+            order = np.lexsort((among["slot"] if garbles else among["theirs"], second))
             own = _key(number, evaluator=not garbles)
             self._slots[own] = place * self._statistic.slots + among["slot"][order].astype(np.intp)
-            garbler_second = bool(among["second"][0]) == garbles
-            self._second[own] = garbler_second
+            swapped = int(np.count_nonzero(second))
+            self._sizes[own] = len(among) - swapped, swapped
             self._awaited += 1
             if not garbles:
-                evaluations.setdefault((len(among), garbler_second), []).append(number)
+                evaluations.setdefault(self._sizes[own], []).append(number)
 
     def _alone(self, place: int, entries: Entries) -> None:
         """Pairs of one party's own records: it needs nobody. The value is in the first's slot."""
@@ -222,66 +226,61 @@ class PairwiseParty:
         return self._submit_if_done(messages)
 
     def _opened(self, message: Message, links: Links) -> Step:
-        if any(_key(number, evaluator=False) in self._batches for number in links.tolist()):
+        keys = {_key(number, evaluator=False) for number in links.tolist()}
+        # A link that is done stays closed: its secrets, drawn again, would serve two requests,
+        # whose difference tells our records.
+        if keys & (self._batches.keys() | self._settled):
             return Rejected(message.sender, "it opened this link before")
         replies: list[Message] = []
         try:
-            for task, chosen in self._by_task(links):
-                batch = GarblerBatch(links[chosen], task, self._randomness)
+            for tasks, chosen in self._by_tasks(links):
+                batch = GarblerBatch(links[chosen], tasks, self._randomness)
                 rows = batch.reply(message.rows()[chosen, 1:])
-                replies.append(self._message(links[chosen], batch.STEPS[0] + 1, rows, False))
+                replies.append(self._message(links[chosen], REPLY, rows, False))
                 self._keep(batch)
         except PeerError as error:
-            for number in links.tolist():
-                self._batches.pop(_key(number, evaluator=False), None)
+            for key in keys:
+                self._batches.pop(key, None)
             return Rejected(message.sender, error.reason)
         return Continue(tuple(replies))
 
-    def _by_task(self, links: Links) -> list[tuple[Task, NDArray[np.intp]]]:
-        """Links that have equally many pairs and one circuit."""
-        kinds: dict[tuple[int, bool], list[int]] = {}
+    def _by_tasks(self, links: Links) -> list[tuple[tuple[Task, ...], NDArray[np.intp]]]:
+        """Links that have equally many pairs of either kind."""
+        kinds: dict[tuple[int, int], list[int]] = {}
         for at, number in enumerate(links.tolist()):
-            key = _key(number, evaluator=False)
-            kinds.setdefault((len(self._slots[key]), self._second[key]), []).append(at)
+            kinds.setdefault(self._sizes[_key(number, evaluator=False)], []).append(at)
         chosen = [np.array(places, dtype=np.intp) for _, places in sorted(kinds.items())]
-        return [(self._task(links[places], evaluator=False), places) for places in chosen]
+        return [(self._tasks(links[places], evaluator=False), places) for places in chosen]
 
     def _advance(self, message: Message, links: Links, keys: list[int], step: int) -> Step:
-        """Takes what is right; a link with anything wrong stays where it was, and is left out in
-        the end if nothing better comes."""
-        rows = message.rows()[:, 1:]
+        """All or nothing: what is refused comes again link by link. One with anything wrong stays
+        where it was, and is left out in the end if nothing better comes."""
+        if not all(key in self._batches for key in keys):
+            return Rejected(message.sender, "the link is not open")
+        found = self._batches_of(links, keys)
+        if len(found) > 1:
+            return Rejected(message.sender, "links that do different things in one message")
+        ((batch, chosen),) = found
+        try:
+            answer = batch.take(step, message.rows()[chosen, 1:])
+        except PeerError as error:
+            return Rejected(message.sender, error.reason)
         messages: list[Message] = []
-        wrong = ""
-        taken = 0
-        work = self._batches_of(links, keys)
-        while work:
-            batch, chosen = work.pop()
-            try:
-                answer = batch.take(step, rows[chosen])
-            except PeerError as error:
-                if len(chosen) > 1:
-                    work += [self._batches_of(links[[at]], [keys[at]], at)[0] for at in chosen]
-                wrong = error.reason
-                continue
-            taken += 1
-            if answer is not None:
-                evaluator = isinstance(batch, EvaluatorBatch)
-                messages.append(self._message(batch.links, step + 1, answer, evaluator))
-            if batch.shares is not None:
-                self._settle(batch)
-        if not taken:
-            return Rejected(message.sender, wrong or "the link is not open")
+        if answer is not None:
+            evaluator = isinstance(batch, EvaluatorBatch)
+            turn = batch.at if evaluator else batch.at - 1
+            messages.append(self._message(batch.links, *answer, evaluator, turn))
+        if batch.shares is not None:
+            self._settle(batch)
         return self._submit_if_done(messages)
 
-    def _batches_of(
-        self, links: Links, keys: list[int], at: int = 0
-    ) -> list[tuple[Batch, NDArray[np.intp]]]:
-        """The open batches that these links are in, and the rows of each, counted from `at`. One
-        that is in part elsewhere is parted."""
+    def _batches_of(self, links: Links, keys: list[int]) -> list[tuple[Batch, NDArray[np.intp]]]:
+        """The batches that these links are in, and the rows of each. One that is in part elsewhere
+        is parted."""
         held: dict[int, tuple[Batch, list[int]]] = {}
         for place, key in enumerate(keys):
-            if (open_batch := self._batches.get(key)) is not None:
-                held.setdefault(id(open_batch), (open_batch, []))[1].append(place)
+            batch = self._batches[key]
+            held.setdefault(id(batch), (batch, []))[1].append(place)
         found = []
         for batch, places in held.values():
             chosen = np.array(places, dtype=np.intp)
@@ -289,7 +288,7 @@ class PairwiseParty:
                 batch = batch.part(links[chosen])
                 self._keep(batch)
             order = np.argsort(links[chosen])[np.argsort(np.argsort(batch.links))]
-            found.append((batch, at + chosen[order]))
+            found.append((batch, chosen[order]))
         return found
 
     def _settle(self, batch: Batch) -> None:
@@ -302,6 +301,7 @@ class PairwiseParty:
             flat[self._slots[key]] = shares
             self._done.reshape(-1)[self._slots[key]] = True
             del self._batches[key]
+            self._settled.add(key)
             self._awaited -= 1
 
     def _keep(self, batch: Batch) -> None:
@@ -309,15 +309,10 @@ class PairwiseParty:
         for number in batch.links.tolist():
             self._batches[_key(number, evaluator)] = batch
 
-    def _task(self, links: Links, evaluator: bool) -> Task:
-        """The circuit of these links, and our bits for it: records, and coins for the noise."""
-        kernel = self._statistic.kernel
+    def _tasks(self, links: Links, evaluator: bool) -> tuple[Task, ...]:
+        """What these links compute, with our bits for it: records, and coins for the noise."""
+        kernel, schedule = self._statistic.kernel, self._schedule
         keys = [_key(number, evaluator) for number in links.tolist()]
-        second = self._second[keys[0]]
-        if second not in self._circuits:
-            self._circuits[second] = kernel.circuit(
-                self._noise, swapped=second and not kernel.symmetric
-            )
         slots = np.stack([self._slots[key] for key in keys])
         place, slot = np.divmod(slots, self._statistic.slots)
         rows = self._starts[place] + slot // self._statistic.matchings
@@ -330,7 +325,10 @@ class PairwiseParty:
             drawn = np.unpackbits(self._randomness.rows(label, links, width), axis=1)
             tossed = drawn[:, : slots.shape[1] * coins].reshape(*slots.shape, coins)
             bits = np.concatenate([bits, tossed], axis=2)
-        return Task(self._circuits[second], self._form, bits, second)
+        return tuple(
+            Task(schedule.second if swapped else schedule.first, schedule.form, bits[:, start:end])
+            for swapped, start, end in schedule.cuts(*self._sizes[keys[0]])
+        )
 
     # --- when all is done ---
 
@@ -357,13 +355,16 @@ class PairwiseParty:
             pack_cells(self._done),
         )
         messages = (paired, *submissions(query, self._ids, bodies))
-        return Done(messages=tuple(replace(each, round=ASKED + STEPS + 1) for each in messages))
+        last = ASKED + self._schedule.rounds + 1
+        return Done(messages=tuple(replace(each, round=last) for each in messages))
 
     def _places(self, ids: Ids) -> NDArray[np.intp]:
         return np.array([self._place[int(party)] for party in ids], dtype=np.intp)
 
-    def _message(self, links: Links, step: int, rows: Bytes, evaluator: bool = True) -> Message:
-        """From our end of these links to the other."""
+    def _message(
+        self, links: Links, step: int, rows: Bytes, evaluator: bool = True, turn: int = 0
+    ) -> Message:
+        """From our end of these links to the other, about their task of that number."""
         garblers = (links >> np.uint64(32)).astype(np.uint32)
         evaluators = (links & np.uint64(0xFFFFFFFF)).astype(np.uint32)
         senders, receivers = (evaluators, garblers) if evaluator else (garblers, evaluators)
@@ -377,7 +378,7 @@ class PairwiseParty:
             senders,
             receivers,
             tagged,
-            ASKED + step,
+            ASKED + step + 2 * turn,
         )
 
 

@@ -4,8 +4,6 @@ They are those of any one-round aggregator, but that a slot counts only if both 
 submissions are there and both call it done: half a pair is a random number.
 """
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,11 +12,11 @@ from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bulk, OneRound, Records
 from protocols.aggregation.roles import OneRoundServer
 from protocols.errors import LocalError
-from protocols.machine import Continue, Rejected, Step
+from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role
 from protocols.pairwise.links import Mask
-from protocols.pairwise.meeting_batch import STEPS
 from protocols.pairwise.meetings import both_ends, meeting_messages, pack_cells, parse_cells
+from protocols.pairwise.schedule import Schedule
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.ring import Vector
@@ -37,8 +35,6 @@ def pairs_of(query: Query) -> Pairs:
 class PairwiseServer(OneRoundServer):
     """Sees one share of every party's shares, and who met whom."""
 
-    unseen_rounds: ClassVar[int] = STEPS
-
     def __init__(
         self,
         aggregator: OneRound,
@@ -50,6 +46,7 @@ class PairwiseServer(OneRoundServer):
         super().__init__(aggregator, query, index, randomness, bulk)
         self._slots = pairs_of(query).slots
         self._outputs = len(pairs_of(query).kernel.outputs)
+        self.unseen_rounds = Schedule.of(query, pairs_of(query)).rounds
         self._cells: Mask = np.zeros((query.parties, self._slots), dtype=bool)
 
     def start(self) -> Step:
@@ -90,11 +87,10 @@ class PairwiseServer(OneRoundServer):
 class PairwiseCollector(Collector):
     """Tells parties whom to meet, and hears which meetings took place."""
 
-    unseen_rounds: ClassVar[int] = STEPS
-
     def __init__(self, aggregator: OneRound, query: Query, records: Records) -> None:
         super().__init__(query, records, aggregator.unshard)
         self._pairs = pairs_of(query)
+        self.unseen_rounds = Schedule.of(query, self._pairs).rounds
         self._met = np.zeros((query.parties, self._pairs.slots), dtype=bool)
         self._told = np.zeros(query.parties, dtype=bool)
         self._cells: Mask = np.zeros_like(self._met)
@@ -124,7 +120,8 @@ class PairwiseCollector(Collector):
         """Who did not say in time which pairs are done has none."""
         if self._state is CollectorState.ROSTERS and self._here <= self._heard:
             self._members &= self._told
-        return super().expire() if not self._here <= self._heard else self._proceed()
+            return self._proceed()
+        return super().expire()
 
     def _release(self) -> Step:
         """Only once all that submitted have said which pairs are done."""
@@ -135,6 +132,9 @@ class PairwiseCollector(Collector):
     def _released(self) -> Step:
         present = self._met & self._members[:, None]
         self._cells = both_ends(self._pairs, self._records, present)
+        if not self._cells.any():
+            self._state = CollectorState.OVER
+            return Failed("no pair was completed")
         body = np.packbits(self._members).tobytes() + pack_cells(self._cells).tobytes()
         return Continue(self._to_servers(Phase.RELEASE, body))
 

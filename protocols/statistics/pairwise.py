@@ -2,6 +2,7 @@
 together (S1 §5). The total of the kernel's outputs goes through a secure aggregator."""
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from protocols.ring import Vector, signed
 from protocols.statistics.contract import Estimate, Statistic
 
 SEED_BYTES = 16
+SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
 DEFAULT_DELTA = 2.0**-40
 """What noise inside a circuit may cost in δ where the analyst grants none in particular."""
 
@@ -56,7 +58,7 @@ class Pairs(Statistic):
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
         if self.matchings < 0 or self.most < 1:
             raise LocalError("pairs cannot be drawn like that")
-        if len(self.pairing) not in (0, 2 * SEED_BYTES):
+        if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
 
     @property

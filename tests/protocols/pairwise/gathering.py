@@ -1,0 +1,324 @@
+"""All machines of a statistic of pairs over an in-memory queue.
+
+Like the shells: a batch that is refused is heard again row by row, and when everybody waits,
+deadlines pass: parties' first, then servers', then the coordinator's.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fss.ring import Bytes
+from protocols.aggregation.contract import Ids, Memory, Total
+from protocols.errors import PeerError
+from protocols.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from protocols.machines import collector_machine, party_machine, server_machine
+from protocols.messages import Message, Phase, Role
+from protocols.pairwise import base_ot
+from protocols.pairwise.kernel import Integers
+from protocols.pairwise.links import Links, names
+from protocols.pairwise.pairing import distinct_matchings
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Column, Holdings
+from protocols.ring import signed
+from protocols.statistics.pairwise import Pairs
+from tests.samples import a_query
+
+SEED = bytes(range(16))
+Intercept = Callable[[Message], Iterable[Message]]
+
+
+def honest(message: Message) -> Iterable[Message]:
+    return (message,)
+
+
+def held(counts: list[int], columns: dict[str, Column]) -> Holdings:
+    """Records dealt in order to parties that have so many each."""
+    starts = np.cumsum([0, *counts[:-1]])
+    return Holdings(np.arange(len(counts), dtype=np.uint32), starts, columns)
+
+
+def ratings(rows: int, seed: int = 3) -> dict[str, Column]:
+    """Columns of every role, with ties."""
+    draw = np.random.default_rng(seed)
+    x = draw.integers(0, 6, rows)
+    columns = {
+        "value": x / 5,
+        "x": x / 5,
+        "y": np.clip(x + draw.integers(-2, 3, rows), 0, 5) / 5,
+        "score": draw.integers(0, 6, rows) / 5,
+        "label": draw.integers(0, 2, rows).astype(float),
+    }
+    return {name: column.astype(np.float64) for name, column in columns.items()}
+
+
+def a_pairs_query(
+    statistic: Pairs,
+    holdings: Holdings,
+    servers: int = 2,
+    epsilon: Fraction | None = None,
+    noise: Placement = Placement.TOTAL,
+    seed: bytes = SEED,
+    **changes: object,
+) -> Query:
+    most = int(holdings.counts.max())
+    inside = noise is Placement.PER_PAIR
+    prepared = statistic.prepared(holdings.rows, most, epsilon, inside, seed)
+    parties = len(holdings.ids)
+    return a_query(
+        statistic=prepared,
+        aggregator="additive" if servers > 1 else "curator",
+        parties=parties,
+        servers=servers,
+        epsilon=epsilon,
+        noise=noise,
+        **{"minimum": parties, "most": most, "records": holdings.rows} | changes,
+    )
+
+
+def drawn_values(query: Query, holdings: Holdings) -> Integers:
+    """The kernel in the clear over exactly the pairs that were drawn, (pairs, outputs)."""
+    statistic = query.statistic
+    assert isinstance(statistic, Pairs)
+    seed = bytes.fromhex(statistic.pairing)
+    pairs = distinct_matchings(holdings.rows, statistic.matchings, seed).reshape(-1, 2)
+    records = statistic.records_of(holdings)
+    return statistic.kernel.reference(records[pairs[:, 0]], records[pairs[:, 1]])
+
+
+def owners_of(query: Query, holdings: Holdings) -> Ids:
+    """The parties of the pairs that were drawn, (pairs, 2)."""
+    statistic = query.statistic
+    assert isinstance(statistic, Pairs)
+    seed = bytes.fromhex(statistic.pairing)
+    pairs = distinct_matchings(holdings.rows, statistic.matchings, seed).reshape(-1, 2)
+    return np.repeat(holdings.ids, holdings.counts)[pairs]
+
+
+class Gathering:
+    """What came of a run: `total` or `failed`, what was `refused`, and every message `sent`.
+
+    `chance` delivers in random order, and parts of messages by themselves.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        holdings: Holdings,
+        blocks: int = 1,
+        chance: int | None = None,
+        intercept: Intercept = honest,
+        seed: int = 1,
+    ) -> None:
+        self.query = query
+        self.blocks: list[tuple[Ids, Machine | None]] = [
+            (
+                block.ids,
+                party_machine(query, block, Randomness.from_seed(seed, "parties")),
+            )
+            for block in holdings.blocks(blocks)
+        ]
+        self.servers = [
+            server_machine(query, i, Randomness.from_seed(seed, f"server-{i}"), Memory())
+            for i in range(query.servers)
+        ]
+        counts = holdings.counts.astype(np.int64)
+        self.collector = collector_machine(query, counts, Randomness.from_seed(seed, "c"))
+        self.refused: list[Rejected] = []
+        self.sent: list[Message] = []
+        self.spends: list[Spend] = []
+        self.failed: Failed | None = None
+        self.total: Total | None = None
+        self._intercept = intercept
+        self._chance = None if chance is None else np.random.default_rng(chance)
+        self._queue: list[Message] = []
+
+    def run(self) -> "Gathering":
+        for server in self.servers:
+            self._take(server.start())
+        for _, block in self.blocks:
+            assert block is not None
+            self._take(block.start())
+        self._take(self.collector.start())
+        while self.total is None and self.failed is None:
+            if self._queue:
+                self._deliver_next()
+            else:
+                self._pass_deadline()
+        return self
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """Of each output, over the pairs that count."""
+        assert self.total is not None
+        assert isinstance(self.query.statistic, Pairs)
+        return signed(self.query.statistic.measure(self.total.vector))
+
+    def _pass_deadline(self) -> None:
+        for at, (_, block) in enumerate(self.blocks):
+            if block is not None:
+                self._take(block.expire(), at)
+        if not self._queue:
+            for server in self.servers:
+                self._take(server.expire())
+        if not self._queue:
+            self._take(self.collector.expire())
+
+    def _deliver_next(self) -> None:
+        at = 0 if self._chance is None else int(self._chance.integers(len(self._queue)))
+        message = self._queue.pop(at)
+        if self._chance is not None and message.links > 1 and self._chance.integers(2):
+            cut = int(self._chance.integers(1, message.links))
+            later = message.select(np.arange(cut, message.links))
+            self._queue.append(later)
+            message = message.select(np.arange(cut))
+        for arriving in self._intercept(message):
+            self._deliver(arriving)
+
+    def _deliver(self, message: Message) -> None:
+        if message.phase is Phase.QUERY:  # it is what machines are made from
+            return
+        match message.receiver_role:
+            case Role.COORDINATOR:
+                self._tell(self.collector, message)
+            case Role.SERVER:
+                self._tell(self.servers[int(message.receivers[0])], message)
+            case _:
+                for at, (ids, block) in enumerate(self.blocks):
+                    here = np.flatnonzero(np.isin(message.receivers, ids))
+                    if not len(here):
+                        continue
+                    one_receiver = len(message.receivers) == 1
+                    part = message if one_receiver else message.select(here)
+                    if block is None:
+                        self.refused.append(Rejected(part.sender, "the run is over"))
+                    else:
+                        self._tell(block, part, at)
+
+    def _tell(self, machine: Machine, message: Message, block: int | None = None) -> None:
+        step = machine.receive(message)
+        if not isinstance(step, Rejected) or message.links == 1:
+            self._take(step, block)
+            return
+        for single in message.split():
+            if block is not None and self.blocks[block][1] is None:
+                self.refused.append(Rejected(single.sender, "the run is over"))
+            else:
+                self._take(machine.receive(single), block)
+
+    def _take(self, step: Step, block: int | None = None) -> None:
+        match step:
+            case Rejected():
+                self.refused.append(step)
+                return
+            case Failed():
+                self.failed = self.failed or step
+                return
+            case Done(output=Total() as total):
+                self.total = total
+            case Done() if block is not None:
+                self.blocks[block] = (self.blocks[block][0], None)
+            case Continue() | Done():
+                pass
+        self.spends += step.spends
+        self.sent += step.messages
+        self._queue += step.messages
+
+
+def by_link(messages: list[Message], *phases: Phase) -> dict[tuple[object, ...], bytes]:
+    """What passed on every link, however it was batched."""
+    found = {}
+    for message in messages:
+        if message.phase in phases:
+            for single in message.split():
+                step = int(single.body[0, 0]) if single.phase is Phase.PAIR else 0
+                where = (single.sender, single.receiver, single.phase, single.round, step)
+                assert where not in found
+                found[where] = single.encode()
+    return found
+
+
+def leaving(party: int, after: int) -> Intercept:
+    """A party that is silent after so many messages to other parties, to all of them."""
+    said = 0
+
+    def intercept(message: Message) -> Iterable[Message]:
+        nonlocal said
+        if message.sender_role is not Role.PARTY:
+            return (message,)
+        kept = []
+        for single in message.split():
+            if int(single.senders[0]) == party:
+                if single.phase is not Phase.PAIR or said >= after:
+                    continue
+                said += 1
+            kept.append(single)
+        return kept
+
+    return intercept
+
+
+def changing(
+    chosen: Callable[[Message], bool], change: Callable[[Bytes], Bytes]
+) -> tuple[Intercept, list[Message]]:
+    """Changes the body of the first single row that is `chosen`, and lists it."""
+    changed: list[Message] = []
+
+    def intercept(message: Message) -> Iterable[Message]:
+        for single in message.split():
+            if not changed and chosen(single):
+                changed.append(single)
+                body = change(single.body.copy())
+                single = replace(single, body=body)
+            yield single
+
+    return intercept, changed
+
+
+def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base OTs without curves: both keys follow from A, and whoever asks says which it takes.
+
+    As fast as sessions are without them, and as secret as a postcard.
+    """
+
+    def pairs_of(links: Links, points: Bytes) -> Bytes:
+        rows = [
+            Randomness(point[1:17].tobytes()).rows("keys", links[at : at + 1], 128 * 32)
+            for at, point in enumerate(points)
+        ]
+        return np.concatenate(rows).reshape(len(links), 128, 2, 16)
+
+    def sender_points(scalars: Bytes) -> Bytes:
+        return np.concatenate([np.full((len(scalars), 1), 2, np.uint8), scalars[:, 0]], axis=1)
+
+    def receiver_points(
+        links: Links, points: Bytes, choices: Bytes, scalars: Bytes
+    ) -> tuple[Bytes, Bytes]:
+        if (points[:, 0] != 2).any():
+            raise PeerError(names(links), "bytes that are no point of the curve")
+        pairs = pairs_of(links, points)
+        keys = np.take_along_axis(pairs, choices[:, :, None, None].astype(np.intp), axis=2)
+        answers = np.concatenate([np.full((*choices.shape, 1), 3, np.uint8), scalars], axis=2)
+        return answers.reshape(len(links), -1), np.ascontiguousarray(keys[:, :, 0])
+
+    def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
+        if (answers.reshape(len(links), 128, 33)[:, :, 0] != 3).any():
+            raise PeerError(names(links), "bytes that are no point of the curve")
+        return pairs_of(links, sender_points(scalars))
+
+    def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
+        return randomness.rows(label, links, count * 32).reshape(len(links), count, 32)
+
+    for name, dealt in (
+        ("sender_points", sender_points),
+        ("receiver_points", receiver_points),
+        ("sender_keys", sender_keys),
+        ("draw_scalars", draw_scalars),
+    ):
+        monkeypatch.setattr(base_ot, name, dealt)

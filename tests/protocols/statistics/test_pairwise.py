@@ -1,0 +1,376 @@
+"""Statistics of pairs: what is decided before asking, and what answers mean."""
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+
+from protocols.errors import LocalError, PeerError
+from protocols.pairwise.estimator import Design, Zetas
+from protocols.pairwise.noise import CircuitLaplace
+from protocols.pairwise.ordered import OrderedGrid
+from protocols.pairwise.pairing import rounds
+from protocols.privacy.mechanisms import Placement
+from protocols.query import decode_query
+from protocols.records import Holdings, deal
+from protocols.ring import Vector
+from protocols.statistics import (
+    STATISTICS,
+    Auc,
+    CollisionEntropy,
+    Gini,
+    KendallTau,
+    Pairs,
+    Pairwise,
+    Variance,
+)
+from protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC
+from tests.protocols.pairwise.gathering import a_pairs_query, ratings
+
+SEED = bytes(16)
+UNIT = {"lower": 0.0, "upper": 1.0}
+KINDS: list[Pairs] = [
+    Gini(**UNIT),
+    Variance(**UNIT),
+    CollisionEntropy(),
+    KendallTau(),
+    KendallTau(tau="b"),
+    Auc(),
+    Pairwise(**UNIT, kernel_name="abs(a.x - b.y)"),
+]
+
+
+def name_of(statistic: Pairs) -> str:
+    return f"{statistic.name}-{getattr(statistic, 'tau', '')}"
+
+
+def some(rows: int = 60, seed: int = 3) -> Holdings:
+    return deal(ratings(rows, seed), 4)
+
+
+def continuous(rows: int = 80, seed: int = 4) -> Holdings:
+    draw = np.random.default_rng(seed)
+    x = draw.random(rows)
+    columns = {
+        "value": x,
+        "x": x,
+        "y": np.clip(x + 0.2 * draw.standard_normal(rows), 0, 1),
+        "score": draw.random(rows),
+        "label": draw.integers(0, 2, rows).astype(float),
+    }
+    return deal(columns, 8)
+
+
+def ready(statistic: Pairs, records: int = 60, epsilon: str = "1", inside: bool = False) -> Pairs:
+    return statistic.prepared(records, 3, Fraction(epsilon), inside, SEED)
+
+
+# --- prepared ---
+
+
+def test_all_known_statistics_of_pairs_are_here() -> None:
+    known = {kind for kind in STATISTICS.values() if issubclass(kind, Pairs)}
+    assert {type(statistic) for statistic in KINDS} == known
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=name_of)
+def test_nothing_is_known_of_pairs_that_were_not_drawn(statistic: Pairs) -> None:
+    for ask in ("slots", "length", "sensitivity"):
+        with pytest.raises(LocalError, match="not drawn yet"):
+            getattr(statistic, ask)
+    prepared = ready(statistic)
+    assert prepared.slots == 3 * prepared.matchings
+    assert prepared.length == prepared.slots * len(prepared.kernel.outputs)
+    assert prepared.sensitivity == prepared.matchings * prepared.kernel.sensitivity
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_pair_takes_two_records(records: int) -> None:
+    with pytest.raises(LocalError, match="at least two records"):
+        ready(Gini(**UNIT), records)
+
+
+@pytest.mark.parametrize("records", [2, 3, 4, 5, 8, 9])
+def test_as_many_matchings_as_asked_for_and_as_there_are(records: int) -> None:
+    for wanted in ("1", "2", "5", "999999", "all"):
+        found = ready(Gini(**UNIT, pairs_per_party=wanted), records).matchings
+        there = rounds(records)
+        assert found == (there if wanted == "all" else min(int(wanted), there))
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=name_of)
+@pytest.mark.parametrize("inside", [False, True])
+def test_automatic_pairs_depend_on_nothing_but_what_is_public(
+    statistic: Pairs, inside: bool
+) -> None:
+    """More budget, more pairs. Noise on every pair wants one pair at small ε; noise on the total
+    wants as many as bring the error within a tenth of that of all pairs, up to a limit."""
+    budgets = ("0.1", "1", "10", "100")
+    found = [ready(statistic, 1000, budget, inside).matchings for budget in budgets]
+    assert found == sorted(found)
+    if inside:
+        assert found[:2] == [1, 1]
+        assert found[3] > 5
+    output, sensitivity = statistic.kernel.outputs[0], statistic.kernel.sensitivity
+    zetas = Zetas.worst(float(output.high - output.low))
+
+    def error(matchings: int, budget: str) -> float:
+        design = Design(1000, matchings)
+        noise = design.total_variance(sensitivity, float(budget))
+        return design.sampling_variance(zetas) + noise
+
+    for matchings, budget in zip(found, budgets, strict=True):
+        if not inside:
+            goal = 1.1 * error(999, budget)
+            assert error(matchings, budget) <= goal or matchings == MOST_AUTOMATIC
+            assert matchings == 1 or error(matchings - 1, budget) > goal
+    assert statistic.prepared(1000, 3, None, False, SEED).matchings == MOST_AUTOMATIC
+
+
+def test_the_noise_of_a_pair_follows_from_epsilon_and_matchings() -> None:
+    prepared = ready(KendallTau(pairs_per_party="5"), inside=True)
+    noise = prepared.circuit_noise(Fraction(2), 1e-9, group=3)
+    assert noise is not None
+    assert noise.scale == Fraction(2 * 5 * 3, 2)
+    assert noise.delta(Fraction(2), 15, 1) <= 1e-9
+    by_default = prepared.circuit_noise(Fraction(2), 0.0, group=3)
+    assert by_default is not None
+    assert by_default.delta(Fraction(2), 15, 1) <= DEFAULT_DELTA
+    assert prepared.circuit_noise(None, 0.0, 1) is None
+    assert replace(prepared, inside=False).circuit_noise(Fraction(2), 0.0, 1) is None
+
+
+# --- estimates ---
+
+
+def exact_of(statistic: Pairs, holdings: Holdings) -> float:
+    found = statistic.reference(holdings)
+    assert isinstance(found, float)
+    return found
+
+
+def test_references_are_those_of_scipy() -> None:
+    for holdings in (some(), continuous()):
+        x, y = holdings.column("x"), holdings.column("y")
+        score, label = holdings.column("score"), holdings.column("label")
+        pairs = math.comb(holdings.rows, 2)
+        difference = np.abs(x[:, None] - x[None, :]).sum() / 2 / pairs
+        assert exact_of(Gini(**UNIT), holdings) == pytest.approx(difference, abs=1e-8)
+        assert exact_of(Variance(**UNIT), holdings) == pytest.approx(np.var(x, ddof=1), abs=1e-8)
+        signs = np.sign(x[:, None] - x[None, :]) * np.sign(y[:, None] - y[None, :])
+        tau_a = signs.sum() / 2 / pairs
+        assert exact_of(KendallTau(), holdings) == pytest.approx(tau_a, abs=1e-12)
+        tau_b = stats.kendalltau(x, y).statistic
+        assert exact_of(KendallTau(tau="b"), holdings) == pytest.approx(tau_b, abs=1e-12)
+        assert exact_of(Auc(), holdings) == pytest.approx(roc_auc_score(label, score), abs=1e-12)
+        equal = (np.equal.outer(x, x).sum() - len(x)) / 2 / pairs
+        if equal:
+            entropy = exact_of(CollisionEntropy(), holdings)
+            assert entropy == pytest.approx(-math.log(equal), abs=1e-12)
+
+
+def totals_as(statistic: Pairs, totals: list[int]) -> Vector:
+    return np.array(totals, dtype=np.int64).view(np.uint64)
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=name_of)
+def test_the_mean_of_totals_is_decoded(statistic: Pairs) -> None:
+    """Slots that cancel leave the total: they are shares."""
+    prepared = ready(statistic)
+    holdings = some()
+    means = prepared.kernel.full_means(prepared.records_of(holdings))
+    pairs = math.comb(holdings.rows, 2)
+    totals = np.rint(means * pairs).astype(np.int64).tolist()
+    decoded = prepared.decode(totals_as(prepared, totals), pairs, exact=True)
+    assert decoded == pytest.approx(exact_of(prepared, holdings), abs=1e-9)
+    slots = np.random.default_rng(1).integers(0, 2**64, (7, len(totals)), dtype=np.uint64)
+    slots[0] += totals_as(prepared, totals) - slots.sum(axis=0, dtype=np.uint64)
+    assert prepared.measure(slots.ravel()).view(np.int64).tolist() == totals
+    assert prepared.decode(slots.ravel(), pairs, exact=True) == pytest.approx(decoded, abs=1e-12)
+
+
+def test_noise_from_circuits_is_centred() -> None:
+    inside = ready(KendallTau(pairs_per_party="1"), inside=True)
+    outside = ready(KendallTau(pairs_per_party="1"))
+    vector = totals_as(inside, [40])
+    assert outside.decode(vector, 100) == pytest.approx(0.4)
+    assert inside.decode(vector, 100) == pytest.approx(0.4 + 0.5)
+    assert inside.decode(vector, 100, exact=True) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=name_of)
+def test_no_pair_is_an_error_and_not_a_number(statistic: Pairs) -> None:
+    prepared = ready(statistic)
+    with pytest.raises(LocalError, match="no pair was completed"):
+        prepared.decode(np.zeros(prepared.released, dtype=np.uint64), 0)
+
+
+def test_deviations_are_those_of_the_estimate() -> None:
+    """Where it is a multiple of a mean: in units of the estimate, of noise on the total or on
+    every pair. Elsewhere nothing is claimed."""
+    for statistic in (Gini(**UNIT), Variance(**UNIT), KendallTau()):
+        for inside in (False, True):
+            prepared = ready(statistic, inside=inside)
+            pairs, noise = 400, 1000.0
+            unit = prepared.decode(totals_as(prepared, [1]), 1, exact=True)
+            assert isinstance(unit, float)
+            of_mean = noise / pairs if inside else noise / pairs**2
+            (found,) = prepared.deviations(noise, pairs)
+            assert found == pytest.approx(abs(unit) * math.sqrt(of_mean))
+    for statistic in (CollisionEntropy(), KendallTau(tau="b"), Auc(), KINDS[-1]):
+        assert np.isnan(ready(statistic).deviations(1.0, 10)).all()
+
+
+def test_no_party_has_a_vector_of_its_own() -> None:
+    with pytest.raises(LocalError, match="computed in pairs"):
+        Gini(**UNIT).encode(some())
+
+
+# --- what parties hold ---
+
+
+def test_labels_are_0_or_1() -> None:
+    columns = ratings(6)
+    columns["label"] = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 0.5])
+    with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
+        Auc().records_of(deal(columns, 2))
+    for bad in (math.nan, math.inf):
+        columns["label"] = np.array([0.0, 1.0, bad, 0.0, 1.0, 0.0])
+        with pytest.raises(LocalError):
+            Auc().records_of(deal(columns, 2))
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=name_of)
+def test_numbers_that_are_none_are_refused(statistic: Pairs) -> None:
+    for bad in (math.nan, math.inf, -math.inf):
+        columns = {name: np.append(column, bad) for name, column in ratings(5).items()}
+        with pytest.raises(LocalError):
+            statistic.records_of(deal(columns, 2))
+
+
+def test_values_outside_bounds_are_clipped() -> None:
+    columns = {"value": np.array([-5.0, 0.25, 0.5, 9.0])}
+    records = Gini(**UNIT, bits=8).records_of(deal(columns, 2))
+    assert records[:, 0].tolist() == [0, 32, 64, 128]
+
+
+def test_bounds_are_public_or_not_needed() -> None:
+    with pytest.raises(LocalError, match="needs public bounds"):
+        _ = Gini().kernel
+    for statistic in (CollisionEntropy(), KendallTau(), Auc()):
+        assert isinstance(statistic.grid, OrderedGrid)
+        assert statistic.bounded is None
+        assert statistic.clipped(some()) == 0
+        assert not isinstance(replace(statistic, lower=0.0, upper=1.0).grid, OrderedGrid)
+
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=30))
+def test_an_ordered_grid_keeps_the_order(values: list[float]) -> None:
+    """What rounds to different 24-bit numbers keeps its order, the rest is tied, and nothing is
+    turned round. Past the largest of them, all is tied."""
+    column = np.array(values)
+    grid = OrderedGrid()
+    ranks = grid.encode(column)
+    assert (ranks >= grid.low).all()
+    assert (ranks <= grid.high).all()
+    largest = float(np.finfo(np.float32).max)
+    rounded = np.clip(column, -largest, largest).astype(np.float32)
+    order = np.sign(rounded[:, None] - rounded[None, :].astype(np.float64))
+    assert np.array_equal(np.sign(ranks[:, None] - ranks[None, :]), order)
+    below = column[:, None] < column[None, :]
+    assert (ranks[:, None] <= ranks[None, :])[below].all()
+
+
+def test_an_ordered_grid_has_one_zero_and_every_float32() -> None:
+    grid = OrderedGrid()
+    zeros = grid.encode(np.array([0.0, -0.0, 1e-320, -1e-320]))
+    assert zeros.tolist() == [0, 0, 0, 0]
+    around = np.float32(1.0)
+    steps = [np.nextafter(around, np.float32(-2)), around, np.nextafter(around, np.float32(2))]
+    ranks = grid.encode(np.array(steps, dtype=np.float64))
+    assert np.diff(ranks).tolist() == [1, 1]
+    negative = grid.encode(-np.array(steps, dtype=np.float64))
+    assert np.diff(negative).tolist() == [-1, -1]
+
+
+# --- parameters from anywhere ---
+
+HOSTILE: dict[str, dict[str, object]] = {
+    "no pairs": {"pairs_per_party": "0"},
+    "less than none": {"pairs_per_party": "-1"},
+    "a million": {"pairs_per_party": "1000000"},
+    "a fraction": {"pairs_per_party": "1.5"},
+    "a word": {"pairs_per_party": "some"},
+    "nothing": {"pairs_per_party": ""},
+    "a number for a word": {"pairs_per_party": 3},
+    "no bits": {"bits": 0},
+    "too many bits": {"bits": 33},
+    "a truth for bits": {"bits": True},
+    "negative matchings": {"matchings": -1},
+    "nobody": {"most": 0},
+    "half a seed": {"pairing": "00" * 8},
+    "a seed that is none": {"pairing": "zz" * 16},
+    "a seed with a break": {"pairing": "00" * 16 + "\n"},
+    "spaces for a seed": {"pairing": " " * 32},
+    "a word for inside": {"inside": "yes"},
+    "a strange parameter": {"colour": "red"},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_parameters_that_cannot_be_are_refused(name: str) -> None:
+    for kind in (Gini, Auc):
+        with pytest.raises(LocalError):
+            kind.from_parameters(HOSTILE[name])
+    query = a_pairs_query(Gini(**UNIT), deal(ratings(6), 3))
+    fields = json.loads(query.encode())
+    fields["parameters"] |= HOSTILE[name]
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(query.run, json.dumps(fields).encode(), "coordinator")
+
+
+def test_other_parameters_that_cannot_be() -> None:
+    with pytest.raises(LocalError, match="--tau is a or b"):
+        KendallTau(tau="c")
+    with pytest.raises(LocalError, match="no kernel 'nonsense'"):
+        _ = Pairwise(**UNIT, kernel_name="nonsense").columns
+    for text in ("a.x +", "a.x - b.", "import('os') + a.x + b.x", "a.x" + " + b.x" * 500):
+        with pytest.raises(LocalError):
+            _ = Pairwise(**UNIT, kernel_name=text).kernel
+
+
+@pytest.mark.parametrize("statistic", KINDS, ids=name_of)
+@pytest.mark.parametrize("noise", [Placement.TOTAL, Placement.PER_PAIR])
+def test_a_query_of_pairs_crosses_the_wire(statistic: Pairs, noise: Placement) -> None:
+    query = a_pairs_query(statistic, some(), epsilon=Fraction(1, 3), noise=noise)
+    again = decode_query(query.run, query.encode(), "coordinator")
+    assert again == query
+    assert again.stream == query.stream
+    inside = again.circuit_noise
+    assert isinstance(inside, CircuitLaplace) == (noise is Placement.PER_PAIR)
+    assert (again.numeric_delta > 0) == (noise is Placement.PER_PAIR)
+
+
+def test_noise_is_drawn_where_it_was_prepared_for() -> None:
+    query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
+    with pytest.raises(LocalError, match="drawn elsewhere"):
+        replace(query, noise=Placement.PER_PAIR)
+    with pytest.raises(LocalError, match="parties cannot add"):
+        replace(query, noise=Placement.PARTIES)
+
+
+def test_other_pairs_are_another_release() -> None:
+    """Randomness is drawn by what is released: other matchings must not meet the same masks."""
+    query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
+    other = replace(query, statistic=replace(query.statistic, pairing="ff" * 16))
+    assert query.stream != other.stream
