@@ -88,6 +88,8 @@ class PairwiseParty:
         return f"<PairwiseParty of {len(self._ids)}>"
 
     def start(self) -> Step:
+        """The deadline is set anew whenever a link comes a step further: who is at work is not
+        given up, however many links there are."""
         return Continue(deadline=self._query.deadline)
 
     def receive(self, message: Message) -> Step:
@@ -242,7 +244,7 @@ class PairwiseParty:
             for key in keys:
                 self._batches.pop(key, None)
             return Rejected(message.sender, error.reason)
-        return Continue(tuple(replies))
+        return Continue(tuple(replies), deadline=self._query.deadline)
 
     def _by_tasks(self, links: Links) -> list[tuple[tuple[Task, ...], NDArray[np.intp]]]:
         """Links that have equally many pairs of either kind."""
@@ -334,7 +336,7 @@ class PairwiseParty:
 
     def _submit_if_done(self, messages: list[Message]) -> Step:
         if self._awaited or not self._assigned.all():
-            return Continue(tuple(messages))
+            return Continue(tuple(messages), deadline=self._query.deadline)
         submitted = self._submit()
         assert isinstance(submitted, Done)
         return Done(messages=(*messages, *submitted.messages))
