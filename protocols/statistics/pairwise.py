@@ -161,6 +161,16 @@ class Pairs(Statistic):
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
+    def clipped(self, holdings: Holdings) -> int:
+        """How many values lie outside the grids of their columns."""
+        outside = 0
+        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
+            values = holdings.column(name)
+            if not isinstance(grid, OrderedGrid):
+                low, high = grid.low * grid.step, grid.high * grid.step
+                outside += int(np.count_nonzero((values < low) | (values > high)))
+        return outside
+
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         """`records` counts pairs here."""
         means = means_of_totals(signed(self.measure(released)), records)
