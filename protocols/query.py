@@ -84,10 +84,8 @@ class Query:
             raise LocalError(f"--noise {self.noise} is of statistics of pairs")
         if isinstance(statistic, Pairs) and statistic.inside != (self.noise is Placement.PER_PAIR):
             raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
-        if self.noise is Placement.PARTIES and self.statistic.measures:
-            raise LocalError(
-                "parties cannot add this mechanism's noise: choose another placement or mechanism"
-            )
+        if self.noise is Placement.PARTIES and statistic.pairwise:
+            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
 
     @property
     def mechanism(self) -> DiscreteLaplace | None:
@@ -102,6 +100,12 @@ class Query:
         """How many values each server releases."""
         statistic = self.statistic
         return statistic.length if self.mechanism is None else statistic.released
+
+    @property
+    def submitted(self) -> int:
+        """How many values a party submits of its vector: where parties add the noise, those that
+        are released."""
+        return self.released if self.noise is Placement.PARTIES else self.statistic.length
 
     @property
     def circuit_noise(self) -> CircuitLaplace | None:

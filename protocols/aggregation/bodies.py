@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 from protocols.aggregation.contract import Bodies, Ids
 from protocols.machine import Rejected
 from protocols.messages import Message, Phase, Role, address
+from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.ring import Vector
 
 _FAULT = np.dtype([("party", "<u4"), ("fault", "u1")])
 
@@ -30,6 +34,18 @@ class Fault(IntEnum):
             Fault.INVALID: "its submission does not verify",
             Fault.REPLAYED: "its submission came before, from another party or from itself",
         }[self]
+
+
+def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) -> Vector:
+    """What parties have summed: their vectors, or, where they add the noise, what is published of
+    those with their shares of it. One row a party, `Query.submitted` long."""
+    statistic, mechanism = query.statistic, query.mechanism
+    vectors = statistic.encode(holdings)
+    if mechanism is None or query.noise is not Placement.PARTIES:
+        return vectors
+    noise = mechanism.draw_shares(holdings.ids, query.parties, statistic.noises, randomness)
+    rows = zip(vectors, noise.view(np.uint64), strict=True)
+    return np.stack([statistic.measure(row) + statistic.place(drawn) for row, drawn in rows])
 
 
 def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fss.prg import expand_seeds, expand_seeds_sum
+from protocols.aggregation.bodies import submitted_vectors
 from protocols.aggregation.contract import Bodies
 from protocols.aggregation.masking_graph import Plan, given
 from protocols.aggregation.masking_keys import (
@@ -33,7 +34,6 @@ from protocols.errors import LocalError
 from protocols.field import FIELD128
 from protocols.machine import Continue, Done, Rejected, Step
 from protocols.messages import Message, Phase, Role, address
-from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -84,7 +84,7 @@ class MaskingParty:
         self._plan = plan
         self._query = query
         self._ids = holdings.ids
-        self._vectors = _noisy(query, holdings, randomness)
+        self._vectors = submitted_vectors(query, holdings, randomness)
         self._row_of = {int(party): row for row, party in enumerate(holdings.ids)}
         self._neighbours = plan.neighbours[holdings.ids]
         self._states = np.full(len(holdings.ids), PartyState.KEYS)
@@ -309,13 +309,3 @@ class MaskingParty:
         return Message(
             self._query.run, phase, Role.PARTY, Role.SERVER, self._ids[rows], address(0), body
         )
-
-
-def _noisy(query: Query, holdings: Holdings, randomness: Randomness) -> Vector:
-    """The parties' vectors, with their shares of the noise where parties add it."""
-    vectors = query.statistic.encode(holdings)
-    if query.noise is not Placement.PARTIES or (mechanism := query.mechanism) is None:
-        return vectors
-    count = query.statistic.noises
-    noise = mechanism.draw_shares(holdings.ids, query.parties, count, randomness)
-    return vectors + np.stack([query.statistic.place(row) for row in noise.view(np.uint64)])

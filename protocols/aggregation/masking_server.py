@@ -80,7 +80,7 @@ class MaskingServer(CollectingServer):
         self._widths = {
             Phase.KEYS: 2 * PUBLIC_BYTES,
             Phase.DEAL: SEALED_BYTES * plan.degree,
-            Phase.SUBMIT: 8 * query.statistic.length,
+            Phase.SUBMIT: 8 * query.submitted,
             Phase.CHECK: CONFIRMATION_BYTES * plan.degree,
             Phase.UNMASK: ELEMENT_BYTES * plan.holders,
         }
@@ -252,7 +252,7 @@ class MaskingServer(CollectingServer):
         said = np.where(answered[:, None], self._said[Phase.UNMASK], np.uint8(0))
         held = held_shares(self._plan, said)
         self._require_holders(answered, held[1].sum(axis=1)[self._needed])
-        masked = np.zeros(self._query.statistic.length, dtype=np.uint64)
+        masked = np.zeros(self._query.submitted, dtype=np.uint64)
         for ids, block in self._bulk.blocks():
             masked += add_rows(block.reshape(len(ids), -1))
         try:

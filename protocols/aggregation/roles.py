@@ -6,7 +6,13 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.bodies import Fault, parse_members, roster, submissions
+from protocols.aggregation.bodies import (
+    Fault,
+    parse_members,
+    roster,
+    submissions,
+    submitted_vectors,
+)
 from protocols.aggregation.contract import Bulk, OneRound
 from protocols.machine import Continue, Done, Rejected, Step
 from protocols.messages import Message, Phase, Role, address, body_of
@@ -30,18 +36,13 @@ class OneRoundParty:
         self._aggregator = aggregator
         self._query = query
         self._ids = holdings.ids
-        self._vectors = query.statistic.encode(holdings)
+        self._vectors = submitted_vectors(query, holdings, randomness)
         self._randomness = randomness
 
     def start(self) -> Step:
-        query, vectors = self._query, self._vectors
-        if query.noise is Placement.PARTIES and (mechanism := query.mechanism) is not None:
-            count = query.statistic.noises
-            noise = mechanism.draw_shares(self._ids, query.parties, count, self._randomness)
-            placed = [query.statistic.place(row) for row in noise.view(np.uint64)]
-            vectors = vectors + np.stack(placed)
-        bodies = self._aggregator.shard(self._ids, vectors, query.servers, self._randomness)
-        return Done(messages=submissions(query, self._ids, bodies))
+        servers = self._query.servers
+        bodies = self._aggregator.shard(self._ids, self._vectors, servers, self._randomness)
+        return Done(messages=submissions(self._query, self._ids, bodies))
 
     def receive(self, message: Message) -> Step:
         return Rejected(message.sender, f"a party expects no {message.phase.label}")
@@ -223,10 +224,10 @@ class CollectingServer(ABC):
         return prints
 
     def publish(self, share: Vector) -> bytes:
-        """A share of the sum as it is released: measured, with this server's noise in place."""
-        statistic = self._query.statistic
-        if self._query.mechanism is not None:
-            share = statistic.measure(share)
+        """A share of the sum as it is released: measured, with this server's noise in place; both
+        were done by the parties if the noise is theirs."""
+        if self._query.mechanism is not None and self._query.noise is not Placement.PARTIES:
+            share = self._query.statistic.measure(share)
             if (noise := self.noise()) is not None:
                 share = share + noise
         return share.astype("<u8").tobytes()
@@ -273,7 +274,7 @@ class OneRoundServer(CollectingServer):
     ) -> None:
         super().__init__(query, index, randomness, bulk)
         self._aggregator = aggregator
-        self._width = aggregator.width(query.statistic.length, index)
+        self._width = aggregator.width(query.submitted, index)
 
     def check(self, message: Message) -> str | None:
         if message.width == self._width:
@@ -284,7 +285,7 @@ class OneRoundServer(CollectingServer):
         return message.rows().reshape(-1)
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        length = self._query.statistic.length
+        length = self._query.submitted
         share = np.zeros(length, dtype=np.uint64)
         for ids, block in self._bulk.blocks():
             rows = block.reshape(len(ids), self._width)

@@ -155,7 +155,7 @@ class ShamirServer(CollectingServer):
         self, aggregator: Shamir, query: Query, index: int, randomness: Randomness, bulk: Bulk
     ) -> None:
         super().__init__(query, index, randomness, bulk)
-        self._width = aggregator.width(query.statistic.length, index)
+        self._width = aggregator.width(query.submitted, index)
 
     def check(self, message: Message) -> str | None:
         if message.width != self._width:
@@ -188,7 +188,7 @@ class ShamirCollector(Collector):
 
     @property
     def share_bytes(self) -> int:
-        return self._aggregator.width(self._query.statistic.length, 0)
+        return self._aggregator.width(self._query.submitted, 0)
 
     def _share(self, message: Message) -> Step:
         if message.width == self.share_bytes:
@@ -200,7 +200,7 @@ class ShamirCollector(Collector):
     def open(self, shares: dict[int, NDArray[np.uint8]]) -> Vector:
         elements = {server: FIELD128.decode(share) for server, share in shares.items()}
         opened = self._aggregator.open(elements)
-        return opened[: self._query.statistic.length]
+        return opened[: self._query.submitted]
 
 
 def _weights(at: int, points: list[int]) -> Elements:
