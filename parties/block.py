@@ -33,6 +33,7 @@ class PartyBlock(Participant):
         absent = misbehaviour.absent
         self._answering = holdings.without(absent) if absent else holdings
         self._scripts: dict[bytes, Script] = {}
+        self._led: set[bytes] = set()
         self._randomness = randomness
 
     def handle(self, message: Message) -> Outcome:
@@ -49,12 +50,14 @@ class PartyBlock(Participant):
     def _asked_again(self, message: Message) -> Outcome:
         """The same shares again, drawn from the same randomness: servers count them once.
 
-        A machine that still waits for others has said what there is to say.
+        A machine that still waits for others has said what there is to say. So has one that servers
+        led from stage to stage: begun anew, it could be told something else than before, and what
+        it gives the two times may together be more than it must give.
         """
         run = message.run
         if message.body[0].tobytes() != self._queries[run]:
             return super()._asked_again(message)
-        if self.is_open(run):
+        if self.is_open(run) or run in self._led:
             return Outcome(run)
         return self.resume(run, self.open(message))
 
@@ -71,8 +74,14 @@ class PartyBlock(Participant):
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
 
+    def _hear(self, message: Message) -> None:
+        super()._hear(message)
+        if message.sender_role is Role.SERVER:
+            self._led.add(message.run)
+
     def forget(self, run: bytes) -> None:
         super().forget(run)
+        self._led.discard(run)
         self._scripts.pop(run, None)
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:

@@ -1,6 +1,13 @@
 """What a restarted party sends: the same for the same query, nothing in common for another."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from parties.block import PartyBlock
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory
+from protocols.machine import Continue
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -11,9 +18,14 @@ from tests.samples import a_message, a_query, holdings_of
 def submissions(query: Query) -> list[Message]:
     """Of a party that was just started, with the secret that it keeps."""
     block = PartyBlock(holdings_of([0.1, 0.4, 0.6, 0.9], 4), Randomness(bytes(16)))
-    body = query.encode()
-    asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1, 2, 3), body=body)
-    return block.handle(asked).messages
+    return block.handle(asking(query)).messages
+
+
+def asking(query: Query) -> Message:
+    parties = tuple(range(query.parties))
+    return a_message(
+        Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=parties, body=query.encode()
+    )
 
 
 def test_a_restarted_party_repeats_itself_to_the_byte() -> None:
@@ -29,3 +41,46 @@ def test_another_query_under_the_same_run_is_masked_anew() -> None:
         assert not (before.body == after.body).all(axis=1).any()
     seeds_before, seeds_after = first[1].body, second[1].body
     assert {row.tobytes() for row in seeds_before}.isdisjoint(row.tobytes() for row in seeds_after)
+
+
+def led_to_the_end(block: PartyBlock, query: Query) -> list[Message]:
+    """What an honest server told the block, stage by stage, until it had the sum."""
+    server = aggregator_named(query.aggregator).server(
+        query, 0, Randomness.from_seed(1, "server-0"), Memory()
+    )
+    told: list[Message] = []
+    waiting = list(block.handle(asking(query)).messages)
+    while waiting:
+        message = waiting.pop(0)
+        if message.receiver_role is Role.SERVER:
+            step = server.receive(message)
+            assert isinstance(step, Continue)
+            waiting += [m for m in step.messages if m.receiver_role is Role.PARTY]
+        else:
+            told.append(message)
+            waiting += block.handle(message).messages
+    assert [m.phase for m in told] == [Phase.KEYS, Phase.DEAL, Phase.CHECK, Phase.UNMASK]
+    return told
+
+
+def test_parties_that_helped_to_remove_masks_do_not_begin_again() -> None:
+    """A coordinator that asks again, and a server that tells them now that party 3 dropped out,
+    would have the shares of both of its secrets, hence its vector."""
+    query = a_query(aggregator="masking", servers=1, minimum=3)
+    holdings = holdings_of([0.1, 0.3, 0.6, 0.9], 4)
+    block = PartyBlock(holdings, Randomness.from_seed(1, "parties"))
+    keys, deal, check, _ = led_to_the_end(block, query)
+    assert not block.handle(asking(query)).messages
+    lie = replace(check, body=np.packbits([True, True, True, False]).reshape(1, -1))
+    for message in (keys, deal, lie):
+        outcome = block.handle(message)
+        assert not outcome.messages
+        assert outcome.refused
+
+
+def test_parties_that_spoke_once_say_the_same_again() -> None:
+    query = a_query()
+    block = PartyBlock(holdings_of([0.1, 0.3, 0.6, 0.9], 4), Randomness.from_seed(1, "parties"))
+    first = [m.encode() for m in block.handle(asking(query)).messages]
+    assert first
+    assert [m.encode() for m in block.handle(asking(query)).messages] == first
