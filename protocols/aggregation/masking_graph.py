@@ -1,8 +1,8 @@
 """Who shares masks with whom, and how many of them must stay: the public plan of a masked sum.
 
-In Bonawitz et al. (CCS 2017) all pairs of parties share a mask. Bell et al. (CCS 2020, section 3)
-do with a random k-regular graph: a Harary graph, in which everyone is joined to the k/2 nearest on
-either side of a ring, after the parties were put on the ring in random order.
+In Bonawitz et al. (CCS 2017) all pairs of parties share a mask. Bell et al. (CCS 2020) do with a
+random k-regular graph: a Harary graph, in which everyone is joined to the k/2 nearest on either
+side of a ring, after the parties were put on the ring in random order.
 
 A party's secrets are shared among its holders: its neighbours and itself, h = k + 1 in all.
 """
@@ -30,7 +30,8 @@ another of them gone, privacy fails with a chance of at most 2^-40 over the orde
 the sum cannot be opened with one of at most 2^-20."""
 
 MAX_LINKS = 1 << 23
-"""Neighbours of all parties together: the server keeps 48 bytes for each."""
+"""Neighbours of all parties together. The server keeps 80 bytes for each of what parties send, and
+everybody 16 for the plan: 800 MB and 130 MB at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +104,9 @@ def threshold_of(holders: int, threshold: int, automatic: bool) -> int:
     More than half of them: else a server that tells one half of the holders that a party
     submitted, and the other half that it dropped out, gets its self-mask and its key, hence its
     vector. With c holders on the server's side that takes 2t > h + c, so the default, two thirds,
-    bears fewer than a third (Bonawitz et al., section 6, on active adversaries). At a degree that
-    was chosen here, half is what the chances were computed for: it is private while the server
-    does not lie.
+    bears fewer than a third, as Bonawitz et al. have it for active adversaries. At a degree that
+    was chosen here, half is what the chances were computed for: it is private against a server
+    that does not lie, with fewer than t holders on its side, or that lies, with none.
     """
     least = holders // 2 + 1
     if not threshold:
@@ -142,16 +143,17 @@ def _plan(parties: int, degree: int, threshold: int, seed: str) -> Plan:
         near = np.arange(1, degree // 2 + 1)
         steps = np.concatenate([-near, near])
         neighbours = np.sort(ring[(place[:, None] + steps) % parties], axis=1)
-    links = everyone[:, None] * parties + neighbours
-    turned = neighbours * parties + everyone[:, None]
-    slots = np.searchsorted(links.ravel(), turned.ravel()) % max(degree, 1)
-    return Plan(neighbours, slots.reshape(parties, degree).astype(np.int64), threshold)
+    # Links sorted by their far ends are the same links turned round, in the order of `neighbours`.
+    turned = np.argsort(neighbours.ravel(), kind="stable")
+    slots = np.empty(parties * degree, dtype=np.int64)
+    slots[turned] = np.arange(parties * degree) % max(degree, 1)
+    return Plan(neighbours, slots.reshape(parties, degree), threshold)
 
 
 @lru_cache(maxsize=64)
 def automatic_degree(parties: int) -> int:
     """The least even degree at which three things hold but with the chances that are stated above
-    (Bell et al., section 3), with t = ⌊h/2⌋ + 1; that of the full graph where there is none.
+    (after Bell et al.), with t = ⌊h/2⌋ + 1; that of the full graph where there is none.
 
     No party has t neighbours on the server's side; the others that stay are connected, which on a
     ring fails only where k/2 in a row are missing; and every party has t neighbours that stay.
