@@ -54,17 +54,26 @@ class Masking(Aggregator):
 
     def threat_model(self, servers: int) -> ThreatModel:
         """What is not promised: the server passes on the run's public keys, which nobody signs, so
-        one that puts its own in their place from the start reads everything. One that is honest
-        until the keys are out and then lies about who submitted gets nothing more than the sum,
-        while fewer than 2t − h of a party's h holders are on its side; in a sparse graph it may
-        get the sums over parts of the ring, none over fewer than t parties.
-        A party that is started anew forgets what it was told, and can be told something else.
+        one that puts its own in their place from the start reads everything.
+
+        One that is honest until the keys are out and then lies about who submitted gets no
+        party's both secrets while fewer than 2t − h of its h holders are on its side: a third of
+        them at the default threshold of a full graph, but a single one at an automatic degree,
+        which is made for servers that do not lie. In a full graph it gets the one sum then. In a
+        sparse graph holders can vouch only for each other, and `minimum` is what parties are
+        told: it may get sums over parts of the ring instead. Each is over at least t − c honest
+        parties, where c is the most of any party's holders that are on its side.
+
+        A party whose process is started anew forgets what it was told, and can be told something
+        else. One that goes on takes part in a run once, whatever it is asked again.
+        A sum over one party is its vector: the server sees it, as it sees every exact sum.
         """
         return ThreatModel(
             colluding=0,
             behaviour=(
-                "a semi-honest server, with fewer than the threshold of any party's holders on its "
-                "side; it relays the parties' keys, and lies about who submitted are found out"
+                "semi-honest parties and a semi-honest server that relays their keys, with fewer "
+                "than the threshold t of any party's h holders on its side; lies about who "
+                "submitted are found out while those are fewer than 2t − h"
             ),
             dropouts=(
                 "parties may drop out at any stage while the threshold of every party's holders "

@@ -1,4 +1,4 @@
-"""A block of parties in a masked sum (Bonawitz et al., CCS 2017, Figure 4).
+"""A block of parties in a masked sum (Bonawitz et al., CCS 2017).
 
 A party masks its vector with a mask of its own and one for each neighbour, and deals shares of what
 undoes them. When it is told who submitted, it helps to remove either a neighbour's own mask or a

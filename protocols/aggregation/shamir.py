@@ -58,8 +58,8 @@ class Shamir(OneRound):
     def needed(self, servers: int) -> int:
         """How many servers open. Raises `LocalError` on a threshold that cannot be.
 
-        More than half of them: else a coordinator could have two sums opened, over different
-        parties, by servers that do not know of one another.
+        More than half of them: else a coordinator that lies could have two sums opened, over
+        different parties, by honest servers that do not know of one another.
         """
         least = servers // 2 + 1
         t = self.threshold or max(least, min(self.pack + 1, servers))
@@ -82,10 +82,14 @@ class Shamir(OneRound):
             raise LocalError("shamir: only the parties can add noise: --noise parties")
 
     def threat_model(self, servers: int) -> ThreatModel:
+        """The coordinator is taken to ask all servers for one sum. One that asks some for one and
+        some for another, with 2t − m or more servers that answer both on its side, opens two
+        sums, and their difference has next to no noise in it. With t = m that takes all servers.
+        """
         t = self.needed(servers)
         return ThreatModel(
             colluding=t - self.pack,
-            behaviour=f"semi-honest parties and {servers} semi-honest servers",
+            behaviour=f"semi-honest parties, coordinator and {servers} servers",
             dropouts=(
                 "any number of parties may drop out before the release, and "
                 f"{servers - t} of the servers at any time"

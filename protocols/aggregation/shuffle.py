@@ -5,8 +5,9 @@ key; the collector sees the reports in random order, without names. Each report 
 itself, and hiding among the others makes it more so (`protocols.privacy.amplification`).
 
 Threat model: semi-honest, and the shuffler must not collude with the coordinator: together they see
-who reported what, which then is only as private as the local randomizer. Parties that collude with
-the coordinator do not hide anybody: the amplification counts on honest reports. A report that does
+who reported what, which then is only as private as the local randomizer. So is what a coordinator
+sees that gives each party a key of its own, and so tells their reports apart. Parties that collude
+with it do not hide anybody: the amplification counts on honest reports. A report that does
 not open, or came twice, is left out and counted, but its sender cannot be named, which is what the
 shuffler is for; the shuffler names senders of a wrong size.
 """

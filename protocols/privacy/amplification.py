@@ -41,10 +41,10 @@ def clones_delta(epsilon: float, truth: float, clone: float, reports: int) -> fl
     """The divergence of (A + Δ, C - A + 1 - Δ) from (A + 1 - Δ, C - A + Δ).
 
     Δ ~ Bernoulli(`truth`), C ~ Bin(reports-1, `clone`), A ~ Bin(C, ½). With `clone` = e^-ε0 and
-    `truth` = e^ε0/(e^ε0+1) it bounds any ε0-private randomizer (the paper's Theorem 3.2 and
-    Appendix E). Given C = c, the likelihood ratio grows with A + Δ, so the worst set is a tail.
-    The divergence falls as c grows, because whoever sees the counts can add clones. So where there
-    are many c they are taken in runs, each at its least c; unlikely ones count in full.
+    `truth` = e^ε0/(e^ε0+1) it bounds any ε0-private randomizer, as in the paper. Given C = c, the
+    likelihood ratio grows with A + Δ, so the worst set is a tail. The divergence falls as c grows,
+    because whoever sees the counts can add clones. So where there are many c they are taken in
+    runs, each at its least c; unlikely ones count in full.
     """
     others = reports - 1
     middle = others * clone

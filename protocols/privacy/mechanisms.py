@@ -35,7 +35,10 @@ class Placement(StrEnum):
                     "times that of one; private even if all but one collude with the analyst"
                 )
             case Placement.PARTIES:
-                return f"parties share the noise; private while {HONEST:.0%} of them are honest"
+                return (
+                    f"parties share the noise; private while {HONEST:.0%} of them contribute "
+                    "and are honest"
+                )
             case Placement.TOTAL:
                 return (
                     "one noise on the total over all pairs, drawn by server-0, which must not "
