@@ -186,7 +186,7 @@ class PartyHost:
                     message = decode(parcel.message, expected.name)
                     if not expected.speaks_for(message):
                         raise PeerError(expected.name, f"claims to be {message.sender}")
-                    await self._answer(message)
+                    await asyncio.shield(self._spawn(self._follow(message)))
             except grpc.aio.AioRpcError as error:
                 log.warning("%s: %s; listening again", expected.name, error.details())
             except PeerError as error:
@@ -199,9 +199,20 @@ class PartyHost:
         outcome = await self._carriage.tell(message)
         if self._block.is_open(message.run):
             await self._listen_to_servers()
+        self._log_refusals(outcome)
+        await self._send_all(outcome)
+
+    @staticmethod
+    def _log_refusals(outcome: Outcome) -> None:
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
-        await self._send_all(outcome)
+
+    async def _follow(self, message: Message) -> None:
+        """From a server. What a machine answers it says once: it must be sent even if nobody
+        listens any more, because the coordinator is gone and this process joins again."""
+        outcome = await self._carriage.tell(message)
+        self._log_refusals(outcome)
+        self._carry(outcome)
 
     async def _hear(self, message: Message) -> Outcome:
         """From a peer, which is not to wait for what it causes elsewhere."""
@@ -225,10 +236,11 @@ class PartyHost:
         if outcome.messages:
             self._spawn(send())
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
+        return task
 
     async def _send_all(self, outcome: Outcome) -> None:
         if any(message.phase is Phase.PAIRED for message in outcome.messages):

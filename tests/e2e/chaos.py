@@ -37,8 +37,18 @@ def question(aggregator: str, number: int) -> Statistic:
     return Mean(value="score")
 
 
-def chaos(aggregator: str, rounds: int, folder: Path, seed: int) -> Tally:
-    """Raises whatever a run raises; differences and ledger faults are in the tally."""
+def chaos(
+    aggregator: str,
+    rounds: int,
+    folder: Path,
+    seed: int,
+    victims: str = "",
+    longest: float = LONGEST_DELAY,
+) -> Tally:
+    """Kills a process whose name begins with `victims`, at most `longest` seconds into a run.
+
+    Raises whatever a run raises; differences and ledger faults are in the tally.
+    """
     dice = random.Random(seed)
     tally = Tally()
     common = {"parties": PARTIES, "aggregator": aggregator, "seed": seed}
@@ -51,8 +61,9 @@ def chaos(aggregator: str, rounds: int, folder: Path, seed: int) -> Tally:
         for number in range(rounds):
             statistic = question(aggregator, number)
             expected = calm.run(statistic, 1.0, delta=DELTA).estimate
-            victim = dice.choice(list(stormy.runtime.children))
-            found = _run_and_kill(stormy, statistic, victim, dice.uniform(0, LONGEST_DELAY))
+            children = [name for name in stormy.runtime.children if name.startswith(victims)]
+            victim = dice.choice(children)
+            found = _run_and_kill(stormy, statistic, victim, dice.uniform(0, longest))
             tally.rounds += 1
             tally.killed[victim.split("-")[0]] += 1
             if found != expected:
@@ -90,7 +101,7 @@ def _run_and_kill(
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    aggregators = ("additive", "fss", "shuffle", "prio3")
+    aggregators = ("additive", "fss", "masking", "prio3", "shamir", "shuffle")
     for aggregator in aggregators:
         with tempfile.TemporaryDirectory() as folder:
             tally = chaos(aggregator, rounds // len(aggregators), Path(folder), seed=rounds)

@@ -1,4 +1,4 @@
-"""Twenty rounds of chaos; `make chaos` runs two hundred."""
+"""Sixty rounds of chaos; `make chaos` runs two hundred."""
 
 from pathlib import Path
 
@@ -7,8 +7,15 @@ import pytest
 from tests.e2e.chaos import chaos
 
 
-@pytest.mark.parametrize("aggregator", ["additive", "fss", "prio3"])
+@pytest.mark.parametrize("aggregator", ["additive", "fss", "masking", "prio3", "shamir"])
 def test_a_killed_process_changes_no_answer_and_no_ledger(aggregator: str, tmp_path: Path) -> None:
     tally = chaos(aggregator, 10, tmp_path, seed=7)
     assert tally.rounds == 10
+    assert not tally.differences
+
+
+def test_what_parties_answer_a_server_is_not_lost_with_the_coordinator(tmp_path: Path) -> None:
+    """Parties that join again have answered already, and answer once."""
+    tally = chaos("masking", 10, tmp_path, seed=77, victims="coordinator", longest=0.25)
+    assert tally.killed == {"coordinator": 10}
     assert not tally.differences
