@@ -20,6 +20,8 @@ RUN_BYTES = 8
 VERSION = 1
 MAX_WIRE_BYTES = 4 << 20
 """No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
+MAX_ROW = MAX_WIRE_BYTES - 64
+"""What one link's row may hold: it cannot be split, and travels with a header."""
 MAX_MEMBERS = 1 << 24
 """Indices are below this: meters keep arrays by party, which a wild index must not inflate."""
 MAX_ROUND = 1 << 15

@@ -8,7 +8,7 @@ from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Spend
-from protocols.messages import MAX_MEMBERS, MAX_WIRE_BYTES
+from protocols.messages import MAX_MEMBERS, MAX_ROW
 from protocols.pairwise.noise import CircuitLaplace
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
@@ -21,8 +21,8 @@ from protocols.statistics import Pairs, Statistic, statistic_named
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
-MAX_LENGTH = (MAX_WIRE_BYTES - 64) // 8
-"""A share of the whole vector is one row of a message, which cannot be split."""
+MAX_LENGTH = MAX_ROW // 8
+"""A share of the whole vector is one row of a message."""
 MAX_DEADLINE = 86400
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32

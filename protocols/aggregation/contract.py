@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.machine import Machine
+from protocols.messages import MAX_ROW
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -210,6 +211,12 @@ class OneRound(Aggregator):
             raise LocalError(
                 f"{self.name} has {self.max_servers} server{'s' * (self.max_servers > 1)}, "
                 f"not {query.servers}"
+            )
+        size = max(self.width(query.submitted, server) for server in range(query.servers))
+        if size > MAX_ROW:
+            raise LocalError(
+                f"{self.name} sends a vector of {query.submitted} in {size} bytes, "
+                f"and {MAX_ROW} fit a message"
             )
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:

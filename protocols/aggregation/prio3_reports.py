@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from protocols.aggregation.contract import Bodies, Ids
 from protocols.errors import LocalError
 from protocols.field import Field, Vector, apply_integer_map
-from protocols.messages import MAX_WIRE_BYTES
+from protocols.messages import MAX_ROW
 from protocols.query import Query
 from protocols.ring import signed
 from protocols.statistics import Histogram, Sum
@@ -109,14 +109,13 @@ class Reporting(ABC):
 
     def check_size(self) -> None:
         """Raises `LocalError` where a message cannot hold what must be in one."""
-        room = MAX_WIRE_BYTES - 64
         size = self.report_bytes(0)
-        if size * self.query.most > room:
+        if size * self.query.most > MAX_ROW:
             raise LocalError(
-                f"prio3 proves each record in {size} bytes, and a party can send {room // size} "
+                f"prio3 proves each record in {size} bytes, and a party can send {MAX_ROW // size} "
                 f"records, not {self.query.most}: have fewer bins, or more parties"
             )
-        if self.head_bytes + self.query.parties // 8 > room:
+        if self.head_bytes + self.query.parties // 8 > MAX_ROW:
             raise LocalError(f"{self.query.parties} parties are too many for a roster of prio3")
 
 

@@ -72,8 +72,9 @@ class Shamir(OneRound):
         return t
 
     def check(self, query: Query) -> None:
+        if query.servers >= self.min_servers:
+            self.needed(query.servers)
         super().check(query)
-        self.needed(query.servers)
         if query.statistic.pairwise:
             raise LocalError(
                 f"{query.statistic.name} adds up shares of pairs: shamir cannot, additive can"

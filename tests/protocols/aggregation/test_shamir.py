@@ -19,7 +19,7 @@ from protocols.field import FIELD128
 from protocols.machine import Continue, Done, Rejected
 from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
+from protocols.query import MAX_LENGTH, Query
 from protocols.randomness import Randomness
 from protocols.ring import Vector
 from protocols.statistics import Histogram
@@ -348,3 +348,12 @@ def test_a_party_is_done_when_it_has_spoken() -> None:
     step = block.start()
     assert isinstance(step, Done)
     assert [int(message.receivers[0]) for message in step.messages] == [0, 1, 2]
+
+
+def test_a_share_fits_a_message() -> None:
+    """Sixteen bytes an element are twice those of the ring; packed, half of that."""
+    query = a_shared_query(4, MAX_LENGTH, 3)
+    with pytest.raises(LocalError, match=f"a vector of {MAX_LENGTH} in {16 * MAX_LENGTH} bytes"):
+        Shamir().check(query)
+    Shamir(threshold=3, pack=2).check(query)
+    Shamir().check(a_shared_query(4, MAX_LENGTH // 2, 3))
