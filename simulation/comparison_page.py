@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from simulation.comparison import HEADS, Comparison
 from simulation.figures import PRIVATE, QUIET, SMOOTHED, TRUTH
-from simulation.report import image, page
+from simulation.report import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0
 """From this ratio of the largest to the smallest value on, small bars would not be seen."""
@@ -44,26 +44,27 @@ def _bars(
     marks: Sequence[float] | None = None,
 ) -> None:
     axes.barh(names, values, height=0.6, color=colour)
-    for place, mark in enumerate(marks or ()):
+    marks = marks or [0.0] * len(values)
+    for place, mark in enumerate(marks):
         if mark:
             axes.plot([mark, mark], [place - 0.38, place + 0.38], color=TRUTH, lw=2)
     axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9)
-    every = [*values, *(mark for mark in marks or () if mark)]
+    every = [*values, *filter(None, marks)]
     least, most = min(every), max(every)
     if least > 0 and most > LOGARITHMIC_FROM * least:
         axes.set_xscale("log")
-        axes.set_xlim(least / 3, most * (most / least) ** 0.3)
+        axes.set_xlim(least / 3, most * (most / least) ** (0.6 if any(marks) else 0.3))
         axes.set_title(f"{title}, logarithmic", loc="left", fontsize=10)
     else:
-        axes.margins(x=0.2)
+        axes.margins(x=0.5 if any(marks) else 0.2)
+        axes.set_xlim(left=0, right=None if most else 1)
         axes.locator_params(axis="x", nbins=5)
-    for place, value in enumerate(values):
-        end = max(value, marks[place]) if marks else value
+    for place, (value, mark) in enumerate(zip(values, marks, strict=True)):
         axes.annotate(
-            f"{value:,.0f}" if value >= 1000 else f"{value:.3g}",
-            (end, place),
+            f"{_short(value)}, expected {_short(mark)}" if mark else _short(value),
+            (max(value, mark), place),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
@@ -71,18 +72,22 @@ def _bars(
         )
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def comparison_page(comparison: Comparison, plot: Path) -> str:
     """One page with the plot inside."""
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
-    head = "".join(f"<th>{name}</th>" for name in HEADS)
+    *columns, promised = HEADS
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    found = [row.cells() for row in comparison.rows]
     rows = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row.cells())}</tr>"
-        for row in comparison.rows
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
+        for *cells, _ in found
     )
-    unable = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(reason)}</td></tr>"
-        for name, reason in comparison.unable
-    )
-    left_out = f"<h2>Could not answer</h2><table>{unable}</table>" if unable else ""
-    body = f"{notes}\n{image(plot)}\n<table><tr>{head}</tr>{rows}</table>\n{left_out}"
+    body = f"{notes}\n{image(plot)}\n<table><tr>{head}</tr>{rows}</table>\n"
+    body += f"<h2>{promised.capitalize()}</h2>{pairs((cells[0], cells[-1]) for cells in found)}\n"
+    if comparison.unable:
+        body += f"<h2>Could not answer</h2>{pairs(comparison.unable)}\n"
     return page(f"Aggregators compared: {comparison.title}", body)

@@ -51,7 +51,7 @@ def _page(result: Result, plots: list[Path]) -> str:
             ("root mean square error", f"{error['rmse']:.4g}"),
             ("largest", f"{error['max']:.4g}"),
         ]
-    caught = f"<h2>Caught</h2>{_pairs(result.caught_by_name)}" if result.caught else ""
+    caught = f"<h2>Caught</h2>{pairs(result.caught_by_name)}" if result.caught else ""
     times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
@@ -59,14 +59,14 @@ def _page(result: Result, plots: list[Path]) -> str:
     total = bill.total
     body = f"""{notes}
 {images[0]}
-<h2>Answer</h2>{_pairs(answer)}
-<h2>Privacy</h2>{_pairs(result.privacy.as_json().items())}
+<h2>Answer</h2>{pairs(answer)}
+<h2>Privacy</h2>{pairs(result.privacy.as_json().items())}
 {caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
-<h2>Federation</h2>{_pairs(federation.items())}
-<h2>Time</h2>{_pairs((name, f"{spent:.3f} s") for name, spent in times.items())}"""
+<h2>Federation</h2>{pairs(federation.items())}
+<h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}"""
     return page(title, body)
 
 
@@ -86,7 +86,8 @@ def page(title: str, body: str) -> str:
 """
 
 
-def _pairs(rows: Iterable[tuple[str, object]]) -> str:
+def pairs(rows: Iterable[tuple[str, object]]) -> str:
+    """A table of names and what is said of them."""
     cells = (
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
         for name, value in rows
