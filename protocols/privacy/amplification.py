@@ -117,7 +117,9 @@ def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int) ->
 def per_record(epsilon: Fraction, delta: float, group: int) -> tuple[Fraction, float]:
     """What one record may cost so that `group` records replaced together cost (ε, δ).
 
-    Group privacy: g steps of (ε/g, δ') are (ε, δ'·(1 + e^(ε/g) + … + e^((g-1)ε/g))).
+    Group privacy: g steps of (ε/g, δ') are (ε, δ'·(1 + e^(ε/g) + … + e^((g-1)ε/g))). The sum is
+    e^(ε-ε/g)·(1-e^-ε)/(1-e^-(ε/g)), which overflows nowhere if it is divided by in this form.
     """
     each = epsilon / group
-    return each, delta * math.expm1(float(each)) / math.expm1(float(epsilon))
+    shrink = math.expm1(-float(each)) / math.expm1(-float(epsilon))
+    return each, delta * shrink * math.exp(float(each - epsilon))

@@ -221,3 +221,15 @@ def test_groups_of_records_are_private_together(group: int) -> None:
         rest = [(1, ones), (0, n - group - ones)]
         views = [ones_seen([*rest, (value, group)], response) for value in (0, 1)]
         assert hockey_stick(views[0], views[1], float(epsilon)) <= DELTA
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10**9), Fraction(700), Fraction(10**9)])
+def test_groups_at_the_ends_of_epsilon(epsilon: Fraction) -> None:
+    """Nothing overflows; the δ of one record is a share of the whole, down to none."""
+    each, delta = per_record(epsilon, DELTA, 3)
+    assert each == epsilon / 3
+    if epsilon < 1:
+        assert delta == pytest.approx(DELTA / 3)
+    else:
+        assert delta == pytest.approx(DELTA * math.exp(-2 * float(each)))
+    assert local_epsilon(each, delta, 1000, 4) >= each
