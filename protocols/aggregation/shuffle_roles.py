@@ -20,7 +20,6 @@ from protocols.sealing import OVERHEAD, PUBLIC_BYTES, SECRET_BYTES, Recipient, S
 
 PART_BYTES = MAX_WIRE_BYTES // 4
 """How many bytes of reports the shuffler puts in one message, at most."""
-MAX_PARTS = 1 << 20
 _PART = struct.Struct("<II")  # which part this is, and of how many
 
 
@@ -184,13 +183,21 @@ class ShuffleCollector(Collector):
         if len(body) <= _PART.size or (len(body) - _PART.size) % self._width:
             return Rejected(message.sender, f"{len(body)} bytes are no part of shuffled reports")
         part, parts = _PART.unpack_from(body)
-        if not part < parts <= MAX_PARTS or self._awaited not in (None, parts):
+        if not part < parts <= self._most or self._awaited not in (None, parts):
             return Rejected(message.sender, f"no part {part} of {parts} is awaited")
         if part in self._parts and self._parts[part] != body[_PART.size :]:
             return Rejected(message.sender, f"part {part} was told otherwise before")
+        others = sum(len(kept) for number, kept in self._parts.items() if number != part)
+        if others + len(body) - _PART.size > self._most * self._width:
+            return Rejected(message.sender, f"more than {self._most} reports")
         self._awaited = parts
         self._parts[part] = body[_PART.size :]
         return Continue() if len(self._parts) < parts else self._hear(message)
+
+    @property
+    def _most(self) -> int:
+        """The reports there can be: a shuffler that sends more must not fill the memory."""
+        return int(np.count_nonzero(self._members)) * self._reports.most
 
     def _opened(self) -> Step:
         self._state = CollectorState.OVER

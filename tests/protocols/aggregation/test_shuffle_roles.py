@@ -233,11 +233,24 @@ def test_replayed_forged_and_stray_reports_are_left_out_and_counted() -> None:
         key.seal(bytes(4), context(replace(query, epsilon=Fraction(3))), bytes(32)),
         out_of_range,
     ]
-    total = total_of(to_collector(collector, reports[:10] + bad + reports[10:]))
-    assert total.refused == len(bad)
-    assert total.records == RECORDS
-    clean = total_of(to_collector(honest()[1], reports))
-    assert total.vector.tolist() == clean.vector.tolist()
+    clean = total_of(to_collector(collector, reports))
+    for some in (bad[:3], bad[3:6], bad[6:]):
+        total = total_of(to_collector(honest()[1], reports[:10] + some + reports[10:]))
+        assert total.refused == len(some)
+        assert total.records == RECORDS
+        assert total.vector.tolist() == clean.vector.tolist()
+
+
+def test_a_shuffler_cannot_fill_the_memory() -> None:
+    """Six parties make at most three reports each."""
+    _, collector, reports = honest()
+    assert len(reports) == 15
+    parts = [share(reports[:9], 0, 3), share(reports[:10], 1, 3), share(reports[9:], 1, 3)]
+    steps = to_collector_parts(collector, [*parts, share(reports[:4], 2, 3), share([], 2, 3)])
+    assert [type(step) for step in steps] == [Continue, Rejected, Continue, Rejected, Rejected]
+    assert total_of(collector.receive(share(reports[:3], 2, 3))).refused == 3
+    many = share(reports, 0, 19)
+    assert isinstance(to_collector_parts(honest()[1], [many])[0], Rejected)
 
 
 def test_a_run_without_one_good_report_fails() -> None:
