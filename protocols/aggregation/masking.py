@@ -38,9 +38,9 @@ class Masking(Aggregator):
     """Pairwise masks that cancel: one server, which learns the sum and no vector.
 
     `neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
-    safe for the number of parties. `threshold`: how many of a party's holders, which are its
-    neighbours and itself, open its secrets; 0 is two thirds of them, or half at an automatic
-    degree.
+    safe for the number of parties, or all if that is more than half of them. `threshold`: how many
+    of a party's holders, which are its neighbours and itself, open its secrets; 0 is two thirds of
+    them, or half at an automatic degree that is not all.
     """
 
     neighbours: str = "auto"

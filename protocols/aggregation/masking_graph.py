@@ -86,9 +86,14 @@ def given(fields: NDArray[np.uint8]) -> Members:
 
 
 def degree_of(parties: int, neighbours: str) -> tuple[int, bool]:
-    """The degree, and whether it was chosen here. Raises `LocalError` on what is no degree."""
+    """The degree, and whether it was chosen here. Raises `LocalError` on what is no degree.
+
+    A sparse graph is not chosen where it would spare less than half of the links: the full one
+    bears a server that lies (`threshold_of`).
+    """
     if neighbours == "auto":
-        return automatic_degree(parties), True
+        degree = automatic_degree(parties)
+        return (degree if 2 * degree < parties else parties - 1), True
     if not (neighbours.isascii() and neighbours.isdecimal() and len(neighbours) < 10):
         raise LocalError(f"masking: neighbours is auto, 0 for all, or a number, not {neighbours!r}")
     wanted = int(neighbours)

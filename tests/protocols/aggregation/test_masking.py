@@ -257,5 +257,5 @@ def test_one_server_and_no_keys() -> None:
 
 def test_the_threat_model_says_what_is_trusted() -> None:
     said = str(Masking().threat_model(1))
-    for words in ("semi-honest server", "relays the parties' keys", "exact sum", "at any stage"):
+    for words in ("semi-honest server", "relays their keys", "2t − h", "exact sum", "at any stage"):
         assert words in said

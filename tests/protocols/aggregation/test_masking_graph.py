@@ -126,3 +126,13 @@ def test_few_parties_are_all_neighbours() -> None:
     assert [automatic_degree(parties) for parties in (1, 2, 3, 10, 50)] == [0, 1, 2, 9, 49]
     assert make_plan(50, "auto", 0, "").threshold == 34
     assert make_plan(1000, "auto", 0, "").threshold == automatic_degree(1000) // 2 + 1
+
+
+def test_a_graph_is_sparse_by_itself_only_where_that_spares_half_of_the_links() -> None:
+    degrees = {parties: degree_of(parties, "auto")[0] for parties in range(60, 200)}
+    sparse = [parties for parties, degree in degrees.items() if degree < parties - 1]
+    assert sparse == list(range(min(sparse), 200))
+    assert all(2 * degrees[parties] < parties for parties in sparse)
+    last = min(sparse) - 1
+    assert automatic_degree(last) < last - 1, "it could have been"
+    assert make_plan(last, "auto", 0, "").threshold == 2 * last // 3 + 1
