@@ -254,6 +254,11 @@ class Coordinator(Participant):
             lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
         )
 
+    def can_spare(self, run: bytes) -> bool:
+        """Whether a run goes on if one more server is lost."""
+        machine = self._machines.get(run)
+        return isinstance(machine, Collector) and machine.can_spare
+
     def lose_server(self, run: bytes, server: int, reason: str) -> Outcome:
         """A server is gone: the run goes on if it can do without."""
         return self.advance(

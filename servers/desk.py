@@ -299,7 +299,8 @@ class Desk(PeerDesk):
             self._end(run, outcome.finished)
 
     async def _send(self, message: Message) -> None:
-        """Servers that keep a store come back: they are tried again for as long as the run."""
+        """Servers that keep a store come back: they are tried again for as long as the run, unless
+        that can do without."""
         server = self.servers[int(message.receivers[0])]
         while True:
             try:
@@ -307,7 +308,8 @@ class Desk(PeerDesk):
                 break
             except grpc.aio.AioRpcError as error:
                 run = self._runs.get(message.run)
-                if not self._store.durable or run is None or run.ended.done():
+                waits = self._store.durable and not self.coordinator.can_spare(message.run)
+                if not waits or run is None or run.ended.done():
                     await self._lose_server(
                         message.run, server, f"cannot be reached: {error.details()}"
                     )

@@ -90,6 +90,11 @@ class Collector:
         gone[parties] = True
         return Continue(self._to_servers(Phase.EXCUSE, np.packbits(gone).tobytes()))
 
+    @property
+    def can_spare(self) -> bool:
+        """Whether more servers are here than are needed."""
+        return len(self._here) > self._needed
+
     def lose_servers(self, servers: set[int], reason: str) -> Step:
         """Servers are known to be gone; the run goes on while those that are needed are here."""
         if self._state is CollectorState.OVER or not servers & self._here:

@@ -198,3 +198,19 @@ def test_a_capped_server_refuses_and_the_run_says_so(tmp_path: Path) -> None:
         "server-0",
         "server-1",
     ]
+
+
+def test_a_sum_that_can_do_without_a_server_does_not_wait_for_it_to_come_back(
+    tmp_path: Path,
+) -> None:
+    """The servers keep stores, so the lost one might; two of three open the sum."""
+    with (
+        Federation(parties=4, aggregator="shamir", seed=1, runtime="inprocess") as calm,
+        Federation(
+            parties=4, aggregator="shamir", seed=1, runtime="processes", hosts=2, store=tmp_path
+        ) as hurt,
+    ):
+        hurt.start()
+        children(hurt).children["server-1"].kill()
+        expected = calm.run(Mean(value="score"), 1.0)
+        assert hurt.run(Mean(value="score"), 1.0).estimate == expected.estimate

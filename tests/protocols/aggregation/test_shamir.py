@@ -16,7 +16,7 @@ from protocols.aggregation.contract import Memory
 from protocols.aggregation.shamir import Shamir, ShamirCollector
 from protocols.errors import LocalError
 from protocols.field import FIELD128
-from protocols.machine import Continue, Done, Rejected
+from protocols.machine import Continue, Done, Failed, Rejected
 from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.query import MAX_LENGTH, Query
@@ -357,3 +357,16 @@ def test_a_share_fits_a_message() -> None:
         Shamir().check(query)
     Shamir(threshold=3, pack=2).check(query)
     Shamir().check(a_shared_query(4, MAX_LENGTH // 2, 3))
+
+
+def test_servers_that_are_not_needed_can_be_spared_one_by_one() -> None:
+    collector = Shamir(threshold=3).collector(
+        a_shared_query(4, 4, 5), np.ones(4, dtype=np.int64), Randomness.from_seed(1, "c")
+    )
+    assert isinstance(collector, ShamirCollector)
+    collector.start()
+    for server in (4, 0):
+        assert collector.can_spare
+        assert isinstance(collector.lose_servers({server}, "is gone"), Continue)
+    assert not collector.can_spare
+    assert isinstance(collector.lose_servers({2}, "is gone"), Failed)
