@@ -15,7 +15,7 @@ from protocols.aggregation.masking_keys import (
     low_order,
 )
 from protocols.aggregation.masking_removal import Misfit, held_shares, remove_masks
-from protocols.aggregation.roles import CollectingServer, ServerState
+from protocols.aggregation.roles import CollectingServer, ServerState, out_of_turn
 from protocols.field import FIELD128
 from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role, address
@@ -103,12 +103,8 @@ class MaskingServer(CollectingServer):
 
     def receive(self, message: Message) -> Step:
         expected = STAGE_TRANSITIONS.get((self._stage, message.phase))
-        if expected is None:
-            stage = self._stage.name.lower()
-            return Rejected(message.sender, f"{message.phase.label} at {stage} is out of turn")
-        if message.sender_role is not expected:
-            reason = f"{message.phase.label} must come from {expected.label}"
-            return Rejected(message.sender, reason)
+        if (refusal := out_of_turn(message, expected, self._stage.name)) is not None:
+            return refusal
         match message.phase:
             case Phase.EXCUSE:
                 return self._excuse(message)

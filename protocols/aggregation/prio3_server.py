@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from protocols.aggregation.bodies import Fault, parse_members, roster
 from protocols.aggregation.contract import Bodies, Bulk, Ids
 from protocols.aggregation.prio3_reports import CONTRIBUTION_BYTES, Members, Reporting
-from protocols.aggregation.roles import CollectingServer, ServerState
+from protocols.aggregation.roles import CollectingServer, ServerState, out_of_turn
 from protocols.field import Vector, apply_integer_map
 from protocols.machine import Continue, Rejected, Step
 from protocols.messages import Message, Phase, Role
@@ -91,10 +91,9 @@ class Prio3Server(CollectingServer):
         return Stage.VERIFYING if len(self._taken) <= len(self._chunks) else Stage.VERIFIED
 
     def receive(self, message: Message) -> Step:
-        if SERVER_STAGES.get((self.stage, message.phase)) is not message.sender_role:
-            stage = self.stage.name.lower()
-            reason = f"{message.phase.label} of {message.sender_role.label} while {stage}"
-            return Rejected(message.sender, f"{reason} is out of turn")
+        expected = SERVER_STAGES.get((self.stage, message.phase))
+        if (refusal := out_of_turn(message, expected, self.stage.name)) is not None:
+            return refusal
         if message.phase is Phase.VERIFY:
             return self._verify(message)
         return super().receive(message)

@@ -72,6 +72,17 @@ was said before: a sender that was not acknowledged may repeat itself.
 """
 
 
+def out_of_turn(message: Message, expected: Role | None, state: str) -> Rejected | None:
+    """Why a server in `state`, which expects such a message from that role or from nobody, does not
+    take it; None if it does."""
+    if expected is None:
+        state = state.lower()
+        return Rejected(message.sender, f"{message.phase.label} while {state} is out of turn")
+    if message.sender_role is not expected:
+        return Rejected(message.sender, f"{message.phase.label} must come from {expected.label}")
+    return None
+
+
 class CollectingServer(ABC):
     """Sees one share of every party, and who contributed. Releases its noisy share once.
 
@@ -115,13 +126,8 @@ class CollectingServer(ABC):
 
     def receive(self, message: Message) -> Step:
         expected = SERVER_TRANSITIONS.get((self._state, message.phase))
-        if expected is None:
-            state = self._state.name.lower()
-            return Rejected(message.sender, f"{message.phase.label} while {state} is out of turn")
-        if message.sender_role is not expected:
-            return Rejected(
-                message.sender, f"{message.phase.label} must come from {expected.label}"
-            )
+        if (refusal := out_of_turn(message, expected, self._state.name)) is not None:
+            return refusal
         match message.phase:
             case Phase.SUBMIT:
                 return self._submit(message)
