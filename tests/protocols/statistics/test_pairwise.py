@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ from protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC
 from tests.protocols.pairwise.gathering import a_pairs_query, ratings
 
 SEED = bytes(16)
-UNIT = {"lower": 0.0, "upper": 1.0}
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
 KINDS: list[Pairs] = [
     Gini(**UNIT),
     Variance(**UNIT),
@@ -215,7 +216,8 @@ def test_no_pair_is_an_error_and_not_a_number(statistic: Pairs) -> None:
 def test_deviations_are_those_of_the_estimate() -> None:
     """Where it is a multiple of a mean: in units of the estimate, of noise on the total or on
     every pair. Elsewhere nothing is claimed."""
-    for statistic in (Gini(**UNIT), Variance(**UNIT), KendallTau()):
+    means: list[Pairs] = [Gini(**UNIT), Variance(**UNIT), KendallTau()]
+    for statistic in means:
         for inside in (False, True):
             prepared = ready(statistic, inside=inside)
             pairs, noise = 400, 1000.0
@@ -372,5 +374,6 @@ def test_noise_is_drawn_where_it_was_prepared_for() -> None:
 def test_other_pairs_are_another_release() -> None:
     """Randomness is drawn by what is released: other matchings must not meet the same masks."""
     query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
+    assert isinstance(query.statistic, Gini)
     other = replace(query, statistic=replace(query.statistic, pairing="ff" * 16))
     assert query.stream != other.stream
