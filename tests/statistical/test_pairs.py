@@ -95,7 +95,7 @@ def differ(left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
 
 def test_neither_party_sees_the_others_record() -> None:
     """Two-sample chi-square on 128 joint cells, n = 3,000 links for each input. A share that gave
-    the result away on one link of six is found."""
+    the result away on one link of four is found."""
     views = {(x, y): View(x, y, 10 * x + y + 1) for x in (0, 1) for y in (0, 1)}
     for own in (0, 1):
         zero, one = views[0, own], views[1, own]
@@ -108,7 +108,7 @@ def test_neither_party_sees_the_others_record() -> None:
     for x in (0, 1):
         view = views[x, 0]
         share = view.evaluator_shares.copy()
-        share[::6] = x
+        share[::4] = x
         leaky.append(view.cells(view.answer, share))
     assert differ(*leaky) < ALPHA
 
