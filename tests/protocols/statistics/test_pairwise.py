@@ -243,6 +243,8 @@ def test_labels_are_0_or_1() -> None:
     columns["label"] = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 0.5])
     with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
         Auc().records_of(deal(columns, 2))
+    with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
+        Pairwise(**UNIT, kernel_name="auc").records_of(deal(columns, 2))
     for bad in (math.nan, math.inf):
         columns["label"] = np.array([0.0, 1.0, bad, 0.0, 1.0, 0.0])
         with pytest.raises(LocalError):
@@ -261,6 +263,20 @@ def test_values_outside_bounds_are_clipped() -> None:
     columns = {"value": np.array([-5.0, 0.25, 0.5, 9.0])}
     records = Gini(**UNIT, bits=8).records_of(deal(columns, 2))
     assert records[:, 0].tolist() == [0, 32, 64, 128]
+
+
+def test_records_outside_bounds_are_counted_once_whatever_their_columns() -> None:
+    columns = {
+        "x": np.array([0.5, 2.0, 0.5, -1.0]),
+        "y": np.array([0.5, 3.0, 9.0, 0.5]),
+        "label": np.array([0.0, 1.0, 1.0, 0.0]),
+    }
+    holdings = deal(columns, 2)
+    assert KendallTau(**UNIT).clipped(holdings) == 3
+    written = Pairwise(**UNIT, kernel_name="if(a.label > b.label, a.x, b.x)")
+    assert written.clipped(holdings) == 2
+    assert written.bounded == "x"
+    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded is None
 
 
 def test_bounds_are_public_or_not_needed() -> None:
