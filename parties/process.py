@@ -251,6 +251,10 @@ class PartyHost:
         )
         try:
             await DeskStub(self._coordinator).Report(report, timeout=SEND_SECONDS)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            log.error("the coordinator was gone before it took the accounts")
         except grpc.aio.AioRpcError as error:
             log.error("the coordinator takes no accounts: %s", error.details())
 
@@ -272,8 +276,8 @@ class PartyHost:
                     )
                     break
                 except asyncio.CancelledError:
-                    if (task := asyncio.current_task()) is None or task.cancelling():
-                        raise  # else its channel was closed: this process joins again
+                    if _is_cancelled():
+                        raise
                 except grpc.aio.AioRpcError as error:
                     if error.code() not in AWAY or asyncio.get_running_loop().time() > deadline:
                         raise
@@ -286,6 +290,13 @@ class PartyHost:
         channel = open_channel(target, expected, self._config.credentials)
         self._channels.append(channel)
         return channel
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is, and not only its call, whose channel was closed: the process joins
+    again then, and sends again."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 async def run_party(config: PartyConfig, block: PartyBlock | None = None) -> None:

@@ -50,7 +50,7 @@ class Masking(Aggregator):
     stages: ClassVar[int] = 5
     servers: ClassVar[int] = 1
     rounds: ClassVar[int] = 13
-    party_bytes: ClassVar[str] = "8L + 80(k + 1) with k ≤ n − 1 neighbours"
+    party_bytes: ClassVar[str] = "8L + 80n; with d neighbours 8L + 80(d + 1)"
 
     def threat_model(self, servers: int) -> ThreatModel:
         """What is not promised: the server passes on the run's public keys, which nobody signs, so

@@ -52,7 +52,7 @@ class Shamir(OneRound):
     name: ClassVar[str] = "shamir"
     min_servers: ClassVar[int] = 2
     servers: ClassVar[int] = 3
-    party_bytes: ClassVar[str] = "16m⌈L/k⌉ with k = pack"
+    party_bytes: ClassVar[str] = "16mL; packed 16m⌈L/pack⌉"
     noise: ClassVar[Placement | None] = Placement.PARTIES
 
     def needed(self, servers: int) -> int:

@@ -50,6 +50,11 @@ ASKED = 1
 ahead: the bill does not depend on chance."""
 
 
+MOST_LINKS = 128
+"""Links of a block that travel together: a few seconds of work, so that nobody has to wait for
+longer to hear something."""
+
+
 class PairwiseParty:
     """Sees its own records, and whom they meet. Learns shares."""
 
@@ -88,6 +93,8 @@ class PairwiseParty:
         return f"<PairwiseParty of {len(self._ids)}>"
 
     def start(self) -> Step:
+        """The deadline is set anew whenever a link comes a step further: who is at work is not
+        given up, however many links there are."""
         return Continue(deadline=self._query.deadline)
 
     def receive(self, message: Message) -> Step:
@@ -127,10 +134,11 @@ class PairwiseParty:
             self._list_links(place, entries, evaluations)
         messages: list[Message] = []
         for _, numbers in sorted(evaluations.items()):
-            links = np.array(numbers, dtype=np.uint64)
-            batch = EvaluatorBatch(links, self._tasks(links, evaluator=True), self._randomness)
-            self._keep(batch)
-            messages.append(self._message(links, OPENING, batch.open()))
+            for at in range(0, len(numbers), MOST_LINKS):
+                links = np.array(numbers[at : at + MOST_LINKS], dtype=np.uint64)
+                batch = EvaluatorBatch(links, self._tasks(links, evaluator=True), self._randomness)
+                self._keep(batch)
+                messages.append(self._message(links, OPENING, batch.open()))
         return self._and_early(messages)
 
     def _list_links(
@@ -242,7 +250,7 @@ class PairwiseParty:
             for key in keys:
                 self._batches.pop(key, None)
             return Rejected(message.sender, error.reason)
-        return Continue(tuple(replies))
+        return Continue(tuple(replies), deadline=self._query.deadline)
 
     def _by_tasks(self, links: Links) -> list[tuple[tuple[Task, ...], NDArray[np.intp]]]:
         """Links that have equally many pairs of either kind."""
@@ -334,7 +342,7 @@ class PairwiseParty:
 
     def _submit_if_done(self, messages: list[Message]) -> Step:
         if self._awaited or not self._assigned.all():
-            return Continue(tuple(messages))
+            return Continue(tuple(messages), deadline=self._query.deadline)
         submitted = self._submit()
         assert isinstance(submitted, Done)
         return Done(messages=(*messages, *submitted.messages))

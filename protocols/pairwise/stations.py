@@ -22,8 +22,9 @@ from protocols.randomness import Randomness
 from protocols.ring import Vector
 from protocols.statistics.pairwise import Pairs
 
-STAGES = 2
-"""Parties wait for each other, and then servers for parties."""
+STAGES = 20
+"""Deadlines that may pass until servers give up on parties, which may be at work all the while. The
+collector excuses those that are not, once the others are done."""
 
 
 def pairs_of(query: Query) -> Pairs:
@@ -93,6 +94,7 @@ class PairwiseCollector(Collector):
         self.unseen_rounds = Schedule.of(query, self._pairs).rounds
         self._met = np.zeros((query.parties, self._pairs.slots), dtype=bool)
         self._told = np.zeros(query.parties, dtype=bool)
+        self._excused = False
         self._cells: Mask = np.zeros_like(self._met)
 
     def start(self) -> Step:
@@ -114,10 +116,18 @@ class PairwiseCollector(Collector):
             return Rejected(message.sender, "it said otherwise before")
         self._met[message.senders] = cells
         self._told[message.senders] = True
-        return self._proceed() if self._here <= self._heard else Continue()
+        if self._here <= self._heard:
+            return self._proceed()
+        return Continue(deadline=self._query.deadline)
 
     def expire(self) -> Step:
-        """Who did not say in time which pairs are done has none."""
+        """Who did not say in time which pairs are done has none: servers need not wait for what it
+        submits."""
+        waiting = self._state is CollectorState.ROSTERS and not self._here <= self._heard
+        if waiting and self._told.any() and not self._excused:
+            self._excused = True
+            excuse = self._to_servers(Phase.EXCUSE, np.packbits(~self._told).tobytes())
+            return Continue(excuse, deadline=self._query.deadline)
         if self._state is CollectorState.ROSTERS and self._here <= self._heard:
             self._members &= self._told
             return self._proceed()

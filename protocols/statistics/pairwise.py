@@ -198,7 +198,8 @@ class Pairs(Statistic):
     """Whether the statistic is a multiple of the mean of its one output."""
 
     def mechanism_words(self, scale: float) -> str:
-        outputs = f"{len(self.kernel.outputs)} outputs"
+        number = len(self.kernel.outputs)
+        outputs = "one output" if number == 1 else f"{number} outputs"
         if self.inside:
             return f"Laplace of scale {scale:.6g} on {outputs} inside the circuit of every pair"
         return f"discrete Laplace of scale {scale:.6g} on the total of {outputs} over all pairs"
@@ -209,7 +210,7 @@ class Pairs(Statistic):
         return Grid.reals(*self.bounds, self.bits)
 
 
-MOST_AUTOMATIC = 16
+MOST_AUTOMATIC = 4
 """Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
 costs its bytes and adds little."""
 

@@ -2,14 +2,15 @@
 
 Both run over gRPC with mutual TLS between real processes. `ratios.curator` is the time of ours
 divided by the curator's in the same run: how much it costs to trust nobody. What it costs not to
-trust parties either is in `simulation.bench.prio3`, whose rows follow.
+trust parties either is in `simulation.bench.prio3`, and what sums without a second server cost in
+`simulation.bench.secure_aggregation`; their rows follow.
 """
 
 import numpy as np
 
 from parties.data import Dataset
 from protocols.statistics import Histogram
-from simulation.bench import prio3
+from simulation.bench import prio3, secure_aggregation
 from simulation.bench.row import Row
 from simulation.federation import Federation
 
@@ -33,7 +34,7 @@ def rows() -> list[Row]:
                 {"seconds": additive, "curator_seconds": curator},
             )
         )
-    return found + prio3.rows()
+    return found + secure_aggregation.rows() + prio3.rows()
 
 
 def _seconds(aggregator: str, parties: int) -> float:

@@ -29,6 +29,7 @@ from scipy import stats
 from protocols.local import RandomizedResponse
 from protocols.pairwise.estimator import epsilon_each
 from protocols.pairwise.pairing import distinct_matchings
+from protocols.statistics.pairwise import MOST_AUTOMATIC
 from simulation.reproduce.confidence import Mean
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
@@ -48,7 +49,7 @@ JUDGED = 2.0
 ORDER = math.sqrt(10)
 """Nearer to an order of magnitude than to none."""
 PER_PAIR = (1, 2, 5)
-AUTOMATIC = 16
+AUTOMATIC = MOST_AUTOMATIC
 """Pairs of a record under noise on the total, as `auto` takes them."""
 
 DATA_FILE = "tripadvisor_ratings_sample1000.csv.gz"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -121,3 +122,22 @@ def test_a_statistic_of_pairs_is_the_same_in_one_process_and_in_many(peer: str) 
     assert here.communication == there.communication
     assert list(here.bill.rows()) == list(there.bill.rows())
     assert ("party->party" in there.bill.by_link()) == (peer == "direct")
+
+
+def test_a_coordinator_that_dies_meanwhile_hears_of_it_later(tmp_path: Path) -> None:
+    """It is killed while the others wait for a dead peer, and started again: they join again, and
+    what they have to say then finds its way."""
+    runtime = DyingProcesses(replace(a_plan("relay", 3), store=tmp_path))
+    killed: list[bool] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.phase == "submit" and not killed:
+            killed.append(True)
+            runtime.children["coordinator"].kill()
+            runtime.restart("coordinator")
+
+    with runtime:
+        opened = runtime.ask(replace(QUESTION, minimum=4, deadline=3.0, key="one"), kill)
+    assert killed
+    assert opened.contributors.tolist() == [2, 3, 4, 5]
+    assert opened.total.tolist() == [0, 1, 1, 2]

@@ -59,6 +59,7 @@ class Room:
 
     federation: Federation
     answer: pb.Answer
+    hosts: list[PartyHost]
 
     @property
     def party_authority(self) -> bytes:
@@ -88,7 +89,7 @@ class Room:
 @asynccontextmanager
 async def played(folder: Path, ways: list[PeerConfig]) -> AsyncIterator[Room]:
     async with running(create(folder, PARTIES)) as federation:
-        tasks = []
+        hosts, tasks = [], []
         for number, way in enumerate(ways):
             ids = np.array([number], dtype=np.uint32)
             columns = {"value": np.array([0.1, 0.9])}
@@ -96,9 +97,10 @@ async def played(folder: Path, ways: list[PeerConfig]) -> AsyncIterator[Room]:
             credentials = federation.issue(party(number), DAY)
             config = PartyConfig(credentials, federation.coordinator, holdings, peer=way)
             block = PlayingBlock(holdings, party_randomness(config))
-            tasks.append(asyncio.create_task(PartyHost(config, block).run()))
+            hosts.append(PartyHost(config, block))
+            tasks.append(asyncio.create_task(hosts[-1].run()))
         try:
-            yield Room(federation, await ask(federation))
+            yield Room(federation, await ask(federation), hosts)
         finally:
             for task in tasks:
                 task.cancel()
@@ -316,6 +318,23 @@ def test_what_the_coordinator_takes_from_hosts(tmp_path: Path) -> None:
                 assert await refusal(call) is grpc.StatusCode.NOT_FOUND
                 call = desk.Locate(pb.Parties(parties=b"odd"), timeout=SECONDS)
                 assert await refusal(call) is grpc.StatusCode.INVALID_ARGUMENT
+
+    run(scenario)
+
+
+def test_hosts_that_renewed_their_certificates_meet_under_the_new_ones(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with played(tmp_path / "room", [DIRECT, DIRECT, RELAY]) as room:
+            before = {host.first: host for host in await room.locate(0, 1, 2)}
+            for number, host in enumerate(room.hosts):
+                host.use(room.issue(party(number)))
+            answer = await ask(room.federation)
+            assert np.frombuffer(answer.total, dtype="<u8").tolist() == [3, 3]
+            after = {host.first: host for host in await room.locate(0, 1, 2)}
+            for number in range(PARTIES):
+                assert after[number].certificate != before[number].certificate
+                assert after[number].key == before[number].key
+            assert after[0].address != before[0].address
 
     run(scenario)
 

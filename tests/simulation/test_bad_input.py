@@ -54,6 +54,8 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
         ("mean", "--aggregator", "curator", "--servers", "2"),
         "curator has 1 server",
     ),
+    "unknown way to meet": (("mean", "--peer", "smoke"), "by direct or relay, not 'smoke'"),
+    "direct in containers": (("mean", "--runtime", "docker", "--peer", "direct"), "--peer relay"),
     "no server": (("mean", "--servers", "0"), "at least one server"),
     "too many servers": (("mean", "--servers", "65"), "there must be 1 to 64"),
     "no party": (("mean", "--parties", "0"), "at least one party"),

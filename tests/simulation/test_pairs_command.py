@@ -90,7 +90,7 @@ def test_what_an_answer_says_of_its_privacy(tally_here: Tally) -> None:
     assert isinstance(privacy, dict)
     assert privacy["delta"] == 0.0
     assert privacy["noise"] == "total"
-    assert "on the total of 1 outputs over all pairs" in privacy["mechanism"]
+    assert "on the total of one output over all pairs" in privacy["mechanism"]
     links = total["communication"]
     assert isinstance(links, dict)
     assert links["links"]["party->party"]["bytes"] > 0

@@ -49,7 +49,7 @@ def estimates(name: str, epsilon: str) -> NDArray[np.float64]:
 def test_noise_is_centred(name: str) -> None:
     """2,000 runs on one sample of pairs."""
     found = estimates(name, "2")
-    matchings = {"p1": 1, "p2": 2, "p5": 5, "total": 16}.get(name)
+    matchings = {"p1": 1, "p2": 2, "p5": 5, "total": s1_kendall.AUTOMATIC}.get(name)
     sample = Sample.of(CELLS, np.random.default_rng(5))
     centre = TRUTH
     if matchings is not None:
@@ -66,7 +66,7 @@ def test_noise_is_as_large_as_the_mechanisms(epsilon: str) -> None:
         wanted = CircuitLaplace(scale, 20, 64).variance / (matchings * 100)
         assert estimates(name, epsilon).var() == pytest.approx(wanted, rel=0.3)
     if epsilon == "0.5":
-        total = Design(200, 16).total_variance(s1_kendall.DELTA_F, float(epsilon))
+        total = Design(200, s1_kendall.AUTOMATIC).total_variance(s1_kendall.DELTA_F, float(epsilon))
         assert estimates("total", epsilon).var() == pytest.approx(total, rel=0.4)
     each = epsilon_each(float(epsilon), 199, s1_kendall.COMPOSITION_DELTA)
     all_pairs = 2 * (s1_kendall.DELTA_F / each) ** 2 / math.comb(200, 2)

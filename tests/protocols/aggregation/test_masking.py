@@ -211,14 +211,14 @@ def test_noise_of_the_parties_is_in_the_sum_before_the_server_sees_it() -> None:
 
 
 def test_what_a_party_sends() -> None:
-    """8L + 80(k + 1) bytes and five headers; under 16 KiB for 1024 elements and 20 neighbours."""
+    """8L + 80(d + 1) bytes and five headers; under 16 KiB for 1024 elements and 20 neighbours."""
     for neighbours, degree in (("0", 29), ("20", 20)):
         query = a_masked_query(30, 1024)
         run = Rounds(Masking(neighbours=neighbours), query, some_vectors(30, 1024)).run()
         sent = [message for message in run.sent if message.sender_role is Role.PARTY]
         assert sum(message.width for message in sent) == 8 * 1024 + 80 * (degree + 1)
         assert sum(message.charge for message in sent) < 16 << 10
-    assert "80(k + 1)" in Masking.party_bytes
+    assert "80(d + 1)" in Masking.party_bytes
 
 
 def test_rounds_are_as_stated() -> None:

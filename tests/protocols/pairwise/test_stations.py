@@ -11,12 +11,12 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory, OneRound
 from protocols.aggregation.roles import ServerState
 from protocols.errors import LocalError
-from protocols.machine import Continue, Done, Rejected, Step
+from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.machines import check, collector_machine, server_machine, stages
 from protocols.messages import Message, Phase, Role, address
 from protocols.pairwise.links import Mask
 from protocols.pairwise.meetings import both_ends, draw_meetings, pack_cells, parse_cells
-from protocols.pairwise.stations import PairwiseCollector, PairwiseServer, pairs_of
+from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServer, pairs_of
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -224,8 +224,8 @@ def test_what_parties_say_is_done_is_checked() -> None:
     }
     for message in hostile.values():
         assert refusal(collector.receive(message)) == f"not a bitmap of {SLOTS} slots"
-    assert collector.receive(good) == Continue()
-    assert collector.receive(good) == Continue()
+    assert collector.receive(good) == Continue(deadline=query.deadline)
+    assert collector.receive(good) == Continue(deadline=query.deadline)
     contradiction = paired(0, cells=~cells)
     assert refusal(collector.receive(contradiction)) == "it said otherwise before"
     assert "out of turn" in refusal(collector.receive(replace(good, sender_role=Role.SERVER)))
@@ -234,7 +234,7 @@ def test_what_parties_say_is_done_is_checked() -> None:
 def test_the_release_waits_for_all_that_submitted() -> None:
     collector, query, holdings = a_collector(minimum=1)
     cells = cells_of(query, holdings)
-    assert collector.receive(paired(0, 2, cells=cells)) == Continue()
+    assert collector.receive(paired(0, 2, cells=cells)) == Continue(deadline=query.deadline)
     for server in (0, 1):
         assert collector.receive(a_roster(server, [0, 1, 2])) == Continue()
     step = collector.receive(paired(1, cells=cells))
@@ -242,6 +242,19 @@ def test_the_release_waits_for_all_that_submitted() -> None:
     assert [message.phase for message in step.messages] == [Phase.RELEASE] * 2
     late = paired(1, cells=cells)
     assert refusal(collector.receive(late)) == "it comes too late"
+
+
+def test_who_is_silent_when_the_others_are_done_is_excused_once() -> None:
+    collector, query, holdings = a_collector(minimum=1)
+    collector.receive(paired(0, 2, cells=cells_of(query, holdings)))
+    step = collector.expire()
+    assert isinstance(step, Continue)
+    assert step.deadline == query.deadline
+    assert [message.phase for message in step.messages] == [Phase.EXCUSE] * 2
+    assert step.messages[0].body.tobytes() == bitmap(3, [1])
+    failed = collector.expire()
+    assert isinstance(failed, Failed)
+    assert failed.reason == "server-0, server-1 did not answer within the deadline"
 
 
 def test_a_slot_counts_only_if_both_parties_call_it_done() -> None:
@@ -306,7 +319,7 @@ def test_the_answer_counts_pairs_and_spends_once() -> None:
 def test_who_computes_pairs() -> None:
     query, _ = a_meeting()
     check(query)
-    assert stages(query) == 2
+    assert stages(query) == STAGES
     for aggregator in ("fss", "masking", "shamir", "shuffle"):
         with pytest.raises(LocalError):
             check(replace(query, aggregator=aggregator, servers=2))
