@@ -119,7 +119,7 @@ def test_all_pairs_are_the_statistic_itself() -> None:
     chance=st.none() | st.integers(0, 10**6),
     name=st.sampled_from(["auc", "not symmetric", "gini"]),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_in_whatever_blocks_order_and_parts(
     counts: list[int], matchings: int, blocks: int, servers: int, chance: int | None, name: str
 ) -> None:
