@@ -160,6 +160,18 @@ def test_both_runtimes_agree_to_the_bit(noise: str) -> None:
     assert here.communication == there.communication
 
 
+def test_a_link_with_more_pairs_than_a_message_holds_crosses_the_wire() -> None:
+    """Some 1,500 pairs of 2.6 kB on one link: several batches, of which each fits a message."""
+    with Federation(
+        parties=2, data="synthetic:scores?n=1500", seed=7, hosts=2, runtime="processes"
+    ) as federation:
+        result = federation.run(Auc(pairs_per_party="4"), "inf")
+    messages = result.bill.by_link()["party->party"].messages
+    assert messages >= 2 + 2 * 4
+    assert result.estimate == pytest.approx(result.truth, abs=0.05)
+    assert result.notes == ("NOT PRIVATE: epsilon is inf, so no noise was added",)
+
+
 @pytest.mark.parametrize("runtime", ["inprocess", "processes"])
 def test_dropouts_cost_their_pairs(runtime: str) -> None:
     result = a_run(Gini(value="score", bits=8, pairs_per_party="all"), runtime, dropout=0.3)

@@ -279,7 +279,7 @@ def test_noise_on_every_pair_errs_as_the_corrected_theorem_says() -> None:
 
 
 def test_noise_on_the_total_errs_as_a_trusted_curator_would() -> None:
-    """8Δ²/(n²ε²) and what sampling adds; n = 500. Twice the noise, as from both servers, is refuted."""
+    """8Δ²/(n²ε²) and what sampling adds; n = 500. Noise of both servers is refuted."""
     errors = errors_of_runs(500, Fraction(1, 2), Placement.TOTAL, servers=2)
     sampling = DESIGN.sampling_variance(ZETAS)
     noise = DESIGN.total_variance(1.0, 0.5)
