@@ -158,18 +158,22 @@ class Pairs(Statistic):
 
     def records_of(self, holdings: Holdings) -> Integers:
         """Records as rows of integers, as the kernel takes them."""
+        for name in set(self.columns) - set(self.valued):
+            if not np.isin(holdings.column(name), (0.0, 1.0)).all():
+                raise LocalError(f"labels are 0 or 1: column {name!r} has others")
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
+    @property
+    def valued(self) -> tuple[str, ...]:
+        """Those of the columns that lie on a grid within public bounds: all but labels."""
+        return self.columns
+
     def clipped(self, holdings: Holdings) -> int:
-        """How many values lie outside the grids of their columns."""
-        outside = 0
-        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
-            values = holdings.column(name)
-            if not isinstance(grid, OrderedGrid):
-                low, high = grid.low * grid.step, grid.high * grid.step
-                outside += int(np.count_nonzero((values < low) | (values > high)))
-        return outside
+        """How many records have a value outside the public bounds."""
+        lower, upper = self.bounds
+        values = np.stack([holdings.column(name) for name in self.valued])
+        return int(np.count_nonzero(((values < lower) | (values > upper)).any(axis=0)))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         """`records` counts pairs here."""
@@ -311,11 +315,9 @@ class Auc(Ordered):
     def build_kernel(self) -> Kernel:
         return kernels.Auc([self.grid, Grid.integers(0, 1)])
 
-    def records_of(self, holdings: Holdings) -> Integers:
-        labels = holdings.column(self.label)
-        if not np.isin(labels, (0.0, 1.0)).all():
-            raise LocalError(f"labels are 0 or 1: column {self.label!r} has others")
-        return super().records_of(holdings)
+    @property
+    def valued(self) -> tuple[str, ...]:
+        return (self.score,)
 
 
 @dataclass(frozen=True)
@@ -344,6 +346,16 @@ class Pairwise(Pairs):
         known = {"value": self.value, "x": self.x, "y": self.y}
         known |= {"score": self.score, "label": self.label}
         return tuple(known.get(name, name) for name in self._kind.columns)
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        pairs = zip(self.columns, self._kind.columns, strict=True)
+        return tuple(column for column, role in pairs if role != "label")
+
+    @property
+    def bounded(self) -> str | None:
+        """Bounds that a data set publishes for one column are not those of another."""
+        return self.valued[0] if len(self.valued) == 1 else None
 
     @cached_property
     def _kind(self) -> KernelKind:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -36,7 +37,7 @@ from tests.protocols.pairwise.gathering import (
     ratings,
 )
 
-UNIT = {"lower": 0.0, "upper": 1.0, "pairs_per_party": "all"}
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0, "pairs_per_party": "all"}
 STATISTICS: dict[str, Pairs] = {
     "gini": Gini(**UNIT, bits=8),
     "gini at full width": Gini(**UNIT),
@@ -56,7 +57,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_meeting(
-    statistic: Pairs, counts: list[int], servers: int = 2, **changes: object
+    statistic: Pairs, counts: list[int], servers: int = 2, **changes: Any
 ) -> tuple[Query, Holdings]:
     holdings = held(counts, ratings(sum(counts)))
     return a_pairs_query(statistic, holdings, servers, **changes), holdings

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from fss.ring import Bytes
 from protocols.machine import Continue, Done, Rejected
 from protocols.machines import party_machine
 from protocols.messages import Message, Phase, Role, address
-from protocols.pairwise.meetings import ENTRY, meeting_messages
+from protocols.pairwise.meetings import ENTRY, Entries, meeting_messages
 from protocols.pairwise.party import PairwiseParty
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -39,7 +41,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     deal_base_ots(monkeypatch)
 
 
-def a_meeting(**changes: object) -> tuple[Query, Holdings]:
+def a_meeting(**changes: Any) -> tuple[Query, Holdings]:
     holdings = held(COUNTS, ratings(sum(COUNTS)))
     return a_pairs_query(GINI, holdings, **{"minimum": 2} | changes), holdings
 
@@ -188,7 +190,7 @@ def test_a_link_goes_on_when_what_was_changed_comes_again_unchanged() -> None:
     again = {name: CHANGES[name] for name in CHANGES if "long" in name or "short" in name}
     again["answer"] = (4, flip(30))
     for step, change in again.values():
-        spoil, changed = changing(lambda message, step=step: step_of(message, step), change)
+        spoil, changed = changing(partial(step_of, step=step), change)
 
         def intercept(message: Message, spoil: Intercept = spoil) -> Iterable[Message]:
             yield from spoil(message)
@@ -345,11 +347,11 @@ def test_a_link_that_is_done_does_not_open_again() -> None:
 # --- meetings that are not what they should be ---
 
 
-def entries_of(message: Message) -> np.ndarray:
+def entries_of(message: Message) -> Entries:
     return np.frombuffer(message.body[0, 4:].tobytes(), dtype=ENTRY).copy()
 
 
-def with_entries(message: Message, entries: np.ndarray, count: int | None = None) -> Message:
+def with_entries(message: Message, entries: Entries, count: int | None = None) -> Message:
     number = len(entries) if count is None else count
     body = number.to_bytes(4, "little") + entries.tobytes()
     return replace(message, body=np.frombuffer(body, dtype=np.uint8).reshape(1, -1))

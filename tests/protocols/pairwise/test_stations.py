@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory, OneRound
 from protocols.aggregation.roles import ServerState
 from protocols.errors import LocalError
 from protocols.machine import Continue, Done, Failed, Rejected, Step
@@ -19,6 +21,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.ring import Vector
 from protocols.statistics import Gini, Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,
@@ -40,7 +43,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     deal_base_ots(monkeypatch)
 
 
-def a_meeting(**changes: object) -> tuple[Query, Holdings]:
+def a_meeting(**changes: Any) -> tuple[Query, Holdings]:
     holdings = held(COUNTS, ratings(sum(COUNTS)))
     return a_pairs_query(GINI, holdings, **changes), holdings
 
@@ -50,7 +53,7 @@ def submissions(query: Query, holdings: Holdings) -> list[Message]:
     return [message for message in sent if message.phase is Phase.SUBMIT]
 
 
-def a_full_server(**changes: object) -> tuple[PairwiseServer, Query, Holdings]:
+def a_full_server(**changes: Any) -> tuple[PairwiseServer, Query, Holdings]:
     """Server 0 when all have submitted."""
     query, holdings = a_meeting(**changes)
     server = server_machine(query, 0, Randomness.from_seed(2, "server-0"), Memory())
@@ -168,11 +171,8 @@ def test_servers_add_up_exactly_the_slots_of_the_release(servers: int) -> None:
         assert np.stack(shares).sum(axis=0, dtype=np.uint64).tolist() == wanted.tolist()
 
 
-def opened(query: Query, submitted: list[Message]) -> np.ndarray:
+def opened(query: Query, submitted: list[Message]) -> Vector:
     """Every party's vector, (parties, slots), from what it submitted."""
-    from protocols.aggregation import aggregator_named
-    from protocols.aggregation.contract import OneRound
-
     aggregator = aggregator_named(query.aggregator)
     assert isinstance(aggregator, OneRound)
     rows = []
@@ -188,7 +188,7 @@ def opened(query: Query, submitted: list[Message]) -> np.ndarray:
 # --- the collector ---
 
 
-def a_collector(**changes: object) -> tuple[PairwiseCollector, Query, Holdings]:
+def a_collector(**changes: Any) -> tuple[PairwiseCollector, Query, Holdings]:
     query, holdings = a_meeting(**changes)
     counts = holdings.counts.astype(np.int64)
     collector = collector_machine(query, counts, Randomness(bytes(16)))

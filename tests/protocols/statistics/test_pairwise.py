@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ from protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC
 from tests.protocols.pairwise.gathering import a_pairs_query, ratings
 
 SEED = bytes(16)
-UNIT = {"lower": 0.0, "upper": 1.0}
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
 KINDS: list[Pairs] = [
     Gini(**UNIT),
     Variance(**UNIT),
@@ -215,7 +216,8 @@ def test_no_pair_is_an_error_and_not_a_number(statistic: Pairs) -> None:
 def test_deviations_are_those_of_the_estimate() -> None:
     """Where it is a multiple of a mean: in units of the estimate, of noise on the total or on
     every pair. Elsewhere nothing is claimed."""
-    for statistic in (Gini(**UNIT), Variance(**UNIT), KendallTau()):
+    means: list[Pairs] = [Gini(**UNIT), Variance(**UNIT), KendallTau()]
+    for statistic in means:
         for inside in (False, True):
             prepared = ready(statistic, inside=inside)
             pairs, noise = 400, 1000.0
@@ -241,6 +243,8 @@ def test_labels_are_0_or_1() -> None:
     columns["label"] = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 0.5])
     with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
         Auc().records_of(deal(columns, 2))
+    with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
+        Pairwise(**UNIT, kernel_name="auc").records_of(deal(columns, 2))
     for bad in (math.nan, math.inf):
         columns["label"] = np.array([0.0, 1.0, bad, 0.0, 1.0, 0.0])
         with pytest.raises(LocalError):
@@ -259,6 +263,20 @@ def test_values_outside_bounds_are_clipped() -> None:
     columns = {"value": np.array([-5.0, 0.25, 0.5, 9.0])}
     records = Gini(**UNIT, bits=8).records_of(deal(columns, 2))
     assert records[:, 0].tolist() == [0, 32, 64, 128]
+
+
+def test_records_outside_bounds_are_counted_once_whatever_their_columns() -> None:
+    columns = {
+        "x": np.array([0.5, 2.0, 0.5, -1.0]),
+        "y": np.array([0.5, 3.0, 9.0, 0.5]),
+        "label": np.array([0.0, 1.0, 1.0, 0.0]),
+    }
+    holdings = deal(columns, 2)
+    assert KendallTau(**UNIT).clipped(holdings) == 3
+    written = Pairwise(**UNIT, kernel_name="if(a.label > b.label, a.x, b.x)")
+    assert written.clipped(holdings) == 2
+    assert written.bounded == "x"
+    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded is None
 
 
 def test_bounds_are_public_or_not_needed() -> None:
@@ -372,5 +390,6 @@ def test_noise_is_drawn_where_it_was_prepared_for() -> None:
 def test_other_pairs_are_another_release() -> None:
     """Randomness is drawn by what is released: other matchings must not meet the same masks."""
     query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
+    assert isinstance(query.statistic, Gini)
     other = replace(query, statistic=replace(query.statistic, pairing="ff" * 16))
     assert query.stream != other.stream
