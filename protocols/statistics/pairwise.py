@@ -36,7 +36,8 @@ class Pairs(Statistic):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
-    error by what is known before any data is seen. The rest is for the coordinator to fill in
+    error by what is known before any data is seen: nothing, or how the kernel varies on public
+    `pilot` data (its ζ1 and ζ2). The rest is for the coordinator to fill in
     (`prepared`): how many matchings of the records that makes, how many records the largest party
     has, the public seed that the matchings are drawn from, and whether noise is drawn inside every
     pair's circuit.
@@ -48,6 +49,7 @@ class Pairs(Statistic):
     most: int = 1
     pairing: str = ""
     inside: bool = False
+    pilot: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,6 +62,10 @@ class Pairs(Statistic):
             raise LocalError("pairs cannot be drawn like that")
         if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
+        if self.pilot and (len(self.pilot) != 2 or not all(map(math.isfinite, self.pilot))):
+            raise LocalError("a pilot gives two finite numbers, ζ1 and ζ2")
+        if self.pilot:
+            Zetas(*self.pilot)
 
     @property
     @abstractmethod
@@ -93,10 +99,17 @@ class Pairs(Statistic):
             return int(self.pairs_per_party)
         output, sensitivity = self.kernel.outputs[0], float(self.kernel.sensitivity)
         zetas = Zetas.worst(float(output.high - output.low))
+        if self.pilot:
+            zetas = Zetas(*self.pilot)
         budget = 1e9 if epsilon is None else float(epsilon)
         if inside:
             return best_matchings(records, zetas, sensitivity, budget)
         return min(enough_matchings(records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+
+    def vary_as(self, pilot: Holdings) -> tuple[float, float]:
+        """ζ1 and ζ2 of the kernel, estimated on public data: at most its first 2,000 records."""
+        zetas = Zetas.of_pilot(self.kernel, self.records_of(pilot)[:MOST_PILOT])
+        return zetas.one, zetas.two
 
     @property
     def slots(self) -> int:
@@ -210,6 +223,7 @@ class Pairs(Statistic):
         return Grid.reals(*self.bounds, self.bits)
 
 
+MOST_PILOT = 2000
 MOST_AUTOMATIC = 4
 """Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
 costs its bytes and adds little."""

@@ -393,3 +393,30 @@ def test_other_pairs_are_another_release() -> None:
     assert isinstance(query.statistic, Gini)
     other = replace(query, statistic=replace(query.statistic, pairing="ff" * 16))
     assert query.stream != other.stream
+
+
+def test_a_pilot_decides_how_many_pairs() -> None:
+    """By brute force over P, with the ζ's that the public data shows."""
+    generator = np.random.default_rng(3)
+    pilot = deal({"value": generator.random(300)}, 1)
+    statistic = Gini(lower=0.0, upper=1.0, bits=16)
+    one, two = statistic.vary_as(pilot)
+    assert 0 < 2 * one < two
+    known = replace(statistic, pilot=(one, two))
+    for epsilon in (1, 30, 300):
+        chosen = known.prepared(200, 1, Fraction(epsilon), True, SEED).matchings
+
+        def error(matchings: int, epsilon: int = epsilon) -> float:
+            design = Design(200, matchings)
+            noise = design.per_pair_variance(statistic.kernel.sensitivity, epsilon)
+            return design.sampling_variance(Zetas(one, two)) + noise
+
+        assert chosen == min(range(1, 200), key=error)
+    blind = statistic.prepared(200, 1, Fraction(300), True, SEED).matchings
+    assert chosen < blind  # the worst case asks for more pairs than this data needs
+
+
+@pytest.mark.parametrize("pilot", [(1.0,), (1.0, 1.0), (-1.0, 1.0), (0.0, math.inf), (0, 1, 2)])
+def test_what_is_no_pilot_is_refused(pilot: tuple[float, ...]) -> None:
+    with pytest.raises(LocalError):
+        Gini(lower=0.0, upper=1.0, pilot=pilot)
