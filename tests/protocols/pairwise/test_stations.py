@@ -15,7 +15,7 @@ from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.machines import check, collector_machine, server_machine, stages
 from protocols.messages import Message, Phase, Role, address
 from protocols.pairwise.links import Mask
-from protocols.pairwise.meetings import both_ends, draw_meetings, pack_cells, parse_cells
+from protocols.pairwise.meetings import both_ends, draw_meetings, pack_cells
 from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServer, pairs_of
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
@@ -275,35 +275,6 @@ def test_a_slot_counts_only_if_both_parties_call_it_done() -> None:
                 other = ends.get((party, slot))
                 wanted = other is not None and done[party, slot] and done[other]
                 assert mutual[party, slot] == wanted
-
-
-def test_every_slot_meets_once_and_is_met_by_whom_it_meets() -> None:
-    """For every way to hold few records: each record is in one pair of a matching, or in none."""
-    for counts in ([1, 1], [3], [2, 3], [1, 0, 2], [1, 1, 1, 1], [4, 1, 2]):
-        records = np.array(counts, dtype=np.int64)
-        statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
-            int(records.sum()), int(records.max()), None, False, bytes(16)
-        )
-        parties, entries = draw_meetings(statistic, records)
-        here = [(int(p), int(e["slot"])) for p, e in zip(parties, entries, strict=True)]
-        there = [(int(e["partner"]), int(e["theirs"])) for e in entries]
-        second = {end: int(e["second"]) for end, e in zip(here, entries, strict=True)}
-        assert len(set(here)) == len(here)
-        met = dict(zip(here, there, strict=True))
-        assert all(met[met[end]] == end != met[end] for end in here)
-        assert all(second[end] + second[met[end]] == 1 for end in here)
-        n = int(records.sum())
-        assert len(here) == n * (n - 1)
-
-
-def test_cells_are_packed_as_they_are_parsed() -> None:
-    draw = np.random.default_rng(2)
-    for slots in (1, 7, 8, 9, 16, 17):
-        cells = draw.integers(0, 2, (4, slots)).astype(bool)
-        parsed = parse_cells(pack_cells(cells), slots)
-        assert parsed is not None
-        assert parsed.tolist() == cells.tolist()
-    assert parse_cells(np.zeros((2, 2), dtype=np.uint8), 8) is None
 
 
 def test_the_answer_counts_pairs_and_spends_once() -> None:
