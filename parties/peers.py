@@ -22,7 +22,7 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Role, decode
 from protocols.participant import Outcome
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller, new_server, open_channel
+from protos.channel import Context, caller, new_server, open_channel, stop_serving
 from protos.tally_pb2_grpc import (
     DeskStub,
     PeerServicer,
@@ -134,7 +134,7 @@ class Peers(PeerServicer):
         for channel in (*self._direct.values(), *self._retired):
             await channel.close()
         if self._server is not None:
-            await self._server.stop(0)
+            await stop_serving(self._server, 0)
 
     # --- who is where ---
 

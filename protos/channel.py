@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing import parent_process
+from types import CoroutineType
 from typing import Any
 
 import grpc
@@ -22,6 +23,9 @@ _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 ]
+
+ENDING_SECONDS = 2.0
+"""How long calls that were cut off may take to end."""
 
 
 def open_channel(target: str, expected: Identity, credentials: Credentials) -> grpc.aio.Channel:
@@ -123,7 +127,18 @@ async def serving(server: grpc.aio.Server, grace: float = 2.0) -> AsyncIterator[
     try:
         yield
     finally:
-        await server.stop(grace)
+        await stop_serving(server, grace)
+
+
+async def stop_serving(server: grpc.aio.Server, grace: float) -> None:
+    """Returns when the calls that were cut off have ended as well, which `stop` does not wait for:
+    an event loop that closes before they have ends with their tracebacks on standard error."""
+    await server.stop(grace)
+    calls = [
+        task for task in asyncio.all_tasks() if not isinstance(task.get_coro(), CoroutineType)
+    ]  # grpc's own tasks are compiled
+    if calls:
+        await asyncio.wait(calls, timeout=ENDING_SECONDS)
 
 
 async def stop_signal() -> None:

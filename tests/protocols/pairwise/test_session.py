@@ -255,7 +255,8 @@ def test_a_garbler_started_anew_garbles_other_words_with_another_seed() -> None:
 
     whole = answer(x, y)
     assert np.array_equal(answer(x, y), whole)
-    for other in (answer(x ^ 1, y), answer(x, y ^ 1)):
+    one = np.uint8(1)
+    for other in (answer(x ^ one, y), answer(x, y ^ one)):
         assert not np.array_equal(other[:, :16], whole[:, :16])
 
 
