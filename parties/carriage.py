@@ -6,7 +6,6 @@ elsewhere is handed on at once and in order; what is for stations, the shell sen
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
@@ -92,9 +91,9 @@ class Carriage:
     async def _move(self, message: Message) -> Outcome:
         """Computations between two parties take a while: they must not stop the event loop."""
         if message.phase in (Phase.PAIRING, Phase.PAIR):
-            outcome = await asyncio.to_thread(self._settle, lambda: self.block.handle(message))
+            outcome = await asyncio.to_thread(self.block.handle, message)
         else:
-            outcome = self._settle(lambda: self.block.handle(message))
+            outcome = self.block.handle(message)
         return self._sort(outcome)
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
@@ -102,36 +101,27 @@ class Carriage:
         async with self._lock:
             if self._timers.get(run) is not timer:
                 return Outcome(run)
-            outcome = self._sort(self._settle(lambda: self.block.expire(run)))
+            outcome = self._sort(self.block.expire(run))
         self._carry(outcome)  # not left to the timer, which a new one may have replaced just now
         return outcome
 
-    def _settle(self, move: Callable[[], Outcome]) -> Outcome:
-        """A move of the block and all that follows from it within this host; `messages` are those
-        that leave it."""
-        first = move()
-        settled = Outcome(first.run, refused=list(first.refused))
-        outcomes = deque([first])
-        while outcomes:
-            outcomes.extend(self._handle(message) for message in self._due())
-            for message in outcomes.popleft().messages:
-                inside, outside = self._divide(message)
-                if outside is not None:
-                    settled.messages.append(outside)
-                if inside is not None:
-                    outcomes.append(self._handle(inside))
-        return settled
+    def _loop_back(self, message: Message) -> None:
+        """Parties of this host queue behind others that wait to be heard: a host at work on its own
+        must not seem dead to them."""
 
-    def _handle(self, message: Message) -> Outcome:
-        outcome = self.block.handle(message)
-        for refusal in outcome.refused:
-            log.error("refused %s: %s", refusal.sender, refusal.reason)
-        return outcome
+        async def follow() -> Outcome:
+            outcome = await self._hear(message)
+            for refusal in outcome.refused:
+                log.error("refused %s: %s", refusal.sender, refusal.reason)
+            self._carry(outcome)
+            return outcome
+
+        task = asyncio.ensure_future(follow())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
-        """What of a message is for parties of this host, and what is not."""
-        if not message.between_parties:
-            return None, message
+        """What of a message between parties is for those of this host, and what is not."""
         mine = np.isin(message.receivers, self.block.holdings.ids)
         inside, outside = (np.flatnonzero(chosen) for chosen in (mine, ~mine))
         return (
@@ -149,9 +139,15 @@ class Carriage:
         """Within the lock, so that what was answered first is on its way first."""
         for run in {outcome.run, *self.block.deadlines}:
             self._watch(run)
+        for message in self._due():
+            self._loop_back(message)
         for message in outcome.messages:
             if message.between_parties:
-                self._post(message)
+                inside, outside = self._divide(message)
+                if outside is not None:
+                    self._post(outside)
+                if inside is not None:
+                    self._loop_back(inside)
         outcome.messages = [m for m in outcome.messages if not m.between_parties]
         return outcome
 

@@ -42,6 +42,12 @@ AWAY = (
 )
 
 
+PROMPT_SECONDS = 1.0
+"""How long a sender is kept waiting to hear what is refused."""
+MOST_UNDONE_BYTES = 64 << 20
+"""What may have been taken from others and not been worked on."""
+
+
 @dataclass(frozen=True)
 class _Host:
     card: Card
@@ -92,6 +98,9 @@ class Peers(PeerServicer):
         self._homes: dict[int, Identity] = {}
         self._hosts: dict[Identity, _Host] = {}
         self._outboxes: dict[Identity, asyncio.Queue[_Outgoing]] = {}
+        self._room = asyncio.Condition()
+        self._undone = 0
+        self._working: set[asyncio.Future[Outcome]] = set()
         self._direct: dict[tuple[Identity, str], grpc.aio.Channel] = {}
         self._sealed: dict[tuple[Identity, bytes], SealedChannel] = {}
 
@@ -128,7 +137,9 @@ class Peers(PeerServicer):
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for work in self._working:
+            work.cancel()
+        await asyncio.gather(*self._tasks, *self._working, return_exceptions=True)
         if self._channel is not None:
             self._retired.append(self._channel)
         for channel in (*self._direct.values(), *self._retired):
@@ -209,7 +220,9 @@ class Peers(PeerServicer):
         while True:
             outgoing = await outbox.get()
             for chunk in outgoing.message.chunks():
-                await self._deliver(peer, chunk.encode(), outgoing.until)
+                now = asyncio.get_running_loop().time()
+                until = max(outgoing.until, now + SEND_SECONDS)  # it may have queued for long
+                await self._deliver(peer, chunk.encode(), until)
 
     async def _deliver(self, peer: Identity, data: bytes, until: float) -> None:
         """Tries a host that is away again, where it may be by now, until it is too late."""
@@ -287,7 +300,30 @@ class Peers(PeerServicer):
             raise PeerError(sender.name, f"claims to be {message.sender}")
         if not np.isin(message.receivers, self._parties).all():
             raise PeerError(sender.name, f"{message.receiver} is elsewhere")
-        return await self._hear(message)
+        return await self._heard(message)
+
+    async def _heard(self, message: Message) -> Outcome:
+        """What is refused, if that is known soon: a sender need not wait while we are at work. It
+        must, while too much of what was sent is still to be done. Raises `BufferError`."""
+        async with self._room:
+            await self._room.wait_for(lambda: self._undone < MOST_UNDONE_BYTES)
+            self._undone += message.wire_bytes
+        task = asyncio.ensure_future(self._work(message))
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        done, _ = await asyncio.wait({task}, timeout=PROMPT_SECONDS)
+        if done:
+            return task.result()
+        task.add_done_callback(_log_late)
+        return Outcome(message.run)
+
+    async def _work(self, message: Message) -> Outcome:
+        try:
+            return await self._hear(message)
+        finally:
+            async with self._room:
+                self._undone -= message.wire_bytes
+                self._room.notify_all()
 
     async def _stay_announced(self) -> None:
         """Hears the relay for as long as this process lives. The coordinator names a host to others
@@ -352,3 +388,14 @@ class Peers(PeerServicer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _log_late(work: asyncio.Future[Outcome]) -> None:
+    """Of what was acknowledged before it was done."""
+    if work.cancelled():
+        return
+    if (error := work.exception()) is not None:
+        log.error("a message was not taken: %s", error)
+        return
+    for refusal in work.result().refused:
+        log.error("refused %s: %s", refusal.sender, refusal.reason)

@@ -50,6 +50,11 @@ ASKED = 1
 ahead: the bill does not depend on chance."""
 
 
+MOST_LINKS = 128
+"""Links of a block that travel together: a few seconds of work, so that nobody has to wait for
+longer to hear something."""
+
+
 class PairwiseParty:
     """Sees its own records, and whom they meet. Learns shares."""
 
@@ -129,10 +134,11 @@ class PairwiseParty:
             self._list_links(place, entries, evaluations)
         messages: list[Message] = []
         for _, numbers in sorted(evaluations.items()):
-            links = np.array(numbers, dtype=np.uint64)
-            batch = EvaluatorBatch(links, self._tasks(links, evaluator=True), self._randomness)
-            self._keep(batch)
-            messages.append(self._message(links, OPENING, batch.open()))
+            for at in range(0, len(numbers), MOST_LINKS):
+                links = np.array(numbers[at : at + MOST_LINKS], dtype=np.uint64)
+                batch = EvaluatorBatch(links, self._tasks(links, evaluator=True), self._randomness)
+                self._keep(batch)
+                messages.append(self._message(links, OPENING, batch.open()))
         return self._and_early(messages)
 
     def _list_links(

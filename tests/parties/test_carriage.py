@@ -90,11 +90,13 @@ def test_parties_of_one_host_hear_each_other_in_memory_and_are_metered_the_same(
     async def scenario() -> None:
         host = Host()
         await host.carriage.tell(told(Phase.QUERY))
-        outcome = await host.carriage.tell(told(Phase.PAIRING, 2))
+        assert (await host.carriage.tell(told(Phase.PAIRING, 2))).messages == []
         # 0 to 1 (round 3), 1 back to 0 (4), 0 back to 1 (5): the third, and the end.
         assert links(host.posted) == [([0, 0], [2, 3], 3)]
-        assert [m.phase for m in outcome.messages] == [Phase.SUBMIT]
-        assert outcome.messages[0].senders.tolist() == list(HERE)
+        while not (submitted := [m for outcome in host.carried for m in outcome.messages]):
+            await asyncio.sleep(0.001)
+        assert [m.phase for m in submitted] == [Phase.SUBMIT]
+        assert submitted[0].senders.tolist() == list(HERE)
         accounts = host.block.meters[RUN].between_parties().accounts
         sent = {k.round: a for (way, k), a in accounts.items() if way is Direction.SENT}
         got = {k.round: a for (way, k), a in accounts.items() if way is Direction.RECEIVED}
@@ -114,7 +116,8 @@ def test_a_message_that_overtook_its_run_waits_for_it() -> None:
         await host.carriage.tell(told(Phase.QUERY))
         assert host.block.machine.heard == []  # round 3 is not for one that heard round 1
         await host.carriage.tell(told(Phase.PAIRING, 2))
-        assert early in host.block.machine.heard
+        while early not in host.block.machine.heard:
+            await asyncio.sleep(0.001)
 
     run(scenario)
 
@@ -147,6 +150,8 @@ def test_what_waits_is_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch) ->
         await host.carriage.hear(pair((3,), (0,), 3))
         await host.carriage.tell(told(Phase.QUERY))
         await host.carriage.tell(told(Phase.PAIRING, 2))
+        while not host.carried:
+            await asyncio.sleep(0.001)
         peers = [m.sender for m in host.block.machine.heard if m.senders[0] in ELSEWHERE]
         assert peers == ["party-3"]
 
