@@ -6,7 +6,7 @@ elsewhere is handed on at once and in order; what is for stations, the shell sen
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from parties.block import PartyBlock
 from protocols.messages import Message, Phase
 from protocols.participant import Outcome
+from protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +47,17 @@ class Carriage:
         self._early: list[_Early] = []
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._ends: dict[bytes, float] = {}
-        self._tasks: set[asyncio.Future[Outcome]] = set()
+        self._tasks = Tasks()
 
     async def tell(self, message: Message) -> Outcome:
         """What the block answers, with the messages to stations. It goes on to its end when the
         caller hangs up."""
-        return await self._finish(self._tell(message))
+        return await self._tasks.finish(self._tell(message))
 
     async def hear(self, message: Message) -> Outcome:
         """The same for another party's message, which may have overtaken the coordinator's: it
         waits then. Raises `BufferError` if too much waits already."""
-        return await self._finish(self._hear(message))
+        return await self._tasks.finish(self._hear(message))
 
     def ends(self, run: bytes) -> float:
         """When the deadline of a run passes, by the clock of the event loop; 0 if it has none."""
@@ -65,12 +66,6 @@ class Carriage:
     def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-
-    async def _finish(self, work: Coroutine[None, None, Outcome]) -> Outcome:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
 
     async def _tell(self, message: Message) -> Outcome:
         async with self._lock:
@@ -116,9 +111,7 @@ class Carriage:
             self._carry(outcome)
             return outcome
 
-        task = asyncio.ensure_future(follow())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(follow())
 
     def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
         """What of a message between parties is for those of this host, and what is not."""
@@ -162,7 +155,7 @@ class Carriage:
 
         async def expire() -> None:
             await asyncio.sleep(seconds)
-            await self._finish(self._expire(run, asyncio.current_task()))
+            await self._tasks.finish(self._expire(run, asyncio.current_task()))
 
         self._ends[run] = asyncio.get_running_loop().time() + seconds
-        self._timers[run] = asyncio.create_task(expire())
+        self._timers[run] = self._tasks.spawn(expire())
