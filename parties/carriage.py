@@ -22,12 +22,18 @@ EARLY_SECONDS = 120.0
 """For how long a message waits for the run that it belongs to."""
 MOST_EARLY_BYTES = 64 << 20
 """What may wait so: a peer that speaks of runs that never come must not fill the memory."""
+LEAST_EARLY_BYTES = 8 << 10
+"""What a small one counts for: all are looked at whenever one comes."""
+MOST_EARLY_OF_ONE = 8 << 20
+"""What of that may be one party's: it must not take the place of all others."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Early:
     message: Message
     since: float
+    sender: int
+    size: int
 
 
 class Carriage:
@@ -77,10 +83,13 @@ class Carriage:
                 return await self._move(message)
             now = asyncio.get_running_loop().time()
             self._early = [one for one in self._early if one.since > now - EARLY_SECONDS]
-            waiting = sum(one.message.wire_bytes for one in self._early)
-            if waiting + message.wire_bytes > MOST_EARLY_BYTES:
+            size = max(message.wire_bytes, LEAST_EARLY_BYTES)
+            early = _Early(message, now, int(message.senders[0]), size)
+            waiting = sum(one.size for one in self._early)
+            theirs = sum(one.size for one in self._early if one.sender == early.sender)
+            if waiting + early.size > MOST_EARLY_BYTES or theirs + early.size > MOST_EARLY_OF_ONE:
                 raise BufferError("too many messages wait for their run")
-            self._early.append(_Early(message, now))
+            self._early.append(early)
             return Outcome(message.run)
 
     async def _move(self, message: Message) -> Outcome:

@@ -43,6 +43,8 @@ AWAY = (
 )
 
 
+MOST_LOCATED = 1024
+"""Parties that are asked for at once: their hosts' certificates must fit one answer."""
 PROMPT_SECONDS = 1.0
 """How long a sender is kept waiting to hear what is refused."""
 MOST_UNDONE_BYTES = 64 << 20
@@ -161,9 +163,10 @@ class Peers(PeerServicer):
         while self._unlocated:
             await self._announced.wait()
             ids = np.unique(np.concatenate([one.message.receivers for one in self._unlocated]))
-            for identity in await self._ask(ids):
-                covered = ids[(ids >= identity.first) & (ids <= identity.last)]
-                self._homes |= dict.fromkeys(covered.tolist(), identity)
+            for start in range(0, len(ids), MOST_LOCATED):
+                for identity in await self._ask(ids[start : start + MOST_LOCATED]):
+                    covered = ids[(ids >= identity.first) & (ids <= identity.last)]
+                    self._homes |= dict.fromkeys(covered.tolist(), identity)
             waiting, self._unlocated = self._unlocated, []
             now = asyncio.get_running_loop().time()
             for one in waiting:
