@@ -14,9 +14,9 @@ from protocols.records import Holdings
 
 def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so."""
-    aggregator_named(query.aggregator).check(query)
     if query.statistic.pairwise:
         _one_round(query)
+    aggregator_named(query.aggregator).check(query)
 
 
 def stages(query: Query) -> int:

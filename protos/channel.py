@@ -22,6 +22,11 @@ _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.max_send_message_length", MAX_WIRE_BYTES + (64 << 10)),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # A stream may be silent for as long as a computation takes: pings go on all the while, and a
+    # server that is left at gRPC's defaults takes the third of them for abuse and hangs up.
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
 ]
 
 ENDING_SECONDS = 2.0

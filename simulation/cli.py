@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from parties.data import Dataset
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.names import look_up
-from protocols.statistics import Statistic, statistic_named
+from protocols.statistics import Pairs, Statistic, statistic_named
 from simulation.cli_ask import ask
 from simulation.cli_compare import compare_aggregators
 from simulation.cli_enrol import enrol
@@ -92,6 +93,9 @@ def run(
     pairs: Annotated[
         str | None, typer.Option("--pairs-per-party", help="Of pairs: a number, all or auto.")
     ] = None,
+    pilot: Annotated[
+        str | None, typer.Option(help="Of pairs: PUBLIC data like it, to choose their number by.")
+    ] = None,
     kernel: Annotated[str | None, typer.Option(help="Of pairwise: a name, or written out.")] = None,
     tau: Annotated[str | None, typer.Option(help="Of kendall-tau: a or b.")] = None,
     bits: Annotated[int | None, typer.Option(help="Of pairs: bits of a column.")] = None,
@@ -167,6 +171,8 @@ def run(
             "solver": solver,
         },
     )
+    if pilot is not None:
+        question = with_pilot(question, load(pilot), dataset)
     if out is not None:
         check_writable(out)
 
@@ -224,6 +230,20 @@ def build_statistic(name: str, roles: dict[str, str], options: dict[str, object]
     columns = {role: column for role, column in roles.items() if role in known}
     given = {key: value for key, value in options.items() if value is not None}
     return kind.from_parameters(columns | given)
+
+
+def with_pilot(statistic: Statistic, pilot: Dataset, dataset: Dataset | None) -> Statistic:
+    """The statistic of pairs that knows how a kernel varies on public data."""
+    if not isinstance(statistic, Pairs):
+        raise LocalError(f"--pilot is of statistics of pairs, not of {statistic.name}")
+    known = dataset.bounds if dataset else pilot.bounds
+    lower, upper = known.get(statistic.bounded or "", (None, None))
+    bounded = dataclasses.replace(
+        statistic,
+        lower=lower if statistic.lower is None else statistic.lower,
+        upper=upper if statistic.upper is None else statistic.upper,
+    )
+    return dataclasses.replace(statistic, pilot=bounded.vary_as(pilot.deal(1)))
 
 
 def check_writable(folder: Path) -> None:

@@ -5,7 +5,7 @@ another, each in two rounds of its own.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from protocols.messages import MAX_WIRE_BYTES
@@ -40,7 +40,8 @@ class Schedule:
 
     @classmethod
     def of(cls, query: Query, statistic: Pairs) -> "Schedule":
-        return cls(statistic.kernel, query.circuit_noise, statistic.slots, ROW_BYTES)
+        """The same object for all roles of one process: circuits are built once."""
+        return _schedule(statistic, query.circuit_noise, ROW_BYTES)
 
     @cached_property
     def form(self) -> Integers:
@@ -79,3 +80,8 @@ class Schedule:
         if not self.kernel.symmetric and self.slots > 1:
             batches += 1
         return STEPS + 2 * (batches - 1)
+
+
+@lru_cache(maxsize=8)
+def _schedule(statistic: Pairs, noise: CircuitLaplace | None, row_bytes: int) -> Schedule:
+    return Schedule(statistic.kernel, noise, statistic.slots, row_bytes)

@@ -36,7 +36,8 @@ class Pairs(Statistic):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
-    error by what is known before any data is seen. The rest is for the coordinator to fill in
+    error by what is known before any data is seen: nothing, or how the kernel varies on public
+    `pilot` data (its ζ1 and ζ2). The rest is for the coordinator to fill in
     (`prepared`): how many matchings of the records that makes, how many records the largest party
     has, the public seed that the matchings are drawn from, and whether noise is drawn inside every
     pair's circuit.
@@ -48,6 +49,7 @@ class Pairs(Statistic):
     most: int = 1
     pairing: str = ""
     inside: bool = False
+    pilot: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,6 +62,10 @@ class Pairs(Statistic):
             raise LocalError("pairs cannot be drawn like that")
         if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
+        if self.pilot and (len(self.pilot) != 2 or not all(map(math.isfinite, self.pilot))):
+            raise LocalError("a pilot gives two finite numbers, ζ1 and ζ2")
+        if self.pilot:
+            Zetas(*self.pilot)
 
     @property
     @abstractmethod
@@ -93,10 +99,17 @@ class Pairs(Statistic):
             return int(self.pairs_per_party)
         output, sensitivity = self.kernel.outputs[0], float(self.kernel.sensitivity)
         zetas = Zetas.worst(float(output.high - output.low))
+        if self.pilot:
+            zetas = Zetas(*self.pilot)
         budget = 1e9 if epsilon is None else float(epsilon)
         if inside:
             return best_matchings(records, zetas, sensitivity, budget)
         return min(enough_matchings(records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+
+    def vary_as(self, pilot: Holdings) -> tuple[float, float]:
+        """ζ1 and ζ2 of the kernel, estimated on public data: at most its first 2,000 records."""
+        zetas = Zetas.of_pilot(self.kernel, self.records_of(pilot)[:MOST_PILOT])
+        return zetas.one, zetas.two
 
     @property
     def slots(self) -> int:
@@ -158,18 +171,22 @@ class Pairs(Statistic):
 
     def records_of(self, holdings: Holdings) -> Integers:
         """Records as rows of integers, as the kernel takes them."""
+        for name in set(self.columns) - set(self.valued):
+            if not np.isin(holdings.column(name), (0.0, 1.0)).all():
+                raise LocalError(f"labels are 0 or 1: column {name!r} has others")
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
+    @property
+    def valued(self) -> tuple[str, ...]:
+        """Those of the columns that lie on a grid within public bounds: all but labels."""
+        return self.columns
+
     def clipped(self, holdings: Holdings) -> int:
-        """How many values lie outside the grids of their columns."""
-        outside = 0
-        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
-            values = holdings.column(name)
-            if not isinstance(grid, OrderedGrid):
-                low, high = grid.low * grid.step, grid.high * grid.step
-                outside += int(np.count_nonzero((values < low) | (values > high)))
-        return outside
+        """How many records have a value outside the public bounds."""
+        lower, upper = self.bounds
+        values = np.stack([holdings.column(name) for name in self.valued])
+        return int(np.count_nonzero(((values < lower) | (values > upper)).any(axis=0)))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         """`records` counts pairs here."""
@@ -206,6 +223,7 @@ class Pairs(Statistic):
         return Grid.reals(*self.bounds, self.bits)
 
 
+MOST_PILOT = 2000
 MOST_AUTOMATIC = 4
 """Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one
 costs its bytes and adds little."""
@@ -311,11 +329,9 @@ class Auc(Ordered):
     def build_kernel(self) -> Kernel:
         return kernels.Auc([self.grid, Grid.integers(0, 1)])
 
-    def records_of(self, holdings: Holdings) -> Integers:
-        labels = holdings.column(self.label)
-        if not np.isin(labels, (0.0, 1.0)).all():
-            raise LocalError(f"labels are 0 or 1: column {self.label!r} has others")
-        return super().records_of(holdings)
+    @property
+    def valued(self) -> tuple[str, ...]:
+        return (self.score,)
 
 
 @dataclass(frozen=True)
@@ -344,6 +360,16 @@ class Pairwise(Pairs):
         known = {"value": self.value, "x": self.x, "y": self.y}
         known |= {"score": self.score, "label": self.label}
         return tuple(known.get(name, name) for name in self._kind.columns)
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        pairs = zip(self.columns, self._kind.columns, strict=True)
+        return tuple(column for column, role in pairs if role != "label")
+
+    @property
+    def bounded(self) -> str | None:
+        """Bounds that a data set publishes for one column are not those of another."""
+        return self.valued[0] if len(self.valued) == 1 else None
 
     @cached_property
     def _kind(self) -> KernelKind:

@@ -57,6 +57,14 @@ COLUMNS = {
         "tree_theory",
         "hierarchy_theory",
     ],
+    "s1-fig4": [
+        "epsilon",
+        *(
+            name + end
+            for name in ("p1", "p2", "p5", "response", "response_36", "all", "total")
+            for end in ("", "_lower", "_upper")
+        ),
+    ],
 }
 
 

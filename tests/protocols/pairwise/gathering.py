@@ -7,6 +7,7 @@ deadlines pass: parties' first, then servers', then the coordinator's.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def a_pairs_query(
     epsilon: Fraction | None = None,
     noise: Placement = Placement.TOTAL,
     seed: bytes = SEED,
-    **changes: object,
+    **changes: Any,
 ) -> Query:
     most = int(holdings.counts.max())
     inside = noise is Placement.PER_PAIR
@@ -233,7 +234,7 @@ class Gathering:
 
 def by_link(messages: list[Message], *phases: Phase) -> dict[tuple[object, ...], bytes]:
     """What passed on every link, however it was batched."""
-    found = {}
+    found: dict[tuple[object, ...], bytes] = {}
     for message in messages:
         if message.phase in phases:
             for single in message.split():
@@ -282,10 +283,8 @@ def changing(
 
 
 def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Base OTs without curves: both keys follow from A, and whoever asks says which it takes.
-
-    As fast as sessions are without them, and as secret as a postcard.
-    """
+    """Base OTs without curves: both keys follow from A, which is fast, and no secret to whoever
+    looks. Otherwise sessions are what they are."""
 
     def pairs_of(links: Links, points: Bytes) -> Bytes:
         rows = [

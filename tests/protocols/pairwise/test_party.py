@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -36,7 +37,7 @@ from tests.protocols.pairwise.gathering import (
     ratings,
 )
 
-UNIT = {"lower": 0.0, "upper": 1.0, "pairs_per_party": "all"}
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0, "pairs_per_party": "all"}
 STATISTICS: dict[str, Pairs] = {
     "gini": Gini(**UNIT, bits=8),
     "gini at full width": Gini(**UNIT),
@@ -56,7 +57,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_meeting(
-    statistic: Pairs, counts: list[int], servers: int = 2, **changes: object
+    statistic: Pairs, counts: list[int], servers: int = 2, **changes: Any
 ) -> tuple[Query, Holdings]:
     holdings = held(counts, ratings(sum(counts)))
     return a_pairs_query(statistic, holdings, servers, **changes), holdings
@@ -118,7 +119,7 @@ def test_all_pairs_are_the_statistic_itself() -> None:
     chance=st.none() | st.integers(0, 10**6),
     name=st.sampled_from(["auc", "not symmetric", "gini"]),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_in_whatever_blocks_order_and_parts(
     counts: list[int], matchings: int, blocks: int, servers: int, chance: int | None, name: str
 ) -> None:

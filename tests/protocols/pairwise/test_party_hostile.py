@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fss.ring import Bytes
-from protocols.machine import Continue, Done, Rejected
-from protocols.machines import party_machine
+from protocols.machine import Continue, Rejected
 from protocols.messages import Message, Phase, Role, address
-from protocols.pairwise.meetings import ENTRY, meeting_messages
-from protocols.pairwise.party import PairwiseParty
 from protocols.query import Query
-from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.statistics import Gini, Pairs
+from protocols.statistics import Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,
     Intercept,
@@ -28,9 +26,9 @@ from tests.protocols.pairwise.gathering import (
     owners_of,
     ratings,
 )
+from tests.protocols.pairwise.lone import GINI, Lone, refusal
 from tests.samples import a_message
 
-GINI = Gini(lower=0.0, upper=1.0, bits=8, pairs_per_party="all")
 COUNTS = [2, 1, 3, 1, 2]
 
 
@@ -39,7 +37,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     deal_base_ots(monkeypatch)
 
 
-def a_meeting(**changes: object) -> tuple[Query, Holdings]:
+def a_meeting(**changes: Any) -> tuple[Query, Holdings]:
     holdings = held(COUNTS, ratings(sum(COUNTS)))
     return a_pairs_query(GINI, holdings, **{"minimum": 2} | changes), holdings
 
@@ -188,7 +186,7 @@ def test_a_link_goes_on_when_what_was_changed_comes_again_unchanged() -> None:
     again = {name: CHANGES[name] for name in CHANGES if "long" in name or "short" in name}
     again["answer"] = (4, flip(30))
     for step, change in again.values():
-        spoil, changed = changing(lambda message, step=step: step_of(message, step), change)
+        spoil, changed = changing(partial(step_of, step=step), change)
 
         def intercept(message: Message, spoil: Intercept = spoil) -> Iterable[Message]:
             yield from spoil(message)
@@ -224,36 +222,6 @@ def test_an_answer_of_another_link_is_refused() -> None:
     exact_without(gathering, holdings, lost)
     refused = [each for each in gathering.refused if "does not fit its digest" in each.reason]
     assert {each.sender for each in refused} == {answers[0].sender, answers[1].sender}
-
-
-class Lone:
-    """Party 1 of two, which garbles; and party 0, which evaluates, by itself."""
-
-    def __init__(self) -> None:
-        self.holdings = held([2, 2], ratings(4))
-        self.query = a_pairs_query(GINI, self.holdings)
-        assert isinstance(self.query.statistic, Pairs)
-        counts = self.holdings.counts.astype(np.int64)
-        self.meetings = meeting_messages(self.query, self.query.statistic, counts)
-        blocks = list(self.holdings.blocks(2))
-        self.evaluator, self.garbler = (
-            party_machine(self.query, block, Randomness.from_seed(5, "parties")) for block in blocks
-        )
-
-    def meeting(self, party: int) -> Message:
-        (message,) = self.meetings
-        return message.select(np.array([party]))
-
-    def opening(self) -> Message:
-        step = self.evaluator.receive(self.meeting(0))
-        assert isinstance(step, Continue)
-        (message,) = step.messages
-        return message
-
-
-def refusal(step: object) -> str:
-    assert isinstance(step, Rejected)
-    return step.reason
 
 
 def test_parties_take_only_what_is_theirs_to_take() -> None:
@@ -340,108 +308,3 @@ def test_a_link_that_is_done_does_not_open_again() -> None:
     assert len(reopened) >= 2
     values = drawn_values(query, holdings)
     assert gathering.totals.tolist() == values.sum(axis=0).tolist()
-
-
-# --- meetings that are not what they should be ---
-
-
-def entries_of(message: Message) -> np.ndarray:
-    return np.frombuffer(message.body[0, 4:].tobytes(), dtype=ENTRY).copy()
-
-
-def with_entries(message: Message, entries: np.ndarray, count: int | None = None) -> Message:
-    number = len(entries) if count is None else count
-    body = number.to_bytes(4, "little") + entries.tobytes()
-    return replace(message, body=np.frombuffer(body, dtype=np.uint8).reshape(1, -1))
-
-
-def spoilt_meetings(good: Message) -> dict[str, tuple[Message, str]]:
-    """For party 0 of Lone: two records, three matchings, and one pair of its own."""
-    entries = entries_of(good)
-    own = np.flatnonzero(entries["partner"] == 0)
-    other = np.flatnonzero(entries["partner"] == 1)
-    assert len(own) == 2
-    assert len(other) == 4
-
-    def spoil(at: int, field: str, value: int) -> Message:
-        changed = entries.copy()
-        changed[field][at] = value
-        return with_entries(good, changed)
-
-    twice = "meets two at once"
-    return {
-        "a slot twice": (spoil(other[0], "slot", int(entries["slot"][other[1]])), twice),
-        "an entry twice": (with_entries(good, np.append(entries, entries[other[:1]])), twice),
-        "a slot that is not there": (spoil(other[0], "slot", 6), "not there"),
-        "a slot far away": (spoil(other[0], "slot", 2**32 - 1), "not there"),
-        "a party that is not there": (spoil(other[0], "partner", 2), "not there"),
-        "a third argument": (spoil(other[0], "second", 2), "third argument"),
-        "one of their records twice": (
-            spoil(other[0], "theirs", int(entries["theirs"][other[1]])),
-            "two meetings with one record",
-        ),
-        "two firsts of its own": (
-            spoil(own[1], "second", int(entries["second"][own[0]])),
-            "two first or two second",
-        ),
-        "a record that meets itself": (
-            spoil(own[0], "theirs", int(entries["slot"][own[0]])),
-            "meets itself",
-        ),
-        "half of a pair of its own": (
-            with_entries(good, np.delete(entries, own[1])),
-            "meets itself",
-        ),
-        "too few": (with_entries(good, entries, len(entries) + 1), "not a list"),
-        "too many": (with_entries(good, entries, len(entries) - 1), "not a list"),
-        "far too many": (with_entries(good, entries, 2**32 - 1), "not a list"),
-        "a byte more": (
-            replace(good, body=np.concatenate([good.body, good.body[:, :1]], axis=1)),
-            "not a list",
-        ),
-        "no count": (replace(good, body=good.body[:, :3]), "not a list"),
-        "nothing": (replace(good, body=good.body[:, :0]), "not a list"),
-        "two coordinators": (replace(good, senders=address(0, 1)), "one coordinator"),
-    }
-
-
-@pytest.mark.parametrize("name", spoilt_meetings(Lone().meeting(0)))
-def test_meetings_that_would_cost_privacy_or_make_no_sense_are_refused(name: str) -> None:
-    """A record in more pairs than were announced would cost more than its ε."""
-    lone = Lone()
-    message, reason = spoilt_meetings(lone.meeting(0))[name]
-    assert reason in refusal(lone.evaluator.receive(message))
-    step = lone.evaluator.receive(lone.meeting(0))
-    assert isinstance(step, Continue)
-    assert len(step.messages) == 1
-
-
-def test_the_first_meetings_count() -> None:
-    """Whoever tells them otherwise later changes nothing, and a block whose parties were told in
-    part takes only the rest."""
-    lone = Lone()
-    lone.opening()
-    entries = entries_of(lone.meeting(0))
-    assert lone.evaluator.receive(with_entries(lone.meeting(0), entries[:0])) == Continue()
-    both = party_machine(lone.query, lone.holdings, Randomness(bytes(16)))
-    assert isinstance(both, PairwiseParty)
-    assert isinstance(both.receive(lone.meeting(1)), Continue)
-    (message,) = lone.meetings
-    assert "some of these know" in refusal(both.receive(message))
-    step = both.receive(lone.meeting(0))
-    assert isinstance(step, Continue)
-    assert len(step.messages) == 1
-
-
-def test_when_time_is_over_a_party_submits_what_it_has() -> None:
-    lone = Lone()
-    lone.opening()
-    step = lone.evaluator.expire()
-    assert isinstance(step, Done)
-    paired, *submitted = step.messages
-    assert [message.phase for message in submitted] == [Phase.SUBMIT] * 2
-    cells = np.unpackbits(paired.body[0])[:6]
-    entries = entries_of(lone.meeting(0))
-    assert np.flatnonzero(cells).tolist() == sorted(
-        entries["slot"][entries["partner"] == 0].tolist()
-    )

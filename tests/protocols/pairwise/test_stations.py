@@ -2,23 +2,26 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory, OneRound
 from protocols.aggregation.roles import ServerState
 from protocols.errors import LocalError
 from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.machines import check, collector_machine, server_machine, stages
 from protocols.messages import Message, Phase, Role, address
 from protocols.pairwise.links import Mask
-from protocols.pairwise.meetings import both_ends, draw_meetings, pack_cells, parse_cells
+from protocols.pairwise.meetings import both_ends, draw_meetings, pack_cells
 from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServer, pairs_of
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.ring import Vector
 from protocols.statistics import Gini, Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,
@@ -40,7 +43,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     deal_base_ots(monkeypatch)
 
 
-def a_meeting(**changes: object) -> tuple[Query, Holdings]:
+def a_meeting(**changes: Any) -> tuple[Query, Holdings]:
     holdings = held(COUNTS, ratings(sum(COUNTS)))
     return a_pairs_query(GINI, holdings, **changes), holdings
 
@@ -50,7 +53,7 @@ def submissions(query: Query, holdings: Holdings) -> list[Message]:
     return [message for message in sent if message.phase is Phase.SUBMIT]
 
 
-def a_full_server(**changes: object) -> tuple[PairwiseServer, Query, Holdings]:
+def a_full_server(**changes: Any) -> tuple[PairwiseServer, Query, Holdings]:
     """Server 0 when all have submitted."""
     query, holdings = a_meeting(**changes)
     server = server_machine(query, 0, Randomness.from_seed(2, "server-0"), Memory())
@@ -168,11 +171,8 @@ def test_servers_add_up_exactly_the_slots_of_the_release(servers: int) -> None:
         assert np.stack(shares).sum(axis=0, dtype=np.uint64).tolist() == wanted.tolist()
 
 
-def opened(query: Query, submitted: list[Message]) -> np.ndarray:
+def opened(query: Query, submitted: list[Message]) -> Vector:
     """Every party's vector, (parties, slots), from what it submitted."""
-    from protocols.aggregation import aggregator_named
-    from protocols.aggregation.contract import OneRound
-
     aggregator = aggregator_named(query.aggregator)
     assert isinstance(aggregator, OneRound)
     rows = []
@@ -188,7 +188,7 @@ def opened(query: Query, submitted: list[Message]) -> np.ndarray:
 # --- the collector ---
 
 
-def a_collector(**changes: object) -> tuple[PairwiseCollector, Query, Holdings]:
+def a_collector(**changes: Any) -> tuple[PairwiseCollector, Query, Holdings]:
     query, holdings = a_meeting(**changes)
     counts = holdings.counts.astype(np.int64)
     collector = collector_machine(query, counts, Randomness(bytes(16)))
@@ -275,35 +275,6 @@ def test_a_slot_counts_only_if_both_parties_call_it_done() -> None:
                 other = ends.get((party, slot))
                 wanted = other is not None and done[party, slot] and done[other]
                 assert mutual[party, slot] == wanted
-
-
-def test_every_slot_meets_once_and_is_met_by_whom_it_meets() -> None:
-    """For every way to hold few records: each record is in one pair of a matching, or in none."""
-    for counts in ([1, 1], [3], [2, 3], [1, 0, 2], [1, 1, 1, 1], [4, 1, 2]):
-        records = np.array(counts, dtype=np.int64)
-        statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
-            int(records.sum()), int(records.max()), None, False, bytes(16)
-        )
-        parties, entries = draw_meetings(statistic, records)
-        here = [(int(p), int(e["slot"])) for p, e in zip(parties, entries, strict=True)]
-        there = [(int(e["partner"]), int(e["theirs"])) for e in entries]
-        second = {end: int(e["second"]) for end, e in zip(here, entries, strict=True)}
-        assert len(set(here)) == len(here)
-        met = dict(zip(here, there, strict=True))
-        assert all(met[met[end]] == end != met[end] for end in here)
-        assert all(second[end] + second[met[end]] == 1 for end in here)
-        n = int(records.sum())
-        assert len(here) == n * (n - 1)
-
-
-def test_cells_are_packed_as_they_are_parsed() -> None:
-    draw = np.random.default_rng(2)
-    for slots in (1, 7, 8, 9, 16, 17):
-        cells = draw.integers(0, 2, (4, slots)).astype(bool)
-        parsed = parse_cells(pack_cells(cells), slots)
-        assert parsed is not None
-        assert parsed.tolist() == cells.tolist()
-    assert parse_cells(np.zeros((2, 2), dtype=np.uint8), 8) is None
 
 
 def test_the_answer_counts_pairs_and_spends_once() -> None:

@@ -4,11 +4,10 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
@@ -35,7 +34,7 @@ from protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC
 from tests.protocols.pairwise.gathering import a_pairs_query, ratings
 
 SEED = bytes(16)
-UNIT = {"lower": 0.0, "upper": 1.0}
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
 KINDS: list[Pairs] = [
     Gini(**UNIT),
     Variance(**UNIT),
@@ -215,7 +214,8 @@ def test_no_pair_is_an_error_and_not_a_number(statistic: Pairs) -> None:
 def test_deviations_are_those_of_the_estimate() -> None:
     """Where it is a multiple of a mean: in units of the estimate, of noise on the total or on
     every pair. Elsewhere nothing is claimed."""
-    for statistic in (Gini(**UNIT), Variance(**UNIT), KendallTau()):
+    means: list[Pairs] = [Gini(**UNIT), Variance(**UNIT), KendallTau()]
+    for statistic in means:
         for inside in (False, True):
             prepared = ready(statistic, inside=inside)
             pairs, noise = 400, 1000.0
@@ -241,6 +241,8 @@ def test_labels_are_0_or_1() -> None:
     columns["label"] = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 0.5])
     with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
         Auc().records_of(deal(columns, 2))
+    with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
+        Pairwise(**UNIT, kernel_name="auc").records_of(deal(columns, 2))
     for bad in (math.nan, math.inf):
         columns["label"] = np.array([0.0, 1.0, bad, 0.0, 1.0, 0.0])
         with pytest.raises(LocalError):
@@ -261,6 +263,20 @@ def test_values_outside_bounds_are_clipped() -> None:
     assert records[:, 0].tolist() == [0, 32, 64, 128]
 
 
+def test_records_outside_bounds_are_counted_once_whatever_their_columns() -> None:
+    columns = {
+        "x": np.array([0.5, 2.0, 0.5, -1.0]),
+        "y": np.array([0.5, 3.0, 9.0, 0.5]),
+        "label": np.array([0.0, 1.0, 1.0, 0.0]),
+    }
+    holdings = deal(columns, 2)
+    assert KendallTau(**UNIT).clipped(holdings) == 3
+    written = Pairwise(**UNIT, kernel_name="if(a.label > b.label, a.x, b.x)")
+    assert written.clipped(holdings) == 2
+    assert written.bounded == "x"
+    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded is None
+
+
 def test_bounds_are_public_or_not_needed() -> None:
     with pytest.raises(LocalError, match="needs public bounds"):
         _ = Gini().kernel
@@ -269,38 +285,6 @@ def test_bounds_are_public_or_not_needed() -> None:
         assert statistic.bounded is None
         assert statistic.clipped(some()) == 0
         assert not isinstance(replace(statistic, lower=0.0, upper=1.0).grid, OrderedGrid)
-
-
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-
-
-@given(st.lists(FLOATS, min_size=1, max_size=30))
-def test_an_ordered_grid_keeps_the_order(values: list[float]) -> None:
-    """What rounds to different 24-bit numbers keeps its order, the rest is tied, and nothing is
-    turned round. Past the largest of them, all is tied."""
-    column = np.array(values)
-    grid = OrderedGrid()
-    ranks = grid.encode(column)
-    assert (ranks >= grid.low).all()
-    assert (ranks <= grid.high).all()
-    largest = float(np.finfo(np.float32).max)
-    rounded = np.clip(column, -largest, largest).astype(np.float32)
-    order = np.sign(rounded[:, None] - rounded[None, :].astype(np.float64))
-    assert np.array_equal(np.sign(ranks[:, None] - ranks[None, :]), order)
-    below = column[:, None] < column[None, :]
-    assert (ranks[:, None] <= ranks[None, :])[below].all()
-
-
-def test_an_ordered_grid_has_one_zero_and_every_float32() -> None:
-    grid = OrderedGrid()
-    zeros = grid.encode(np.array([0.0, -0.0, 1e-320, -1e-320]))
-    assert zeros.tolist() == [0, 0, 0, 0]
-    around = np.float32(1.0)
-    steps = [np.nextafter(around, np.float32(-2)), around, np.nextafter(around, np.float32(2))]
-    ranks = grid.encode(np.array(steps, dtype=np.float64))
-    assert np.diff(ranks).tolist() == [1, 1]
-    negative = grid.encode(-np.array(steps, dtype=np.float64))
-    assert np.diff(negative).tolist() == [-1, -1]
 
 
 # --- parameters from anywhere ---
@@ -372,5 +356,33 @@ def test_noise_is_drawn_where_it_was_prepared_for() -> None:
 def test_other_pairs_are_another_release() -> None:
     """Randomness is drawn by what is released: other matchings must not meet the same masks."""
     query = a_pairs_query(Gini(**UNIT), some(), epsilon=Fraction(1))
+    assert isinstance(query.statistic, Gini)
     other = replace(query, statistic=replace(query.statistic, pairing="ff" * 16))
     assert query.stream != other.stream
+
+
+def test_a_pilot_decides_how_many_pairs() -> None:
+    """By brute force over P, with the ζ's that the public data shows."""
+    generator = np.random.default_rng(3)
+    pilot = deal({"value": generator.random(300)}, 1)
+    statistic = Gini(lower=0.0, upper=1.0, bits=16)
+    one, two = statistic.vary_as(pilot)
+    assert 0 < 2 * one < two
+    known = replace(statistic, pilot=(one, two))
+    for epsilon in (1, 30, 300):
+        chosen = known.prepared(200, 1, Fraction(epsilon), True, SEED).matchings
+
+        def error(matchings: int, epsilon: int = epsilon) -> float:
+            design = Design(200, matchings)
+            noise = design.per_pair_variance(statistic.kernel.sensitivity, epsilon)
+            return design.sampling_variance(Zetas(one, two)) + noise
+
+        assert chosen == min(range(1, 200), key=error)
+    blind = statistic.prepared(200, 1, Fraction(300), True, SEED).matchings
+    assert chosen < blind  # the worst case asks for more pairs than this data needs
+
+
+@pytest.mark.parametrize("pilot", [(1.0,), (1.0, 1.0), (-1.0, 1.0), (0.0, math.inf), (0, 1, 2)])
+def test_what_is_no_pilot_is_refused(pilot: tuple[float, ...]) -> None:
+    with pytest.raises(LocalError):
+        Gini(lower=0.0, upper=1.0, pilot=pilot)
