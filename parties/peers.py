@@ -22,7 +22,7 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Role, decode
 from protocols.participant import Outcome
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller, new_server, open_channel, stop_serving
+from protos.channel import Context, new_server, open_channel, received, stop_serving
 from protos.tally_pb2_grpc import (
     DeskStub,
     PeerServicer,
@@ -279,12 +279,7 @@ class Peers(PeerServicer):
     # --- what is heard ---
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity = await caller(context)
-        try:
-            message = decode(request.message, identity.name)
-        except PeerError as error:
-            log.warning("refused: %s", error)
-            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        identity, message = await received(request, context)
         try:
             outcome = await self._take(message, identity)
         except PeerError as error:

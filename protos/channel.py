@@ -1,6 +1,7 @@
 """How channels and servers are opened: mutual TLS, bounded messages, certified callers."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -14,8 +15,11 @@ from grpc_health.v1 import health, health_pb2_grpc
 
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity, identity_of
-from protocols.messages import MAX_WIRE_BYTES, Role
+from protocols.messages import MAX_WIRE_BYTES, Message, Role, decode
+from protos import tally_pb2 as pb
 from protos.strict import Strict
+
+log = logging.getLogger(__name__)
 
 _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.max_receive_message_length", MAX_WIRE_BYTES + (64 << 10)),
@@ -118,6 +122,16 @@ async def caller(context: Context) -> Identity:
         return identity_of(certificate_of(context))
     except PeerError as error:
         return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+
+
+async def received(parcel: pb.Parcel, context: Context) -> tuple[Identity, Message]:
+    """Who is calling, and the message it hands over. Ends the call where there is none."""
+    identity = await caller(context)
+    try:
+        return identity, decode(parcel.message, identity.name)
+    except PeerError as error:
+        log.warning("refused: %s", error)
+        return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
 def certificate_of(context: Context) -> bytes:

@@ -14,14 +14,13 @@ from functools import partial
 import grpc
 import numpy as np
 
-from protocols.errors import PeerError
 from protocols.identity import Identity
 from protocols.messages import RUN_BYTES, Message, Phase, Role, decode
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
-from protos.channel import Context, caller
+from protos.channel import Context, caller, received
 from protos.tally_pb2_grpc import PostServicer
 from protos.tasks import Tasks
 from servers.journal import Journal, Kind, Record
@@ -175,12 +174,7 @@ class Post(PostServicer):
             self.journal.close()
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity = await caller(context)
-        try:
-            message = decode(request.message, identity.name)
-        except PeerError as error:
-            log.warning("refused: %s", error)
-            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        identity, message = await received(request, context)
         if not identity.speaks_for(message):
             claim = f"{identity.name}: claims to be {message.sender}"
             log.warning("refused: %s", claim)
