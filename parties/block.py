@@ -8,11 +8,14 @@ from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Machine
 from protocols.machines import cheating_machine, party_machine
-from protocols.messages import Message, Role
+from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+
+MOST_REPEATED = 8
+"""Runs of pairs whose shares are kept, to be submitted again if asked."""
 
 
 class PartyBlock(Participant):
@@ -34,6 +37,7 @@ class PartyBlock(Participant):
         self._answering = holdings.without(absent) if absent else holdings
         self._scripts: dict[bytes, Script] = {}
         self._led: set[bytes] = set()
+        self._of_pairs: dict[bytes, list[Message]] = {}
         self._randomness = randomness
 
     def handle(self, message: Message) -> Outcome:
@@ -45,26 +49,39 @@ class PartyBlock(Participant):
                 return Outcome(message.run)
             if not answering.all():
                 message = message.select(np.flatnonzero(answering))
+        if message.phase is Phase.PAIRING and self._is_over(message.run):
+            return Outcome(message.run)  # a coordinator that was restarted says it again
         return super().handle(message)
+
+    def _is_over(self, run: bytes) -> bool:
+        return run in self._of_pairs and not self.is_open(run)
 
     def _asked_again(self, message: Message) -> Outcome:
         """The same shares again, drawn from the same randomness: servers count them once.
 
         A machine that still waits for others has said what there is to say. So has one that servers
         led from stage to stage: begun anew, it could be told something else than before, and what
-        it gives the two times may together be more than it must give.
+        it gives the two times may together be more than it must give. Shares of pairs depend on the
+        other side as well, which may have been started anew since: those are repeated as they were,
+        for to meet again would give others, and half of them.
         """
         run = message.run
         if message.body[0].tobytes() != self._queries[run]:
             return super()._asked_again(message)
         if self.is_open(run) or run in self._led:
             return Outcome(run)
+        if run in self._of_pairs:
+            return Outcome(run, list(self._of_pairs[run]))
         return self.resume(run, self.open(message))
 
     def open(self, message: Message) -> Machine:
         if self._answering is None:
             raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
+        if query.statistic.pairwise:
+            self._of_pairs[message.run] = []
+            for run in list(self._of_pairs)[:-MOST_REPEATED]:
+                self._of_pairs[run].clear()
         try:
             randomness = self._randomness.derive(query.stream)
             liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
@@ -83,6 +100,12 @@ class PartyBlock(Participant):
         super().forget(run)
         self._led.discard(run)
         self._scripts.pop(run, None)
+        self._of_pairs.pop(run, None)
+
+    def _remember(self, run: bytes, outgoing: list[Message]) -> None:
+        super()._remember(run, outgoing)
+        if run in self._of_pairs:
+            self._of_pairs[run] += [m for m in outgoing if m.receiver_role is not Role.PARTY]
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
         if self._misbehaviour != HONEST:

@@ -6,7 +6,7 @@ elsewhere is handed on at once and in order; what is for stations, the shell sen
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from parties.block import PartyBlock
 from protocols.messages import Message, Phase
 from protocols.participant import Outcome
+from protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -21,12 +22,18 @@ EARLY_SECONDS = 120.0
 """For how long a message waits for the run that it belongs to."""
 MOST_EARLY_BYTES = 64 << 20
 """What may wait so: a peer that speaks of runs that never come must not fill the memory."""
+LEAST_EARLY_BYTES = 8 << 10
+"""What a small one counts for: all are looked at whenever one comes."""
+MOST_EARLY_OF_ONE = 8 << 20
+"""What of that may be one party's: it must not take the place of all others."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Early:
     message: Message
     since: float
+    sender: int
+    size: int
 
 
 class Carriage:
@@ -46,17 +53,17 @@ class Carriage:
         self._early: list[_Early] = []
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._ends: dict[bytes, float] = {}
-        self._tasks: set[asyncio.Future[Outcome]] = set()
+        self._tasks = Tasks()
 
     async def tell(self, message: Message) -> Outcome:
         """What the block answers, with the messages to stations. It goes on to its end when the
         caller hangs up."""
-        return await self._finish(self._tell(message))
+        return await self._tasks.finish(self._tell(message))
 
     async def hear(self, message: Message) -> Outcome:
         """The same for another party's message, which may have overtaken the coordinator's: it
         waits then. Raises `BufferError` if too much waits already."""
-        return await self._finish(self._hear(message))
+        return await self._tasks.finish(self._hear(message))
 
     def ends(self, run: bytes) -> float:
         """When the deadline of a run passes, by the clock of the event loop; 0 if it has none."""
@@ -65,12 +72,6 @@ class Carriage:
     def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-
-    async def _finish(self, work: Coroutine[None, None, Outcome]) -> Outcome:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
 
     async def _tell(self, message: Message) -> Outcome:
         async with self._lock:
@@ -82,10 +83,13 @@ class Carriage:
                 return await self._move(message)
             now = asyncio.get_running_loop().time()
             self._early = [one for one in self._early if one.since > now - EARLY_SECONDS]
-            waiting = sum(one.message.wire_bytes for one in self._early)
-            if waiting + message.wire_bytes > MOST_EARLY_BYTES:
+            size = max(message.wire_bytes, LEAST_EARLY_BYTES)
+            early = _Early(message, now, int(message.senders[0]), size)
+            waiting = sum(one.size for one in self._early)
+            theirs = sum(one.size for one in self._early if one.sender == early.sender)
+            if waiting + early.size > MOST_EARLY_BYTES or theirs + early.size > MOST_EARLY_OF_ONE:
                 raise BufferError("too many messages wait for their run")
-            self._early.append(_Early(message, now))
+            self._early.append(early)
             return Outcome(message.run)
 
     async def _move(self, message: Message) -> Outcome:
@@ -116,9 +120,7 @@ class Carriage:
             self._carry(outcome)
             return outcome
 
-        task = asyncio.ensure_future(follow())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(follow())
 
     def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
         """What of a message between parties is for those of this host, and what is not."""
@@ -162,7 +164,7 @@ class Carriage:
 
         async def expire() -> None:
             await asyncio.sleep(seconds)
-            await self._finish(self._expire(run, asyncio.current_task()))
+            await self._tasks.finish(self._expire(run, asyncio.current_task()))
 
         self._ends[run] = asyncio.get_running_loop().time() + seconds
-        self._timers[run] = asyncio.create_task(expire())
+        self._timers[run] = self._tasks.spawn(expire())

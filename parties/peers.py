@@ -6,7 +6,7 @@ Nothing is opened before there is a reason to: a host that meets no other costs 
 import asyncio
 import datetime as dt
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import grpc
@@ -22,7 +22,7 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Role, decode
 from protocols.participant import Outcome
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller, new_server, open_channel
+from protos.channel import Context, new_server, open_channel, received, stop_serving
 from protos.tally_pb2_grpc import (
     DeskStub,
     PeerServicer,
@@ -30,6 +30,7 @@ from protos.tally_pb2_grpc import (
     RelayStub,
     add_PeerServicer_to_server,
 )
+from protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ AWAY = (
 )
 
 
+MOST_LOCATED = 1024
+"""Parties that are asked for at once: their hosts' certificates must fit one answer."""
 PROMPT_SECONDS = 1.0
 """How long a sender is kept waiting to hear what is refused."""
 MOST_UNDONE_BYTES = 64 << 20
@@ -91,7 +94,7 @@ class Peers(PeerServicer):
         self._retired: list[grpc.aio.Channel] = []
         self._renewed = False
         self._announced = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._listening: asyncio.Task[None] | None = None
         self._locating: asyncio.Task[None] | None = None
         self._unlocated: list[_Outgoing] = []
@@ -100,7 +103,6 @@ class Peers(PeerServicer):
         self._outboxes: dict[Identity, asyncio.Queue[_Outgoing]] = {}
         self._room = asyncio.Condition()
         self._undone = 0
-        self._working: set[asyncio.Future[Outcome]] = set()
         self._direct: dict[tuple[Identity, str], grpc.aio.Channel] = {}
         self._sealed: dict[tuple[Identity, bytes], SealedChannel] = {}
 
@@ -123,7 +125,7 @@ class Peers(PeerServicer):
         self._channel = open_channel(
             self._coordinator, Identity(Role.COORDINATOR), self._credentials
         )
-        self._listening = self._spawn(self._stay_announced())
+        self._listening = self._tasks.spawn(self._stay_announced())
 
     def post(self, message: Message) -> None:
         """Sends each host its part, after all that was posted to it before."""
@@ -132,20 +134,16 @@ class Peers(PeerServicer):
         until = max(loop.time() + SEND_SECONDS, self._ends(message.run))
         self._put(_Outgoing(message, until))
         if self._unlocated and (self._locating is None or self._locating.done()):
-            self._locating = self._spawn(self._locate())
+            self._locating = self._tasks.spawn(self._locate())
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for work in self._working:
-            work.cancel()
-        await asyncio.gather(*self._tasks, *self._working, return_exceptions=True)
+        await self._tasks.close()
         if self._channel is not None:
             self._retired.append(self._channel)
         for channel in (*self._direct.values(), *self._retired):
             await channel.close()
         if self._server is not None:
-            await self._server.stop(0)
+            await stop_serving(self._server, 0)
 
     # --- who is where ---
 
@@ -165,9 +163,10 @@ class Peers(PeerServicer):
         while self._unlocated:
             await self._announced.wait()
             ids = np.unique(np.concatenate([one.message.receivers for one in self._unlocated]))
-            for identity in await self._ask(ids):
-                covered = ids[(ids >= identity.first) & (ids <= identity.last)]
-                self._homes |= dict.fromkeys(covered.tolist(), identity)
+            for start in range(0, len(ids), MOST_LOCATED):
+                for identity in await self._ask(ids[start : start + MOST_LOCATED]):
+                    covered = ids[(ids >= identity.first) & (ids <= identity.last)]
+                    self._homes |= dict.fromkeys(covered.tolist(), identity)
             waiting, self._unlocated = self._unlocated, []
             now = asyncio.get_running_loop().time()
             for one in waiting:
@@ -213,7 +212,7 @@ class Peers(PeerServicer):
     def _outbox(self, peer: Identity) -> asyncio.Queue[_Outgoing]:
         if peer not in self._outboxes:
             self._outboxes[peer] = asyncio.Queue()
-            self._spawn(self._empty(peer, self._outboxes[peer]))
+            self._tasks.spawn(self._empty(peer, self._outboxes[peer]))
         return self._outboxes[peer]
 
     async def _empty(self, peer: Identity, outbox: asyncio.Queue[_Outgoing]) -> None:
@@ -231,6 +230,9 @@ class Peers(PeerServicer):
             try:
                 receipt = await self._hand_over(self._hosts[peer], data, until - loop.time())
                 break
+            except PeerError as error:
+                log.error("refused: %s; not delivered", error)
+                return
             except grpc.aio.AioRpcError as error:
                 reason = error.details()
                 if error.code() not in AWAY or loop.time() > until:
@@ -277,12 +279,7 @@ class Peers(PeerServicer):
     # --- what is heard ---
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity = await caller(context)
-        try:
-            message = decode(request.message, identity.name)
-        except PeerError as error:
-            log.warning("refused: %s", error)
-            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        identity, message = await received(request, context)
         try:
             outcome = await self._take(message, identity)
         except PeerError as error:
@@ -308,14 +305,13 @@ class Peers(PeerServicer):
         async with self._room:
             await self._room.wait_for(lambda: self._undone < MOST_UNDONE_BYTES)
             self._undone += message.wire_bytes
-        task = asyncio.ensure_future(self._work(message))
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
-        done, _ = await asyncio.wait({task}, timeout=PROMPT_SECONDS)
-        if done:
-            return task.result()
-        task.add_done_callback(_log_late)
-        return Outcome(message.run)
+        task = self._tasks.begin(self._work(message))
+        try:
+            await asyncio.wait({task}, timeout=PROMPT_SECONDS)
+        finally:
+            if not task.done():  # nor if the sender hangs up
+                task.add_done_callback(_log_late)
+        return task.result() if task.done() else Outcome(message.run)
 
     async def _work(self, message: Message) -> Outcome:
         try:
@@ -382,12 +378,6 @@ class Peers(PeerServicer):
             return
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _log_late(work: asyncio.Future[Outcome]) -> None:

@@ -4,7 +4,6 @@ NAT."""
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from protos.accounts import accounts_to_wire
 from protos.channel import open_channel, stop_signal
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
+from protos.tasks import Tasks
 
 if TYPE_CHECKING:
     from parties.peers import Peers
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+LISTEN_SECONDS = 5.0
+"""How long servers are waited for before anything is sent."""
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
@@ -77,7 +79,7 @@ class PartyHost:
         self._party_authority = config.credentials.authority
         self._joined = asyncio.Event()
         self._in_order = asyncio.Lock()
-        self._carrying: set[asyncio.Task[None]] = set()
+        self._carrying = Tasks()
         self._coordinator: grpc.aio.Channel | None = None
         self._servers: list[PostStub] = []
         self._channels: list[grpc.aio.Channel] = []
@@ -113,9 +115,7 @@ class PartyHost:
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._carriage.close()
-            for task in self._carrying:
-                task.cancel()
-            await asyncio.gather(*self._carrying, return_exceptions=True)
+            await self._carrying.close()
             if self._peers is not None:
                 await self._peers.close()
 
@@ -163,16 +163,20 @@ class PartyHost:
     async def _listen_to_servers(self) -> None:
         """Only for runs in which servers speak to parties: a stream each is not for nothing.
 
-        Every stream is open before anything is sent, so that no answer is missed.
+        Every stream is open before anything is sent, but that of a server that is away: it tells
+        again what was missed, and others may do without it.
         """
         if not self._listening:
             ready = [asyncio.Event() for _ in self._servers]
             self._listening = [
-                asyncio.create_task(self._listen(index, ready[index]))
+                self._carrying.spawn(self._listen(index, ready[index]))
                 for index in range(len(self._servers))
             ]
             opened = asyncio.gather(*(event.wait() for event in ready))
-            await asyncio.wait_for(opened, SEND_SECONDS)
+            try:
+                await asyncio.wait_for(opened, LISTEN_SECONDS)
+            except TimeoutError:
+                log.warning("not all servers can be heard yet")
 
     async def _listen(self, index: int, ready: asyncio.Event) -> None:
         """Hears one server while this process is joined; it tells again what was missed."""
@@ -186,7 +190,7 @@ class PartyHost:
                     message = decode(parcel.message, expected.name)
                     if not expected.speaks_for(message):
                         raise PeerError(expected.name, f"claims to be {message.sender}")
-                    await asyncio.shield(self._spawn(self._follow(message)))
+                    await self._carrying.finish(self._follow(message))
             except grpc.aio.AioRpcError as error:
                 log.warning("%s: %s; listening again", expected.name, error.details())
             except PeerError as error:
@@ -234,13 +238,7 @@ class PartyHost:
                 await self._send_all(outcome)
 
         if outcome.messages:
-            self._spawn(send())
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._carrying.add(task)
-        task.add_done_callback(self._carrying.discard)
-        return task
+            self._carrying.spawn(send())
 
     async def _send_all(self, outcome: Outcome) -> None:
         if any(message.phase is Phase.PAIRED for message in outcome.messages):

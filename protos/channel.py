@@ -1,10 +1,12 @@
 """How channels and servers are opened: mutual TLS, bounded messages, certified callers."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing import parent_process
+from types import CoroutineType
 from typing import Any
 
 import grpc
@@ -13,8 +15,11 @@ from grpc_health.v1 import health, health_pb2_grpc
 
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity, identity_of
-from protocols.messages import MAX_WIRE_BYTES, Role
+from protocols.messages import MAX_WIRE_BYTES, Message, Role, decode
+from protos import tally_pb2 as pb
 from protos.strict import Strict
+
+log = logging.getLogger(__name__)
 
 _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.max_receive_message_length", MAX_WIRE_BYTES + (64 << 10)),
@@ -27,6 +32,9 @@ _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
 ]
+
+ENDING_SECONDS = 2.0
+"""How long calls that were cut off may take to end."""
 
 
 def open_channel(target: str, expected: Identity, credentials: Credentials) -> grpc.aio.Channel:
@@ -116,6 +124,16 @@ async def caller(context: Context) -> Identity:
         return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
 
 
+async def received(parcel: pb.Parcel, context: Context) -> tuple[Identity, Message]:
+    """Who is calling, and the message it hands over. Ends the call where there is none."""
+    identity = await caller(context)
+    try:
+        return identity, decode(parcel.message, identity.name)
+    except PeerError as error:
+        log.warning("refused: %s", error)
+        return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+
 def certificate_of(context: Context) -> bytes:
     """The PEM that the caller showed, which TLS has verified; empty if there is none."""
     certificates = list(context.auth_context().get("x509_pem_cert", []))
@@ -128,7 +146,18 @@ async def serving(server: grpc.aio.Server, grace: float = 2.0) -> AsyncIterator[
     try:
         yield
     finally:
-        await server.stop(grace)
+        await stop_serving(server, grace)
+
+
+async def stop_serving(server: grpc.aio.Server, grace: float) -> None:
+    """Returns when the calls that were cut off have ended as well, which `stop` does not wait for:
+    an event loop that closes before they have ends with their tracebacks on standard error."""
+    await server.stop(grace)
+    calls = [
+        task for task in asyncio.all_tasks() if not isinstance(task.get_coro(), CoroutineType)
+    ]  # grpc's own tasks are compiled
+    if calls:
+        await asyncio.wait(calls, timeout=ENDING_SECONDS)
 
 
 async def stop_signal() -> None:

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from protocols.query import Query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller
+from protos.tasks import Tasks
 from servers.coordinator import Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
 from servers.journal import Journal, Kind
@@ -87,7 +88,7 @@ class Desk(PeerDesk):
         ]
         self._runs: dict[bytes, Run] = {}
         self._joined = asyncio.Condition()
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = Tasks()
 
     def resume(self) -> None:
         """Takes up the runs of the journal where they were left."""
@@ -100,7 +101,7 @@ class Desk(PeerDesk):
             self._runs[run] = Run(query, asyncio.get_running_loop().create_future())
             outcomes = [self.coordinator.start(query, counts)]
             outcomes += self.post.replay(run, records[1:])
-            self._spawn(self._resume_run(self._runs[run], outcomes))
+            self._background.spawn(self._resume_run(self._runs[run], outcomes))
 
     async def _resume_run(self, run: Run, outcomes: list[Outcome]) -> None:
         finished = next((outcome.finished for outcome in outcomes if outcome.finished), None)
@@ -113,7 +114,7 @@ class Desk(PeerDesk):
 
     def listen_to_servers(self) -> None:
         for server in self.servers:
-            self._spawn(self._listen(server))
+            self._background.spawn(self._listen(server))
 
     def watch(self, metrics: Metrics) -> None:
         watch_ledger(metrics, self._ledger)
@@ -123,9 +124,7 @@ class Desk(PeerDesk):
         metrics.watch("tally_runs", "Runs in progress.", lambda: len(self._runs))
 
     async def close(self) -> None:
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._background.close()
         for server in self.servers:
             await server.channel.close()
         self.post.close()
@@ -219,7 +218,7 @@ class Desk(PeerDesk):
         except OSError as error:
             self._drop(run)
             raise RunFailed(f"the coordinator cannot keep a run: {error.strerror}") from None
-        self._spawn(self._carry(outcome))
+        self._background.spawn(self._carry(outcome))
         return run
 
     async def _conduct(self, run: Run) -> AsyncIterator[pb.Event]:
@@ -326,7 +325,7 @@ class Desk(PeerDesk):
             try:
                 messages = await server.subscribe()
                 if attempt:
-                    self._spawn(self._remind(server.index))
+                    self._background.spawn(self._remind(server.index))
                 async for message, data in messages:
                     await self.post.deliver(message, data)
                 reason = "closed its stream"
@@ -369,7 +368,7 @@ class Desk(PeerDesk):
                     outcome = self.coordinator.lose(run, ids)
                 await self._carry(outcome)
 
-        self._spawn(lose())
+        self._background.spawn(lose())
 
     def _end(self, run: Run, finished: Done | Failed) -> None:
         if run.ended.done():
@@ -384,8 +383,3 @@ class Desk(PeerDesk):
     def _fail(self, run: bytes, reason: str) -> None:
         if run in self._runs:
             self._end(self._runs[run], Failed(reason))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)

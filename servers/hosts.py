@@ -86,6 +86,7 @@ class HostRegister:
     async def locate(self, ids: NDArray[np.uint32], seconds: float) -> list[Announced]:
         """The hosts of these parties that are here; waits for the first of them for a while."""
         found: list[Announced] = []
+        ids = np.unique(ids)
         try:
             async with asyncio.timeout(seconds), self._changed:
                 while not (found := self._hosts_of(ids)):
@@ -95,11 +96,11 @@ class HostRegister:
         return found
 
     def _hosts_of(self, ids: NDArray[np.uint32]) -> list[Announced]:
-        return [
-            host
-            for identity, host in self._announced.items()
-            if ((ids >= identity.first) & (ids <= identity.last)).any()
-        ]
+        """Of ascending ids: a caller may name as many as fit a message, and everybody waits."""
+        hosts = list(self._announced.values())
+        starts = np.searchsorted(ids, [host.identity.first for host in hosts], side="left")
+        ends = np.searchsorted(ids, [host.identity.last for host in hosts], side="right")
+        return [host for host, any_ in zip(hosts, ends > starts, strict=True) if any_]
 
     def forward(self, sender: Identity, envelope: pb.Envelope) -> None:
         """Puts an envelope where its receiver fetches it.

@@ -7,22 +7,22 @@ and nowhere else.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 import grpc
 import numpy as np
 
-from protocols.errors import PeerError
 from protocols.identity import Identity
 from protocols.messages import RUN_BYTES, Message, Phase, Role, decode
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
-from protos.channel import Context, caller
+from protos.channel import Context, caller, received
 from protos.tally_pb2_grpc import PostServicer
+from protos.tasks import Tasks
 from servers.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,9 @@ class Post(PostServicer):
         self.journal = journal
         self.lock = asyncio.Lock()
         self._carry = carry
-        self._tasks: set[asyncio.Future[Outcome]] = set()
+        # A machine that was told something, and whose answer nobody carried because the caller hung
+        # up meanwhile, would leave its run waiting for ever.
+        self._tasks = Tasks()
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._cpu_seconds: dict[bytes, float] = {}
         self.subscribers: set[Identity] = set()
@@ -89,19 +91,11 @@ class Post(PostServicer):
         Acknowledged means in the journal; a message that was refused as a whole is not. Raises
         `OSError` where it cannot be kept: it was not taken then, and may be sent again.
         """
-        return await self._finish(self._take(message, data))
+        return await self._tasks.finish(self._take(message, data))
 
     async def expire(self, run: bytes) -> None:
         """The deadline passed: that, too, is something the machine was told. Raises `OSError`."""
-        await self._finish(self._expire(run, None))
-
-    async def _finish(self, work: Coroutine[None, None, Outcome]) -> Outcome:
-        """Goes on to its end when the caller hangs up: a machine that was told something, and
-        whose answer nobody carried, would leave its run waiting for ever."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        await self._tasks.finish(self._expire(run, None))
 
     async def _take(self, message: Message, data: bytes) -> Outcome:
         async with self.lock:
@@ -180,12 +174,7 @@ class Post(PostServicer):
             self.journal.close()
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity = await caller(context)
-        try:
-            message = decode(request.message, identity.name)
-        except PeerError as error:
-            log.warning("refused: %s", error)
-            return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        identity, message = await received(request, context)
         if not identity.speaks_for(message):
             claim = f"{identity.name}: claims to be {message.sender}"
             log.warning("refused: %s", claim)
@@ -275,7 +264,7 @@ class Post(PostServicer):
             await asyncio.sleep(seconds)
             while True:
                 try:
-                    await self._finish(self._expire(run, asyncio.current_task()))
+                    await self._tasks.finish(self._expire(run, asyncio.current_task()))
                     return
                 except OSError as error:
                     log.error("cannot keep that a deadline passed: %s; trying again", error)
@@ -283,4 +272,4 @@ class Post(PostServicer):
 
         if (running := self._timers.pop(run, None)) is not None:
             running.cancel()
-        self._timers[run] = asyncio.create_task(expire())
+        self._timers[run] = self._tasks.spawn(expire())

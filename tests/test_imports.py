@@ -62,3 +62,16 @@ def test_importing_all_of_the_cores_loads_no_grpc() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_no_party_process_starts_with_libraries_that_it_does_not_need() -> None:
+    """Each of 500 of them would pay for pages of scipy that it never reads."""
+    program = (
+        "import sys; from simulation.runtimes.children import preload; preload();"
+        "heavy = ('scipy', 'sklearn', 'cvxopt', 'matplotlib', 'rich', 'typer');"
+        "print([m for m in sys.modules if m in heavy])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

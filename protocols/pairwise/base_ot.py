@@ -32,6 +32,7 @@ _ORDER: Final = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C
 # 128 bits more than the order: a scalar is 2^-128 from uniform.
 _DRAWN_BYTES: Final = 48
 _USAGE_KEY: Final = b"tallyroom base ot v1 key"
+_USAGE_SCALAR: Final = b"tallyroom base ot v1 scalar"
 
 
 def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
@@ -40,9 +41,23 @@ def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -
     scalars = np.empty((len(links), count, SCALAR_BYTES), dtype=np.uint8)
     for row, numbers in zip(scalars, drawn.reshape(len(links), count, _DRAWN_BYTES), strict=True):
         for scalar, number in zip(row, numbers, strict=True):
-            value = int.from_bytes(number.tobytes(), "big") % (_ORDER - 1) + 1
-            scalar[:] = np.frombuffer(value.to_bytes(SCALAR_BYTES, "big"), dtype=np.uint8)
+            scalar[:] = _scalar(number.tobytes())
     return scalars
+
+
+def bind_scalars(scalars: Bytes, points: Bytes) -> Bytes:
+    """(K, count, 32) scalars that follow from these and from the link's A.
+
+    A receiver that answered two points A with the same b_i would give its choices away: the two
+    B_i differ by c_i times the difference of the points. That is how it would be if its machine
+    were started anew from the same randomness, and its peer's from other.
+    """
+    bound = np.empty_like(scalars)
+    for row, secrets, point in zip(bound, scalars, points, strict=True):
+        for scalar, secret in zip(row, secrets, strict=True):
+            data = _USAGE_SCALAR + secret.tobytes() + point.tobytes()
+            scalar[:] = _scalar(hashlib.sha512(data).digest()[:_DRAWN_BYTES])
+    return bound
 
 
 def sender_points(scalars: Bytes) -> Bytes:
@@ -103,6 +118,11 @@ def _point(link: Links, encoded: bytes) -> PublicKey:
         return PublicKey(encoded)
     except ValueError:
         raise PeerError(names(link), "bytes that are no point of the curve") from None
+
+
+def _scalar(drawn: bytes) -> Bytes:
+    value = int.from_bytes(drawn, "big") % (_ORDER - 1) + 1
+    return np.frombuffer(value.to_bytes(SCALAR_BYTES, "big"), dtype=np.uint8)
 
 
 def _key(a: bytes, b: bytes, index: int, shared: bytes) -> bytes:

@@ -1,11 +1,9 @@
-"""Who meets whom: matchings of records, drawn from a public seed, and the links they make.
+"""Who meets whom: matchings of records, drawn from a public seed.
 
 A matching pairs every record once; with an odd number of records it leaves one out, each as likely
 as any other, so that means over pairs stay unbiased. Pairs are ordered, either order as likely: it
 matters only to kernels that are not symmetric.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,45 +67,3 @@ def _orders(count: int, length: int, randomness: Randomness) -> NDArray[np.uint3
     """
     words = randomness.words(count * length).reshape(count, length)
     return np.argsort(words, axis=1, kind="stable").astype(np.uint32)
-
-
-@dataclass(frozen=True, eq=False)
-class Assignment:
-    """Pairs by who computes them."""
-
-    local: Pairs
-    """Both records belong to one party, which needs nobody."""
-    remote: Pairs
-    """The garbler's record and the evaluator's, link by link."""
-    swapped: NDArray[np.bool]
-    """Of each remote pair, whether the evaluator's record is the first one of the kernel."""
-    links: NDArray[np.uint32]
-    """Garbler and evaluator, two parties, of each link."""
-    starts: NDArray[np.intp]
-    """The first remote pair of each link."""
-
-    @property
-    def counts(self) -> NDArray[np.intp]:
-        """How many pairs each link computes."""
-        return np.diff(self.starts, append=len(self.remote))
-
-
-def assign(pairs: Pairs, owners: NDArray[np.uint32]) -> Assignment:
-    """Deals pairs (any shape that ends in 2) to parties; `owners` has the party of each record.
-
-    Two parties have one link, however many pairs they share, and one of them garbles them all: the
-    lower one if their ids add up to an even number, so that work spreads evenly.
-    """
-    pairs = pairs.reshape(-1, 2)
-    parties = owners[pairs]
-    alone = parties[:, 0] == parties[:, 1]
-    local, remote, parties = pairs[alone], pairs[~alone], parties[~alone]
-    low, high = parties.min(axis=1), parties.max(axis=1)
-    garbler = np.where((low ^ high) & 1, high, low)
-    swapped = garbler != parties[:, 0]
-    ordered = np.where(swapped[:, None], remote[:, ::-1], remote)
-    order = np.lexsort((high, low))
-    links = np.stack([garbler, low ^ high ^ garbler], axis=1)[order]
-    fresh = np.ones(len(links), dtype=bool)
-    fresh[1:] = (links[1:] != links[:-1]).any(axis=1)
-    return Assignment(local, ordered[order], swapped[order], links[fresh], np.flatnonzero(fresh))

@@ -11,12 +11,16 @@ link alone: a batch of K links is exactly K batches of one. A batch is I instanc
 every link. The first two messages are for a cold link; a warm one goes on with `request`.
 
 The seed is 16 bytes and stands for the hash key and all of the garbler's input labels. The digest,
-16 bytes, covers all that passed on the link since it was opened, the circuit, and the output check
-(see `outputs`): a bit that was flipped on the way, in whatever message, is refused by `finish`
-whether or not it changes the result, and refused for all links it happened on, by number. The
-garbler, who sees no answer to its answer, learns of that from the shell.
+16 bytes, covers the link's number, all that passed on it since it was opened, the circuit, and the
+output check (see `outputs`): a bit that was flipped on the way, in whatever message, is refused by
+`finish` whether or not it changes the result, and refused for all links it happened on, by number.
+The garbler, who sees no answer to its answer, learns of that from the shell.
 
 Threat model: semi-honest parties. Each learns its own share of the outputs, and nothing else.
+
+A machine may be started anew from the same randomness, and meet a peer that has new. So what the
+garbler draws follows from its randomness and from all that it heard and was given before: to the
+same words it gives the same answer, and to others one that is independent of the first.
 
 Errors leave a session as it was. After a PeerError the shell can `drop` the links that it names and
 call again with the rows of the others.
@@ -47,6 +51,7 @@ MOST_HASHES: Final = 1 << 30
 
 _USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
 _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
+_USAGE_SECRET: Final = b"tallyroom pairwise v1 secret"
 
 
 class Answer(NamedTuple):
@@ -121,7 +126,8 @@ class _Side:
         self._links = checked_links(links)
         self._randomness = randomness
         self._number = 0
-        self._transcript = np.zeros((len(links), hashlib.sha256().digest_size), dtype=np.uint8)
+        numbers = self._links.astype("<u8").view(np.uint8).reshape(len(links), -1)
+        self._transcript = _hashes(_USAGE_TRANSCRIPT, numbers, numbers[:, :0])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self._links)} links>"
@@ -171,7 +177,8 @@ class _Side:
 class Evaluator(_Side):
     """Holds one input of every pair. Learns labels, whose colours are its shares.
 
-    `randomness` must be fresh for every session: what a link draws depends on its number alone.
+    `randomness` must be fresh unless the inputs are the same: to one reply of the garbler, two
+    requests from the same randomness show where their bits differ.
     """
 
     def __init__(self, links: Links, randomness: Randomness) -> None:
@@ -260,10 +267,7 @@ class Evaluator(_Side):
 
 
 class Garbler(_Side):
-    """Holds the other input. Learns nothing but its own shares.
-
-    `randomness` must be fresh for every session: what a link draws depends on its number alone.
-    """
+    """Holds the other input. Learns nothing but its own shares."""
 
     def __init__(self, links: Links, randomness: Randomness) -> None:
         super().__init__(links, randomness)
@@ -274,13 +278,16 @@ class Garbler(_Side):
         if self._sender is not None:
             raise LocalError("these links are open already")
         rows = checked_rows(self._links, rows, base_ot.POINT_BYTES, "a point")
-        deltas = self._randomness.rows("delta", self._links, BLOCK_BYTES).copy()
+        heard = self._heard(self._transcript, rows)
+        deltas = self._secret("delta", heard)
         # The two labels of a wire must differ in colour. This bit of Δ is public from here on.
         deltas[:, 0] |= 1
         scalars = base_ot.draw_scalars(self._randomness, "base ot receiver", self._links, COLUMNS)
-        points, keys = base_ot.receiver_points(self._links, rows, bits_of(deltas), scalars)
+        points, keys = base_ot.receiver_points(
+            self._links, rows, bits_of(deltas), base_ot.bind_scalars(scalars, rows)
+        )
         self._sender = Sender(keys, deltas)
-        self._transcript = self._heard(self._heard(self._transcript, rows), points)
+        self._transcript = self._heard(heard, points)
         return points
 
     def answer(
@@ -300,7 +307,9 @@ class Garbler(_Side):
         refuse(self._links, strange, f"a request that is not of batch {self._number}")
 
         deltas = sender.deltas
-        seeds = self._randomness.rows(f"garbling {self._number}", self._links, BLOCK_BYTES)
+        heard = self._heard(self._transcript, rows, batch.fingerprint())
+        given = np.packbits(bits.reshape(len(bits), -1), axis=1)
+        seeds = self._secret(f"garbling {self._number}", np.hstack([heard, given]))
         keys, active = batch.key_and_garbler_labels(seeds)
         # The label of 0 follows from the active one: L0 = active ⊕ x·Δ. The usual order draws L0
         # and sends active = L0 ⊕ x·Δ; either way each is uniform and their difference is x·Δ, so
@@ -319,11 +328,15 @@ class Garbler(_Side):
         body, end = answer[:, :-DIGEST_BYTES], BLOCK_BYTES + batch.table_bytes
         body[:, :BLOCK_BYTES], body[:, BLOCK_BYTES:end] = seeds, tables
         body[:, end:] = sealed.ciphertexts
-        heard = self._heard(self._transcript, rows, batch.fingerprint())
         self._transcript = self._heard(heard, body)
         self._number += 1
         answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
         return Answer(answer, sealed.shares)
+
+    def _secret(self, label: str, known: Bytes) -> Bytes:
+        """16 bytes for each link, from our randomness and a row of what is known by now."""
+        drawn = self._randomness.rows(label, self._links, BLOCK_BYTES)
+        return _hashes(_USAGE_SECRET, drawn, known)[:, :BLOCK_BYTES].copy()
 
     def _own_state(self) -> None:
         self._sender = copy.copy(self._sender)

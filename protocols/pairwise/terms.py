@@ -218,10 +218,22 @@ def _choice(condition: Term, left: Term, right: Term) -> Term:
 
 
 def _extreme(left: Term, right: Term, larger: bool) -> Term:
-    pick = max if larger else min
-    chosen = _choice(_comparison(">" if larger else "<", left, right), left, right)
-    low, high = pick(left.low, right.low), pick(left.high, right.high)
-    return Term(False, low, high, left.fraction_bits, chosen.reference, chosen.word)
+    """Each side is built once: twice would be 2^40 times at the depth that texts may have."""
+    pick, among = (max, np.maximum) if larger else (min, np.minimum)
+
+    def word(builder: Builder, x: Words, y: Words) -> Word:
+        one, other = left.build(builder, x, y), right.build(builder, x, y)
+        above = builder.greater(one, other) if larger else builder.greater(other, one)
+        return builder.select(above, one, other)
+
+    return Term(
+        False,
+        pick(left.low, right.low),
+        pick(left.high, right.high),
+        left.fraction_bits,
+        lambda x, y: among(left.reference(x, y), right.reference(x, y)),
+        word,
+    )
 
 
 def _sum(left: Term, right: Term) -> Term:

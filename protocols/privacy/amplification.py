@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
 
 from protocols.local.response import RandomizedResponse
 
@@ -47,6 +46,8 @@ def clones_delta(epsilon: float, truth: float, clone: float, reports: int) -> fl
     runs, each at its least c; unlikely ones count in full.
     """
     others = reports - 1
+    from scipy import stats  # heavy, and needed by shufflers' runs alone
+
     middle = others * clone
     reach = 10 * math.sqrt(middle) + 40
     low, high = max(0, math.floor(middle - reach)), min(others, math.ceil(middle + reach))

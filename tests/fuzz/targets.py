@@ -27,6 +27,7 @@ from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from servers.coordinator import Question
 from servers.journal import Journal, Kind, read_records
+from tests.fuzz.pair_targets import PAIR_TARGETS
 from tests.protocols.pairwise.circuits import greater
 from tests.protocols.pairwise.dealing import dealt
 from tests.samples import RUN, a_message, a_query
@@ -207,4 +208,5 @@ TARGETS: dict[str, Target] = {
     "journal": Target(journal, _journal_seeds()),
     "pair_request": Target(pair_request, _pair_seeds()[0]),
     "pair_answer": Target(pair_answer, _pair_seeds()[1]),
+    **{name: Target(*each) for name, each in PAIR_TARGETS.items()},
 }

@@ -1,17 +1,22 @@
-"""What a restarted party sends: the same for the same query, nothing in common for another."""
+"""What a restarted party sends: the same for the same query, nothing in common for another; and
+what one says again that was asked again."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from parties.block import PartyBlock
+from parties.block import MOST_REPEATED, PartyBlock
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.machine import Continue
 from protocols.messages import Message, Phase, Role
+from protocols.pairwise.meetings import meeting_messages
+from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.statistics import Histogram
+from protocols.statistics.pairwise import Gini, Pairs
+from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of
 
 
@@ -84,3 +89,54 @@ def test_parties_that_spoke_once_say_the_same_again() -> None:
     first = [m.encode() for m in block.handle(asking(query)).messages]
     assert first
     assert [m.encode() for m in block.handle(asking(query)).messages] == first
+
+
+def settled(block: PartyBlock, message: Message) -> Outcome:
+    """What a message leads to, with what the block's parties say to each other."""
+    whole, waiting = Outcome(message.run), [message]
+    while waiting:
+        outcome = block.handle(waiting.pop(0))
+        whole.refused += outcome.refused
+        for answer in outcome.messages:
+            (waiting if answer.between_parties else whole.messages).append(answer)
+    return whole
+
+
+def test_parties_that_met_and_are_asked_again_repeat_their_shares_and_do_not_meet_again() -> None:
+    holdings = holdings_of([0.1, 0.9], 2)
+    query = a_pairs_query(Gini(lower=0.0, upper=1.0, bits=4), holdings)
+    assert isinstance(query.statistic, Pairs)
+    block = PartyBlock(holdings, Randomness(bytes(16)))
+    body = query.encode()
+    asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1), body=body)
+    (meet,) = meeting_messages(query, query.statistic, holdings.counts.astype("i8"))
+    settled(block, asked)
+    said = settled(block, meet).messages
+    assert {message.phase for message in said} == {Phase.PAIRED, Phase.SUBMIT}
+    met = {link: account.bytes.sum() for link, account in block.meters[query.run].accounts.items()}
+
+    again, told_again = settled(block, asked), settled(block, meet)
+    assert [m.encode() for m in again.messages] == [m.encode() for m in said]
+    assert (told_again.messages, again.refused + told_again.refused) == ([], [])
+    now = {link: account.bytes.sum() for link, account in block.meters[query.run].accounts.items()}
+    assert {k: v for k, v in now.items() if k[1].between_parties} == {
+        k: v for k, v in met.items() if k[1].between_parties
+    }
+
+
+def test_shares_of_pairs_are_kept_for_the_last_runs_only() -> None:
+    holdings = holdings_of([0.1, 0.9], 2)
+    block = PartyBlock(holdings, Randomness(bytes(16)))
+    first: list[Message] = []
+    for number in range(MOST_REPEATED + 1):
+        query = replace(
+            a_pairs_query(Gini(lower=0.0, upper=1.0), holdings), run=bytes([number] * 8)
+        )
+        body = query.encode()
+        asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1), body=body)
+        asked = replace(asked, run=query.run)
+        first.append(asked)
+        block.handle(asked)
+        assert block.expire(query.run).messages
+    assert block.handle(first[0]).messages == []
+    assert block.handle(first[1]).messages

@@ -136,11 +136,27 @@ def test_a_message_in_time_is_told_at_once_and_a_bad_one_is_refused() -> None:
     run(scenario)
 
 
+def test_one_party_leaves_room_for_what_others_said_early() -> None:
+    async def scenario() -> None:
+        host = Host()
+        large = pair((2,), (0,), 3, bytes(carriage.MOST_EARLY_OF_ONE // 2))
+        await host.carriage.hear(large)
+        with pytest.raises(BufferError):
+            await host.carriage.hear(large)
+        await host.carriage.hear(pair((3,), (0,), 3))
+        most = carriage.MOST_EARLY_OF_ONE // carriage.LEAST_EARLY_BYTES
+        for _ in range(most - 1):
+            await host.carriage.hear(pair((3,), (0,), 3))
+        with pytest.raises(BufferError):
+            await host.carriage.hear(pair((3,), (0,), 3))
+
+    run(scenario)
+
+
 def test_what_waits_is_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         host = Host()
-        size = pair((2,), (0,), 3).wire_bytes
-        monkeypatch.setattr(carriage, "MOST_EARLY_BYTES", 3 * size)
+        monkeypatch.setattr(carriage, "MOST_EARLY_BYTES", 3 * carriage.LEAST_EARLY_BYTES)
         for _ in range(3):
             await host.carriage.hear(pair((2,), (0,), 3))
         with pytest.raises(BufferError):

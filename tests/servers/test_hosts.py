@@ -165,3 +165,17 @@ def test_a_hosts_own_accounts_are_taken() -> None:
 def test_accounts_of_others_or_of_nobody_are_not(meter: Meter) -> None:
     with pytest.raises(PeerError):
         own_accounts(meter, BERT)
+
+
+def test_hosts_are_found_by_any_of_their_parties_in_any_order() -> None:
+    async def scenario(register: HostRegister) -> None:
+        await both(register)
+        for ids in ([4], [2, 2], [9, 3, 7]):
+            found = await register.locate(np.array(ids, dtype=np.uint32), 0.0)
+            assert [host.identity for host in found] == [BERT], ids
+        found = await register.locate(np.array([4, 0], dtype=np.uint32), 0.0)
+        assert [host.identity for host in found] == [ANNE, BERT]
+        for nobody in ([5], [5, 100]):
+            assert await register.locate(np.array(nobody, dtype=np.uint32), 0.0) == []
+
+    run(scenario)

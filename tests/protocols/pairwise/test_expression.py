@@ -339,3 +339,16 @@ def test_another_package_may_bring_a_kernel(monkeypatch: pytest.MonkeyPatch) -> 
         registry.kernel_named.__wrapped__("gone")
     with pytest.raises(LocalError, match="kernel 'none' is none"):
         registry.kernel_named.__wrapped__("none")
+
+
+@pytest.mark.parametrize("shape", ["min({}, b.x)", "max(b.x, {})", "if({} > b.x, 1, 2)", "abs({})"])
+def test_depth_costs_no_more_than_its_length(shape: str) -> None:
+    """Text may come from anybody: were a part built twice at every level, this would not end."""
+    text = "a.x"
+    for _ in range(MAX_DEPTH - 1):
+        text = shape.format(text)
+    assert len(text) <= MAX_LENGTH
+    each = kernel(text, SMALL)
+    assert len(each.circuit().gates) < 100 * MAX_DEPTH
+    x, y = every_pair(each)
+    assert np.array_equal(computed(each, x, y), each.reference(x, y))

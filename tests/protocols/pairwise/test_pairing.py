@@ -1,4 +1,4 @@
-"""Matchings: each record once, uniform, disjoint where promised; links between their owners."""
+"""Matchings: each record once, uniform, disjoint where promised; garbling is shared out."""
 
 import itertools
 import math
@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from protocols.errors import LocalError
-from protocols.pairwise.pairing import (
-    Pairs,
-    assign,
-    distinct_matchings,
-    independent_matchings,
-    rounds,
-)
+from protocols.pairwise.meetings import garblers_of
+from protocols.pairwise.pairing import Pairs, distinct_matchings, independent_matchings, rounds
 from tests.goodness import ALPHA
 
 Draw = Callable[[int, int, bytes], Pairs]
@@ -109,32 +104,7 @@ def test_what_cannot_be_paired_is_refused(draw: Draw) -> None:
         distinct_matchings(5, 6, SEED)
 
 
-@given(st.integers(2, 40), st.integers(1, 8), st.integers(0, 100))
-def test_links_are_those_of_the_owners(records: int, parties: int, seed: int) -> None:
-    owners = np.random.default_rng(seed).integers(0, parties, records).astype(np.uint32)
-    pairs = independent_matchings(records, 3, seed.to_bytes(16, "little"))
-    dealt = assign(pairs, owners)
-    assert (owners[dealt.local[:, 0]] == owners[dealt.local[:, 1]]).all()
-    link = np.repeat(np.arange(len(dealt.links)), dealt.counts)
-    assert np.array_equal(owners[dealt.remote], dealt.links[link])
-    assert (dealt.links[:, 0] != dealt.links[:, 1]).all()
-    assert len({frozenset(each) for each in dealt.links.tolist()}) == len(dealt.links)
-    kernel_order = np.where(dealt.swapped[:, None], dealt.remote[:, ::-1], dealt.remote)
-    together = np.concatenate([dealt.local, kernel_order])
-    assert Counter(map(tuple, together.tolist())) == Counter(
-        map(tuple, pairs.reshape(-1, 2).tolist())
-    )
-
-
 def test_garbling_is_spread_over_the_parties() -> None:
-    owners = np.arange(101, dtype=np.uint32)
-    dealt = assign(distinct_matchings(101, rounds(101), SEED), owners)
-    assert np.array_equal(np.bincount(dealt.links[:, 0]), np.full(101, 50))
-
-
-def test_parties_alone_have_no_links() -> None:
-    dealt = assign(independent_matchings(10, 2, SEED), np.zeros(10, dtype=np.uint32))
-    assert len(dealt.local) == 10
-    assert dealt.remote.shape == (0, 2)
-    assert dealt.links.shape == (0, 2)
-    assert len(dealt.counts) == 0
+    every_pair = distinct_matchings(101, rounds(101), SEED).reshape(-1, 2)
+    garblers = garblers_of(every_pair[:, 0], every_pair[:, 1])
+    assert np.array_equal(np.bincount(garblers), np.full(101, 50))

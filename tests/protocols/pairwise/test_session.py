@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coincurve import PublicKey
 
 from fss.ring import Bytes
 from protocols.errors import LocalError, PeerError
 from protocols.pairwise import native
 from protocols.pairwise.circuit import AND, Circuit
+from protocols.pairwise.ot_extension import bits_of
 from protocols.pairwise.outputs import Output
 from protocols.pairwise.session import MOST_HASHES, Evaluator, Garbler, answer_bytes
 from protocols.randomness import Randomness
@@ -222,6 +224,50 @@ def test_replayed_messages_are_refused() -> None:
     with pytest.raises(PeerError, match="links 1, 2: an answer that does not fit"):
         evaluator.finish(answer.rows[::-1])  # each other's answers
     assert np.array_equal(answer.shares ^ evaluator.finish(answer.rows), clear(CIRCUIT, x, y))
+
+
+def test_a_garbler_started_anew_gives_a_new_peer_nothing_to_compare() -> None:
+    """From the same randomness, and asked with another A. Were B_i = b_i·G + c_i·A with the same
+    b_i, two answers would differ by A' − A where Δ has a 1, and not at all where it has a 0."""
+    link = numbered(7)
+    points = [Evaluator(link, Randomness.from_seed(seed, "e")).open() for seed in (1, 2)]
+    garblers = [Garbler(link, Randomness.from_seed(1, "garbler")) for _ in range(3)]
+    asked = (points[0], points[1], points[0])
+    one, other, again = (g.reply(a).reshape(128, 33) for g, a in zip(garblers, asked, strict=True))
+    assert np.array_equal(one, again)  # and what was asked before is answered as before
+    a, b = (PublicKey(point[0].tobytes()) for point in points)
+    minus_a = PublicKey(bytes([a.format()[0] ^ 1]) + a.format()[1:])
+    for before, after in zip(one, other, strict=True):
+        moved = PublicKey.combine_keys([PublicKey(before.tobytes()), b, minus_a]).format()
+        assert after.tobytes() not in (before.tobytes(), moved)
+    deltas = [bits_of(garbler._sender.deltas) for garbler in garblers if garbler._sender]
+    assert np.array_equal(deltas[0], deltas[2])
+    assert 20 < np.count_nonzero(deltas[0] != deltas[1]) < 108
+
+
+def test_a_garbler_started_anew_garbles_other_words_with_another_seed() -> None:
+    """Whatever differs, the request or its own bits; the same again gives the same bytes."""
+    circuit = greater(4)
+    x, y = random_bits(1, 1, 2, 4), random_bits(2, 1, 2, 4)
+
+    def answer(x: Bytes, y: Bytes) -> Bytes:
+        return batch(dealt(numbered(5), 3), circuit, x, y)[1]
+
+    whole = answer(x, y)
+    assert np.array_equal(answer(x, y), whole)
+    one = np.uint8(1)
+    for other in (answer(x ^ one, y), answer(x, y ^ one)):
+        assert not np.array_equal(other[:, :16], whole[:, :16])
+
+
+def test_a_link_under_another_number_is_refused() -> None:
+    evaluator, garbler = dealt(numbered(5), 3)
+    _, elsewhere = dealt(numbered(6), 3)
+    x, y = random_bits(1, 1, 1, 32), random_bits(2, 1, 1, 32)
+    request = evaluator.request(CIRCUIT, y)
+    with pytest.raises(PeerError, match="digest"):
+        evaluator.finish(elsewhere.answer(CIRCUIT, x, request).rows)
+    evaluator.finish(garbler.answer(CIRCUIT, x, request).rows)
 
 
 def test_another_circuit_of_the_same_size_is_refused() -> None:
