@@ -190,7 +190,8 @@ class PartyHost:
                     message = decode(parcel.message, expected.name)
                     if not expected.speaks_for(message):
                         raise PeerError(expected.name, f"claims to be {message.sender}")
-                    await self._carrying.finish(self._follow(message))
+                    # Cut off from the coordinator, this ends; what was answered must be sent.
+                    await self._carrying.finish(self._answer(message))
             except grpc.aio.AioRpcError as error:
                 log.warning("%s: %s; listening again", expected.name, error.details())
             except PeerError as error:
@@ -203,20 +204,9 @@ class PartyHost:
         outcome = await self._carriage.tell(message)
         if self._block.is_open(message.run):
             await self._listen_to_servers()
-        self._log_refusals(outcome)
-        await self._send_all(outcome)
-
-    @staticmethod
-    def _log_refusals(outcome: Outcome) -> None:
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
-
-    async def _follow(self, message: Message) -> None:
-        """From a server. What a machine answers it says once: it must be sent even if nobody
-        listens any more, because the coordinator is gone and this process joins again."""
-        outcome = await self._carriage.tell(message)
-        self._log_refusals(outcome)
-        self._carry(outcome)
+        await self._send_all(outcome)
 
     async def _hear(self, message: Message) -> Outcome:
         """From a peer, which is not to wait for what it causes elsewhere."""
