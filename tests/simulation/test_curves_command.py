@@ -143,7 +143,6 @@ BAD: dict[str, tuple[tuple[object, ...], str]] = {
     "no thresholds": (("ecdf", "--thresholds", 0), "--thresholds must be between"),
     "log of a range from 0": (("ecdf", "--spacing", "log", "--lower", 0), "above 0"),
     "nowhere to ask": (("ecdf-points", "--aggregator", "fss"), "--at VALUE"),
-    "a hierarchy from parties' noise": (("ecdf", "--noise", "parties"), "another placement"),
     "keys for a mean": (("mean", "--aggregator", "fss"), "cannot do mean"),
 }
 
