@@ -21,8 +21,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Three workers on two cores: many tests wait for processes of their own.
 test: lint protos-check
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # Kills a random process at a random moment of a run, two hundred times.
 chaos: setup
