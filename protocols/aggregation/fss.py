@@ -21,7 +21,7 @@ from fss.storage import Segment
 from protocols.aggregation.bodies import submissions
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from protocols.aggregation.roles import CollectingServer
+from protocols.aggregation.roles import SummingServer
 from protocols.errors import LocalError
 from protocols.machine import Done, Machine, Rejected, Step
 from protocols.messages import Message
@@ -163,7 +163,7 @@ class FssParty:
         return list(submissions(self._query, ids, bodies))
 
 
-class FssServer(CollectingServer):
+class FssServer(SummingServer):
     """Sees one key of every record. Counts on its shares at the thresholds, and adds noise."""
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:

@@ -15,7 +15,7 @@ from protocols.aggregation.masking_keys import (
     low_order,
 )
 from protocols.aggregation.masking_removal import Misfit, held_shares, remove_masks
-from protocols.aggregation.roles import CollectingServer, ServerState, out_of_turn
+from protocols.aggregation.roles import ServerState, SummingServer, out_of_turn
 from protocols.field import FIELD128
 from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role, address
@@ -64,7 +64,7 @@ class Stuck(Exception):  # noqa: N818 - it names an outcome, and never leaves th
     """Why the run cannot finish."""
 
 
-class MaskingServer(CollectingServer):
+class MaskingServer(SummingServer):
     """Sees masked vectors, who is there at which stage, and the exact sum over those who submitted.
 
     Once the masks are removed it is the closed server of a one-round sum: it tells the roster, and

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from protocols.aggregation.bodies import Fault, parse_members, roster
 from protocols.aggregation.contract import Bodies, Bulk, Ids
 from protocols.aggregation.prio3_reports import CONTRIBUTION_BYTES, Members, Reporting
-from protocols.aggregation.roles import CollectingServer, ServerState, out_of_turn
+from protocols.aggregation.roles import ServerState, SummingServer, out_of_turn
 from protocols.field import Vector, apply_integer_map
 from protocols.machine import Continue, Rejected, Step
 from protocols.messages import Message, Phase, Role
@@ -54,7 +54,7 @@ only if they say again what was said before.
 """
 
 
-class Prio3Server(CollectingServer):
+class Prio3Server(SummingServer):
     """Sees one share of every record and its proof, and which parties' records are not possible.
 
     It verifies every report under one key only: the answers to two keys together would not be of

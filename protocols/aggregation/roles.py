@@ -84,7 +84,7 @@ def out_of_turn(message: Message, expected: Role | None, state: str) -> Rejected
 
 
 class CollectingServer(ABC):
-    """Sees one share of every party, and who contributed. Releases its noisy share once.
+    """Sees one submission of every party, and who contributed. Releases once.
 
     A second release over other parties would cost the privacy of the difference, so there is none;
     the same one is answered again with the same noise. What a submission must look like and how it
@@ -103,7 +103,6 @@ class CollectingServer(ABC):
         self._print_key = randomness.derive("fingerprints")
         self._faults: dict[int, Fault] = {}
         self._released_members: bytes | None = None
-        self._share: bytes | None = None
 
     @abstractmethod
     def check(self, message: Message) -> str | None:
@@ -114,8 +113,8 @@ class CollectingServer(ABC):
         """A submission as it is kept, as one run of bytes."""
 
     @abstractmethod
-    def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        """This server's share of the sum over the members' submissions, as `publish` takes it."""
+    def _release(self, message: Message) -> Step:
+        """The release, if it may be made (`releasable`); the same one again is the same answer."""
 
     @property
     def state(self) -> ServerState:
@@ -205,17 +204,6 @@ class CollectingServer(ABC):
             )
         return members
 
-    def _release(self, message: Message) -> Step:
-        members = self.releasable(message)
-        if isinstance(members, Rejected):
-            return members
-        if self._share is None:
-            self._share = self.publish(self.sum_over(members))
-            self._released_members = message.body[0].tobytes()
-            self._state = ServerState.RELEASED
-            self._bulk.clear()
-        return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
-
     def _fingerprints(self, message: Message) -> Vector:
         """64 keyed bits of each row, to tell a repeated submission from another one.
 
@@ -228,6 +216,40 @@ class CollectingServer(ABC):
         weights = self._print_key.derive("weights").words(padded.shape[1] // 8)
         prints: Vector = padded.view("<u8") @ (weights | np.uint64(1))
         return prints
+
+    def _to_coordinator(self, phase: Phase, body: bytes) -> Message:
+        return Message(
+            self._query.run,
+            phase,
+            Role.SERVER,
+            Role.COORDINATOR,
+            address(self._index),
+            address(0),
+            body_of(body),
+        )
+
+
+class SummingServer(CollectingServer):
+    """Releases its share of the sum, with its noise."""
+
+    def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
+        super().__init__(query, index, randomness, bulk)
+        self._share: bytes | None = None
+
+    @abstractmethod
+    def sum_over(self, members: NDArray[np.bool]) -> Vector:
+        """This server's share of the sum over the members' submissions, as `publish` takes it."""
+
+    def _release(self, message: Message) -> Step:
+        members = self.releasable(message)
+        if isinstance(members, Rejected):
+            return members
+        if self._share is None:
+            self._share = self.publish(self.sum_over(members))
+            self._released_members = message.body[0].tobytes()
+            self._state = ServerState.RELEASED
+            self._bulk.clear()
+        return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
 
     def publish(self, share: Vector) -> bytes:
         """A share of the sum as it is released: measured, with this server's noise in place; both
@@ -255,19 +277,8 @@ class CollectingServer(ABC):
             case Placement.PARTIES | Placement.PER_PAIR:
                 return False
 
-    def _to_coordinator(self, phase: Phase, body: bytes) -> Message:
-        return Message(
-            self._query.run,
-            phase,
-            Role.SERVER,
-            Role.COORDINATOR,
-            address(self._index),
-            address(0),
-            body_of(body),
-        )
 
-
-class OneRoundServer(CollectingServer):
+class OneRoundServer(SummingServer):
     """Keeps shares as they came and merges those of the members at the release."""
 
     def __init__(

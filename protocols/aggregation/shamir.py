@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Records, ThreatModel
-from protocols.aggregation.roles import CollectingServer
+from protocols.aggregation.roles import SummingServer
 from protocols.errors import LocalError
 from protocols.field import FIELD128
 from protocols.field import Vector as Elements
@@ -153,7 +153,7 @@ class Shamir(OneRound):
         return ShamirCollector(self, query, records)
 
 
-class ShamirServer(CollectingServer):
+class ShamirServer(SummingServer):
     """Sees one share of every party, and who contributed. Adds up, and adds no noise."""
 
     def __init__(

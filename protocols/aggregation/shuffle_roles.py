@@ -15,7 +15,7 @@ from protocols.messages import MAX_WIRE_BYTES, Message, Phase, Role
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector, add_shares
+from protocols.ring import add_shares
 from protocols.sealing import OVERHEAD, PUBLIC_BYTES, SECRET_BYTES, Recipient, SealingKey
 
 PART_BYTES = MAX_WIRE_BYTES // 4
@@ -113,9 +113,6 @@ class Shuffler(CollectingServer):
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
         return message.rows().reshape(-1)
-
-    def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        raise NotImplementedError("a shuffler adds nothing up")
 
     def gather(self, members: NDArray[np.bool]) -> Bodies:
         """The reports of these parties, one a row, as they came."""

@@ -21,7 +21,7 @@ from scipy import stats
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.aggregation.fss import FssServer, binding
-from protocols.aggregation.roles import CollectingServer
+from protocols.aggregation.roles import SummingServer
 from protocols.machine import Continue, Done
 from protocols.messages import Message, Phase, Role
 from protocols.privacy.laplace import Integers, discrete_laplace
@@ -63,10 +63,10 @@ def submissions(query: Query, holdings: Holdings, role: str) -> tuple[Message, .
     return step.messages
 
 
-def collected(query: Query, index: int, randomness: Randomness, keys: Message) -> CollectingServer:
+def collected(query: Query, index: int, randomness: Randomness, keys: Message) -> SummingServer:
     """A server that holds the party's submission."""
     server = aggregator_named(query.aggregator).server(query, index, randomness, Memory())
-    assert isinstance(server, CollectingServer)
+    assert isinstance(server, SummingServer)
     server.start()
     step = server.receive(keys)
     assert isinstance(step, Continue)
@@ -74,7 +74,7 @@ def collected(query: Query, index: int, randomness: Randomness, keys: Message) -
     return server
 
 
-def released(query: Query, server: CollectingServer, points: Sequence[int]) -> Vector:
+def released(query: Query, server: SummingServer, points: Sequence[int]) -> Vector:
     step = server.receive(tell(query, Phase.RELEASE, bitmap(1, [0])))
     if points:
         asked = np.array(points, dtype="<u8").tobytes()
@@ -86,7 +86,7 @@ def released(query: Query, server: CollectingServer, points: Sequence[int]) -> V
     return opened
 
 
-def held(server: CollectingServer, points: Sequence[int]) -> Vector:
+def held(server: SummingServer, points: Sequence[int]) -> Vector:
     """What a colluding server can add: its share without its noise."""
     everyone = np.ones(1, dtype=bool)
     if points:

@@ -9,7 +9,7 @@ import pytest
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.aggregation.fss import Fss
-from protocols.aggregation.roles import CollectingServer
+from protocols.aggregation.roles import SummingServer
 from protocols.errors import LocalError
 from protocols.machine import Continue, Done, Rejected
 from protocols.messages import Message, Phase, Role, address, body_of
@@ -50,9 +50,9 @@ def submissions(query: Query, holdings: Holdings, seed: int = 1) -> tuple[Messag
     return step.messages
 
 
-def a_server(query: Query, index: int) -> CollectingServer:
+def a_server(query: Query, index: int) -> SummingServer:
     machine = Fss().server(query, index, Randomness.from_seed(2, f"server-{index}"), Memory())
-    assert isinstance(machine, CollectingServer)
+    assert isinstance(machine, SummingServer)
     return machine
 
 
