@@ -10,6 +10,7 @@ COPY constraints.txt pyproject.toml setup.py README.md LICENSE ./
 COPY protos protos
 COPY fss fss
 COPY protocols protocols
+COPY storage storage
 COPY parties parties
 COPY servers servers
 COPY simulation simulation

@@ -11,7 +11,7 @@ from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.participant import Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
-from servers.ledger import Ledger
+from storage.ledger import Ledger
 
 
 class AggregationServer(Participant):

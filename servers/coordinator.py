@@ -26,7 +26,7 @@ from protocols.query import MAX_DEADLINE, Query, decode_query
 from protocols.randomness import Randomness
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.cumulative import Cumulative
-from servers.ledger import Ledger
+from storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
 

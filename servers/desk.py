@@ -28,13 +28,13 @@ from protos.channel import Context, caller
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
-from servers.journal import Journal, Kind
-from servers.ledger import Ledger
 from servers.metrics import Metrics, watch_ledger
 from servers.peer_desk import PeerDesk
 from servers.post import Mailboxes, Post
 from servers.server_link import GRACE_SECONDS, ServerLink
-from servers.store import Store
+from storage.journal import Journal, Kind
+from storage.ledger import Ledger
+from storage.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller, received
 from protos.tally_pb2_grpc import PostServicer
 from protos.tasks import Tasks
-from servers.journal import Journal, Kind, Record
+from storage.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from protocols.participant import Outcome
 from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
-from servers.journal import Journal
-from servers.ledger import Ledger
 from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
 from servers.revocation import RevocationDesk, Revocations, Screen
-from servers.store import Store
+from storage.journal import Journal
+from storage.ledger import Ledger
+from storage.store import Store
 
 Ready = Callable[[int], None]
 """Told the port once the process listens."""

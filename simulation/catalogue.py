@@ -6,9 +6,9 @@ from pathlib import Path
 from fss import native
 from protocols.errors import LocalError
 from protocols.statistics import STATISTICS
-from servers.ledger import Ledger
 from simulation.runtimes import RUNTIMES
 from simulation.trust import promises
+from storage.ledger import Ledger
 
 
 def _statistics() -> dict[str, str]:

@@ -21,10 +21,10 @@ from protocols.randomness import Randomness
 from protocols.statistics import Curve, Statistic
 from protocols.statistics.ecdf import Ecdf
 from servers.coordinator import Coordinator, Question
-from servers.ledger import Ledger
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
 from simulation.statement import Setting
+from storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 MAX_OWN_PROCESSES = 100

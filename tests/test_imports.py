@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("fss", "protos", "protocols", "parties", "servers", "simulation")
+PACKAGES = ("fss", "protos", "protocols", "storage", "parties", "servers", "simulation")
 ALLOWED: dict[str, set[str]] = {
     "fss": {"fss"},
     "protocols": {"protocols", "fss"},
     "protos": {"protos", "protocols"},
-    "parties": {"parties", "protos", "protocols", "fss"},
-    "servers": {"servers", "protos", "protocols", "fss"},
+    "storage": {"storage", "protos", "protocols"},
+    "parties": {"parties", "storage", "protos", "protocols", "fss"},
+    "servers": {"servers", "storage", "protos", "protocols", "fss"},
     "simulation": set(PACKAGES),
 }
 

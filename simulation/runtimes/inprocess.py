@@ -17,8 +17,8 @@ from protocols.participant import Outcome, Participant
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator, Question
-from servers.ledger import Ledger
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from storage.ledger import Ledger
 
 
 class InProcess(Runtime):

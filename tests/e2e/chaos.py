@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from protocols.statistics import Ecdf, Estimate, Mean, Statistic
-from servers.ledger import Ledger
 from simulation import Federation
 from simulation.runtimes.processes import Processes
+from storage.ledger import Ledger
 
 PARTIES, HOSTS = 6, 3
 DELTA = 1e-6  # used by aggregators that need one

@@ -22,8 +22,8 @@ from protocols.statistics import Ecdf, Histogram
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from servers.coordinator import Question
-from servers.ledger import Ledger
 from simulation.runtimes import Opened, Plan
+from storage.ledger import Ledger
 from tests.e2e.siege import Hand, LoneServers, Undermined, serves
 from tests.e2e.test_identity_on_the_wire import ANALYST, SECONDS, Addressed, party, refusal
 from tests.samples import a_message, a_query, bitmap, holdings_of

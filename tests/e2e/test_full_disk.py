@@ -15,10 +15,10 @@ from protocols.errors import RunFailed
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
 from protocols.statistics import Histogram, Mean
-from servers.ledger import Ledger
 from simulation import Federation
 from simulation.runtimes import Plan
 from simulation.runtimes.processes import Processes
+from storage.ledger import Ledger
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, bitmap, holdings_of
 

@@ -26,7 +26,7 @@ from protocols.statistics import Ecdf, Histogram, Mean
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from servers.coordinator import Question
-from servers.journal import Journal, Kind, read_records
+from storage.journal import Journal, Kind, read_records
 from tests.fuzz.pair_targets import PAIR_TARGETS
 from tests.protocols.pairwise.circuits import greater
 from tests.protocols.pairwise.dealing import dealt

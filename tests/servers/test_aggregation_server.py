@@ -12,7 +12,7 @@ from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.statistics import Mean
 from servers.aggregation_server import AggregationServer
-from servers.ledger import Ledger
+from storage.ledger import Ledger
 from tests.samples import RUN, a_message, a_query, bitmap
 
 

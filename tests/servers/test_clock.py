@@ -12,8 +12,8 @@ from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
-from servers.ledger import Ledger
 from servers.post import Mailboxes, Post
+from storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
 ROOT = Path(__file__).parents[2]

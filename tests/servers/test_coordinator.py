@@ -14,7 +14,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.statistics import Mean
 from servers.coordinator import Coordinator, Question
-from servers.ledger import Ledger
+from storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
 QUESTION = Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.EACH_SERVER)

@@ -13,9 +13,9 @@ from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
-from servers.journal import Journal
-from servers.ledger import Ledger
 from servers.post import MOST_WAITING, Mailboxes, Post
+from storage.journal import Journal
+from storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
 

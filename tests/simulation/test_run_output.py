@@ -193,7 +193,7 @@ def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
     from fractions import Fraction
 
     from protocols.machine import Spend
-    from servers.ledger import Ledger
+    from storage.ledger import Ledger
 
     ledger = Ledger(tmp_path / "work" / "l.sqlite", None)
     ledger.record([Spend("d", "r", Fraction(1, 4)), Spend("d", "s", None)])

@@ -24,7 +24,7 @@ from protocols.randomness import Randomness
 from protocols.ring import Vector, signed
 from protocols.statistics import Histogram
 from servers.aggregation_server import AggregationServer
-from servers.ledger import Ledger
+from storage.ledger import Ledger
 from tests.samples import a_message, a_query, holdings_of
 
 ALPHA = 1e-7

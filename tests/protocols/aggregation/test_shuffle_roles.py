@@ -27,7 +27,7 @@ from protocols.records import deal
 from protocols.sealing import PUBLIC_BYTES, Recipient
 from protocols.statistics import Mean, Sum
 from servers.aggregation_server import AggregationServer
-from servers.ledger import Ledger
+from storage.ledger import Ledger
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.shuffle_run import (
     COUNTS,

@@ -2,8 +2,8 @@
 
 version          the layout's version; a newer one is refused
 secret.key       16 bytes that all of this keeper's randomness derives from, mode 600
-ledger.sqlite    what was spent (servers/ledger.py)
-runs/            one journal a run (servers/journal.py)
+ledger.sqlite    what was spent (storage/ledger.py)
+runs/            one journal a run (storage/journal.py)
 bulk/            what machines keep of submissions, rebuilt from the journal when it starts
 """
 

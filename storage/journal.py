@@ -16,7 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from servers.store import sync_folder
+from storage.store import sync_folder
 
 _HEAD = struct.Struct("<BII")
 

@@ -13,7 +13,7 @@ import pytest
 from protocols.errors import LocalError, RunFailed
 from protocols.machine import Spend
 from protocols.privacy.ledger import LedgerRefusal
-from servers.ledger import SCHEMA_VERSION, Ledger
+from storage.ledger import SCHEMA_VERSION, Ledger
 
 THIRD = Fraction(1, 3)
 
@@ -86,7 +86,7 @@ def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     program = (
         "import os, signal, sys; from fractions import Fraction; from pathlib import Path;"
-        "from protocols.machine import Spend; from servers.ledger import Ledger;"
+        "from protocols.machine import Spend; from storage.ledger import Ledger;"
         "Ledger(Path(sys.argv[1]), None).record([Spend('d', 'r', Fraction(1, 3))]);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.journal import Journal, Kind, Record, read_records
+from storage.journal import Journal, Kind, Record, read_records
 
 RUN, OTHER = b"run-0001", b"run-0002"
 RECORDS: list[Record] = [

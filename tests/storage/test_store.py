@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import LocalError
-from servers.store import VERSION, FileBulk, Store
+from storage.store import VERSION, FileBulk, Store
 
 
 def ids(*numbers: int) -> np.typing.NDArray[np.uint32]:
@@ -92,7 +92,7 @@ def test_a_block_without_room_leaves_the_others_where_they_were(tmp_path: Path) 
 _SMALL_FILES = """
 import resource, sys, numpy as np
 from pathlib import Path
-from servers.store import FileBulk
+from storage.store import FileBulk
 
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, hard))

@@ -1,0 +1,1 @@
+"""Durable files that outlive a process: ledgers, journals, what parties submitted."""
