@@ -122,7 +122,9 @@ class Query:
             return 0.0
         if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
             return noise.delta(
-                self.epsilon, statistic.matchings * self.group, len(statistic.kernel.outputs)
+                self.epsilon,
+                statistic.pairs_of_a_record * self.group,
+                len(statistic.kernel.outputs),
             )
         return numeric_delta(self.noise, self.parties, statistic.noises)
 

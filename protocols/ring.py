@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from protocols.errors import LocalError
 Vector = NDArray[np.uint64]
 
 PRECISION_BITS = 30
-"""A public bound is put near 2^30 grid steps: 2^33 of the largest values still fit the ring."""
+"""A public range has up to 2^30 grid steps: 2^33 of the largest values still fit the ring."""
 
 
 def add_rows(rows: NDArray[np.uint8]) -> Vector:
@@ -32,29 +33,46 @@ def signed(vector: Vector) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Multiples of 2^-fraction_bits, as two's complement in Z_2^64."""
+    """Multiples of 2^-fraction_bits, counted from the one nearest to the lower bound.
+
+    A value in the range is a whole number of steps from 0 to `steps`, as fine beside the range
+    wherever that lies: time stamps around 1.7e9 within one second have 2^-30 of a second.
+    """
 
     fraction_bits: int
+    origin: int
+    """The lower bound, in steps from zero."""
+    steps: int
+    """How many of them the range has: the most that one value moves a sum, exactly."""
 
     @classmethod
     def for_bounds(cls, lower: float, upper: float) -> "FixedPoint":
         """The grid for values in a public range. It depends on the bounds alone, never on data."""
-        magnitude = max(abs(lower), abs(upper))
-        if magnitude == 0:
-            return cls(PRECISION_BITS)
-        bits = PRECISION_BITS - math.frexp(magnitude)[1]
-        if not -900 < bits < 900:  # a sum of many such values must be a double
+        bits = PRECISION_BITS - math.frexp(upper - lower)[1]
+        magnitude = math.frexp(max(abs(lower), abs(upper)))[1]
+        if not lower < upper or not -900 < bits < 900 or magnitude > 930:
+            # A sum of many such values must be a double.
             raise LocalError(f"bounds [{lower}, {upper}] are out of the range of fixed point")
-        return cls(bits)
+        step = Fraction(2) ** -bits
+        origin = round(Fraction(lower) / step)
+        return cls(bits, origin, round(Fraction(upper) / step) - origin)
+
+    @property
+    def step(self) -> float:
+        return math.ldexp(1.0, -self.fraction_bits)
 
     def encode(self, values: NDArray[np.float64]) -> Vector:
-        """Rounds to the grid. The values are within the bounds that the grid was made for."""
-        return np.rint(np.ldexp(values, self.fraction_bits)).astype(np.int64).view(np.uint64)
+        """Rounds to the grid. The values are within the bounds that the grid was made for.
 
-    def decode(self, vector: Vector) -> NDArray[np.float64]:
-        return np.ldexp(signed(vector).astype(np.float64), -self.fraction_bits)
+        Both terms are doubles without a fraction, and their difference is below 2^31: exact.
+        """
+        steps = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
+        return steps.astype(np.int64).view(np.uint64)
 
-    def steps(self, lower: float, upper: float) -> int:
-        """How many grid steps lie between two encoded bounds, exactly."""
-        encoded = signed(self.encode(np.array([lower, upper])))
-        return int(encoded[1]) - int(encoded[0])
+    def decode(self, total: int, records: int) -> float:
+        """The sum of `records` values, from the sum of their steps."""
+        return float((total + records * self.origin) * Fraction(2) ** -self.fraction_bits)
+
+    def decode_all(self, totals: Vector, records: Vector) -> NDArray[np.float64]:
+        pairs = zip(signed(totals).tolist(), signed(records).tolist(), strict=True)
+        return np.array([self.decode(total, count) for total, count in pairs], dtype=np.float64)

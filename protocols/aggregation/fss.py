@@ -30,8 +30,9 @@ from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import Vector, add_shares
-from protocols.statistics.cumulative import RESOLUTION_BITS, Cumulative
+from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.on_demand import OnDemand
+from protocols.statistics.thresholds import RESOLUTION_BITS
 
 VERSION = 1
 RING = Ring(64)

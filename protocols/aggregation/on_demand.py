@@ -12,7 +12,7 @@ from protocols.messages import Message, Phase
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.ring import Vector, add_shares, signed
-from protocols.statistics.on_demand import LAST, OnDemand
+from protocols.statistics.on_demand import OnDemand
 
 MAX_POINTS = 4096
 
@@ -118,6 +118,7 @@ def parse_points(message: Message, query: Query) -> NDArray[np.uint64] | Rejecte
     if body.size % 8 or not 0 < body.size <= 8 * MAX_POINTS:
         return Rejected(message.sender, f"1 to {MAX_POINTS} points can be asked at a time")
     points = np.ascontiguousarray(body).view("<u8")
-    if int(points.max()) > LAST:
+    statistic = query.statistic
+    if not isinstance(statistic, OnDemand) or int(points.max()) > statistic.fine_grid.last:
         return Rejected(message.sender, "a point outside the domain")
     return points

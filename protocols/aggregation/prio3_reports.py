@@ -61,8 +61,8 @@ class Reporting(ABC):
         """
 
     @abstractmethod
-    def total(self, share: Vector, reports: int, server: int) -> Vector:
-        """A server's share of the sum of ring vectors, from that of that many measurements."""
+    def total(self, share: Vector) -> Vector:
+        """A server's share of the sum of ring vectors, from that of measurements."""
 
     @property
     def field(self) -> Field:
@@ -129,7 +129,7 @@ class Bins(Reporting):
     def encode(self, vectors: Vector) -> Vector:
         return self.field.from_signed(signed(np.ascontiguousarray(vectors)))
 
-    def total(self, share: Vector, reports: int, server: int) -> Vector:
+    def total(self, share: Vector) -> Vector:
         return share
 
 
@@ -143,7 +143,7 @@ class Cells(Bins):
     def encode(self, vectors: Vector) -> Vector:
         return super().encode(np.diff(vectors, axis=1, prepend=np.uint64(0)))
 
-    def total(self, share: Vector, reports: int, server: int) -> Vector:
+    def total(self, share: Vector) -> Vector:
         return apply_integer_map(self.field, lambda digits: np.cumsum(digits, axis=-1), share)
 
 
@@ -151,32 +151,25 @@ class Steps(Reporting):
     """A record is a number of grid steps above the lower bound, and proved to be in the range."""
 
     @cached_property
-    def _range(self) -> tuple[int, int]:
-        """The lower bound on the grid, and how many steps there are above it."""
+    def _steps(self) -> int:
         statistic = self.query.statistic
         assert isinstance(statistic, Sum)
-        lower = int(signed(statistic.grid.encode(np.array([statistic.bounds[0]])))[0])
-        return lower, statistic.grid.steps(*statistic.bounds)
+        return statistic.grid.steps
 
     @cached_property
     def prio3(self) -> Prio3:
-        if self._range[1] < 1:
-            raise LocalError("the bounds are too close for a sum: there is nothing between them")
-        return prio3_sum(self._range[1], self.query.servers)
+        return prio3_sum(self._steps, self.query.servers)
 
     def encode(self, vectors: Vector) -> Vector:
         """What does not fit the bits is put on the first of them, whose weight is 1."""
-        lower, most = self._range
-        steps = signed(np.ascontiguousarray(vectors[:, 0]) - np.uint64(lower % 2**64))
-        fitting = np.clip(steps, 0, most)
-        bits = weighted_bits(fitting, most)
+        steps = signed(np.ascontiguousarray(vectors[:, 0]))
+        fitting = np.clip(steps, 0, self._steps)
+        bits = weighted_bits(fitting, self._steps)
         bits[:, 0] += steps - fitting
         return self.field.from_signed(bits)
 
-    def total(self, share: Vector, reports: int, server: int) -> Vector:
-        """The public lower bound is put back by one server."""
-        lower = self._range[0] if server == 0 else 0
-        return self.field.add(share, self.field.from_ints([lower * reports]))
+    def total(self, share: Vector) -> Vector:
+        return share
 
 
 def reporting(query: Query) -> Reporting:

@@ -247,7 +247,7 @@ class Prio3Server(SummingServer):
             inputs = self._reporting.split(self._reports(left_out)).input_shares
             outputs = self._prio3.output_shares(self._reporting.context, self._index, inputs)
             share = field.sub(share, field.sum(outputs, 0))
-        return self._reporting.total(share, int(self._counts[members].sum()), self._index)
+        return self._reporting.total(share)
 
     def publish(self, share: Vector) -> bytes:
         field, statistic = self._reporting.field, self._query.statistic

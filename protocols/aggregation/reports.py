@@ -147,9 +147,6 @@ class LocalReports(Reports):
         counts = np.bincount(said[possible], minlength=self.randomizer.values).astype(np.int64)
         records = int(counts.sum())
         sums = np.rint(self.randomizer.estimate(counts)).astype(np.int64)
-        statistic = self.query.statistic
-        if isinstance(statistic, Sum):
-            sums += records * _origin(statistic)
         return Opened(sums.view(np.uint64), records, int(np.count_nonzero(~possible)))
 
 
@@ -203,13 +200,7 @@ def _inputs(query: Query, holdings: Holdings) -> NDArray[np.int64]:
     if isinstance(statistic, Histogram):
         return statistic.bins_of(holdings)
     assert isinstance(statistic, Sum)
-    encoded = statistic.grid.encode(statistic.clip(holdings.column(statistic.value)))
-    return signed(encoded) - _origin(statistic)
-
-
-def _origin(statistic: Sum) -> int:
-    """The lower bound in fixed point, which inputs are counted from."""
-    return int(signed(statistic.grid.encode(np.array([statistic.bounds[0]])))[0])
+    return signed(statistic.grid.encode(statistic.clip(holdings.column(statistic.value))))
 
 
 class ShuffledReports(Release):

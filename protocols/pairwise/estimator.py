@@ -124,6 +124,11 @@ class Design:
     def pairs(self) -> int:
         return self.matchings * (self.records // 2)
 
+    @property
+    def met(self) -> int:
+        """The most pairs that a record is in: of an odd number, every one sits out one of all."""
+        return min(self.matchings, self.records - 1) if self.distinct else self.matchings
+
     def sampling_variance(self, zetas: Zetas) -> float:
         """Variance of the mean over the pairs, without noise.
 
@@ -146,19 +151,19 @@ class Design:
         return same, 2 * (2 * each / n) - 2 * same
 
     def per_pair_variance(self, sensitivity: float, epsilon: float) -> float:
-        """What noise Lap(PΔ/ε) on every pair adds: 4PΔ²/(nε²) for even n.
+        """What noise Lap(PΔ/ε) on every pair adds, P the pairs of a record: 4PΔ²/(nε²) for even n.
 
         S1, Theorem 5 has half of that: the mean of Pn/2 noises of variance 2(P/ε)² is 4P/(nε²).
         """
-        return 2 * (self.matchings * sensitivity / epsilon) ** 2 / self.pairs
+        return 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs
 
     def total_sensitivity(self, sensitivity: int) -> int:
         """The most that a replaced record moves the total over all pairs: it is in P of them."""
-        return self.matchings * sensitivity
+        return self.met * sensitivity
 
     def total_variance(self, sensitivity: float, epsilon: float, noises: int = 1) -> float:
         """What noise Lap(PΔ/ε) on the total adds, drawn `noises` times: 8Δ²/(n²ε²), for any P."""
-        return noises * 2 * (self.matchings * sensitivity / epsilon) ** 2 / self.pairs**2
+        return noises * 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs**2
 
 
 def best_matchings(records: int, zetas: Zetas, sensitivity: float, epsilon: float) -> int:

@@ -1,13 +1,13 @@
 """A user's own kernel, from an expression such as `if(a.label != b.label, abs(a.x - b.x), 0)`.
 
 Expressions are truths or numbers in fixed point. The range of every part follows from the public
-bounds of the columns, and with it its width and, in the end, the sensitivity. Ranges are those of
-interval arithmetic: never too small, and sometimes larger than what can really come out, which
-costs accuracy and not privacy.
+bounds of the columns, and with it its width; so does how far it moves when either record is
+replaced, which is the sensitivity. Both are those of interval arithmetic: never too small, and
+sometimes larger than what can really come out, which costs accuracy and not privacy.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +57,7 @@ class ExpressionKernel(Kernel):
         self.name = expression.name
         self.columns = expression.columns
         super().__init__(grids)
+        self._tree = expression.tree
         places = {name: at for at, name in enumerate(self.columns)}
         self._term = typed(expression.tree, places, self.grids)
         if self.sensitivity == 0:
@@ -73,7 +74,9 @@ class ExpressionKernel(Kernel):
 
     @property
     def sensitivity(self) -> int:
-        return self.outputs[0].high - self.outputs[0].low
+        """What either record alone may move. Dropped bits round a move up."""
+        output, most = self.outputs[0], max(self._term.moves)
+        return min(-(-most >> self._dropped), output.high - output.low)
 
     def build(self, builder: Builder, x: Words, y: Words) -> Words:
         word = self._term.build(builder, x, y)
@@ -85,4 +88,55 @@ class ExpressionKernel(Kernel):
     def decode(self, means: Column, exact: bool = False) -> float:
         output = self.outputs[0]
         mean = float(means[0]) if exact else float(np.clip(means[0], output.low, output.high))
-        return math.ldexp(mean, self._dropped - self._term.fraction_bits)
+        term = self._term
+        offset = math.ldexp(float(term.offset), -term.fraction_bits)
+        return offset + math.ldexp(mean, self._dropped - term.fraction_bits)
+
+    def truth(self, columns: Sequence[Column]) -> float:
+        """Over all pairs in both orders, on doubles. It takes O(n²) operations."""
+        records = dict(zip(self.columns, columns, strict=True))
+        n, total = len(columns[0]), 0.0
+        for i in range(n):
+            one = {name: column[i] for name, column in records.items()}
+            others = {name: np.delete(column, i) for name, column in records.items()}
+            total += float(np.broadcast_to(plain(self._tree, one, others), n - 1).sum())
+        return total / (n * (n - 1))
+
+
+Reals = Mapping[str, Column | float]
+
+
+def plain(node: Node, a: Reals, b: Reals) -> Column:
+    """What a text says of doubles, as numpy computes it; truths are 1 and 0."""
+    if node.operation == "number":
+        return np.asarray(float(node.number))
+    if node.operation == "column":
+        record, name = node.column
+        return np.asarray((a if record == "a" else b)[name])
+    values = [plain(each, a, b) for each in node.arguments]
+    return np.asarray(_PLAIN[node.operation](*values), dtype=np.float64)
+
+
+def _choose(condition: Column, x: Column, y: Column) -> Column:
+    return np.where(condition != 0, x, y)
+
+
+_PLAIN: dict[str, Callable[..., Column]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "negate": np.negative,
+    "abs": np.abs,
+    "min": np.minimum,
+    "max": np.maximum,
+    "if": _choose,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}

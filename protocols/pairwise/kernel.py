@@ -33,11 +33,16 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Grid:
-    """Integers q in [low, high] that stand for q · 2^-fraction_bits; values outside are clipped."""
+    """Integers q in [low, high] that stand for (origin + q) · 2^-fraction_bits.
+
+    Values outside are clipped. Grid lines are the multiples of the step, wherever the range lies;
+    an `origin` keeps q small where the range is narrow and far from zero.
+    """
 
     low: int
     high: int
     fraction_bits: int = 0
+    origin: int = 0
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
@@ -52,14 +57,16 @@ class Grid:
             raise LocalError(f"a column has 1 to {MAX_BITS} bits, not {bits}")
         if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
             raise LocalError(f"bounds must be finite and ascending, not [{lower:g}, {upper:g}]")
-        fraction_bits = bits - math.frexp(max(abs(lower), abs(upper)))[1]
-        if not -900 < fraction_bits < 900:
+        fraction_bits = bits - math.frexp(upper - lower)[1]
+        if not -900 < fraction_bits < 900 or math.frexp(max(abs(lower), abs(upper)))[1] > 930:
             raise LocalError(f"bounds [{lower:g}, {upper:g}] are out of the range of fixed point")
         while True:
             step = Fraction(2) ** -fraction_bits
             low, high = round(Fraction(lower) / step), round(Fraction(upper) / step)
             if width_of(low, high) <= bits:
                 return cls(low, high, fraction_bits)
+            if width_of(0, high - low) <= bits:
+                return cls(0, high - low, fraction_bits, origin=low)
             fraction_bits -= 1
 
     @classmethod
@@ -83,11 +90,17 @@ class Grid:
     def step(self) -> float:
         return math.ldexp(1.0, -self.fraction_bits)
 
+    def values(self, integers: Integers) -> Column:
+        """What integers of the grid stand for."""
+        values: Column = np.ldexp(integers + float(self.origin), -self.fraction_bits)
+        return values
+
     def encode(self, values: Column) -> Integers:
         if not np.isfinite(values).all():
             raise LocalError("a column has values that are not finite numbers")
-        clipped = np.clip(values, self.low * self.step, self.high * self.step)
-        return np.rint(np.ldexp(clipped, self.fraction_bits)).astype(np.int64)
+        # Doubles without a fraction; clipped, their distance to the origin is a small integer.
+        lines = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
+        return np.clip(lines, self.low, self.high).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -163,6 +176,15 @@ class Kernel(ABC):
             totals = [total + int(value) for total, value in zip(totals, values, strict=True)]
         ways = 1 if self.symmetric else 2
         return np.array([total / (ways * len(first)) for total in totals])
+
+    def truth(self, columns: Sequence[Column]) -> float:
+        """The statistic of raw records over all pairs, without this kernel's grids.
+
+        A kernel of which nothing more is known than circuit and `reference` rounds to them.
+        """
+        pairs = zip(columns, self.grids, strict=True)
+        records = np.stack([grid.encode(column) for column, grid in pairs], axis=1)
+        return self.decode(self.full_means(records), exact=True)
 
     # The circuit
 

@@ -19,6 +19,14 @@ from protocols.records import Column
 Words = tuple[Word, ...]
 
 
+class _OfOrder(Kernel):
+    """A kernel of order and equality alone: ranks are as good as the raw records."""
+
+    def truth(self, columns: Sequence[Column]) -> float:
+        ranks = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in columns]
+        return self.decode(self.full_means(np.stack(ranks, axis=1)), exact=True)
+
+
 class Gini(Kernel):
     """|x − y|. The mean over all pairs is Gini's mean difference (S1, Eq. 4)."""
 
@@ -51,6 +59,13 @@ class Gini(Kernel):
         times = 2 * np.arange(n) - (n - 1)
         high, low = int(times @ (ordered >> 16)), int(times @ (ordered & 0xFFFF))
         return np.array([((high << 16) + low) / math.comb(n, 2)])
+
+    def truth(self, columns: Sequence[Column]) -> float:
+        """The same sum on doubles, from the middle one so that a large offset cancels first."""
+        n = len(columns[0])
+        ordered = np.sort(columns[0])
+        times = 2.0 * np.arange(n) - (n - 1)
+        return float(times @ (ordered - ordered[n // 2])) / math.comb(n, 2)
 
 
 class Variance(Kernel):
@@ -94,8 +109,11 @@ class Variance(Kernel):
         squares = len(values) * sum(v * v for v in values) - sum(values) ** 2
         return np.array([squares / (math.comb(len(values), 2) << self.dropped)])
 
+    def truth(self, columns: Sequence[Column]) -> float:
+        return float(np.var(columns[0], ddof=1))
 
-class CollisionEntropy(Kernel):
+
+class CollisionEntropy(_OfOrder):
     """I[x = y]. Rényi's entropy of order 2 is −ln of its mean (S1, Eq. 5)."""
 
     name = "collision-entropy"
@@ -120,13 +138,13 @@ class CollisionEntropy(Kernel):
         """k values collide with probability at least 1/k, so noise below that is cut off."""
         values = self.grids[0].span + 1
         mean = float(means[0]) if exact else float(np.clip(means[0], 1 / values, 1))
-        return -math.log(mean) + 0.0 if mean > 0 else math.inf
+        return -math.log(mean) + 0.0 if mean > 0 else math.inf  # infinite: no two records collide
 
     def full_means(self, records: Integers) -> Column:
         return np.array([_tied(records) / math.comb(len(records), 2)])
 
 
-class KendallTau(Kernel):
+class KendallTau(_OfOrder):
     """sign(x − x') · sign(y − y'), ties counting 0: the mean over all pairs is τ_a (S1, Eq. 6)."""
 
     name = "kendall-tau"
@@ -208,7 +226,7 @@ class KendallTauB(KendallTau):
         return np.array([2 * super().full_means(records)[0], *differs])
 
 
-class Auc(Kernel):
+class Auc(_OfOrder):
     """For a pair of both classes 1 if the positive one has the larger score, −1 if the negative.
 
     Outputs: that, 0 for ties and for pairs of one class; and I[y ≠ y']. With D and M their means,

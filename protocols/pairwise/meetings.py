@@ -13,7 +13,7 @@ from protocols.messages import Message, Phase, Role, address
 from protocols.pairwise.links import Links, Mask
 from protocols.pairwise.pairing import distinct_matchings, rounds
 from protocols.query import Query
-from protocols.statistics.pairwise import SEED_BYTES, Pairs
+from protocols.statistics.pairwise import Pairs
 
 ENTRY = np.dtype([("slot", "<u4"), ("partner", "<u4"), ("theirs", "<u4"), ("second", "u1")])
 Entries = NDArray[np.void]
@@ -43,9 +43,8 @@ def draw_meetings(statistic: Pairs, counts: Records) -> tuple[Ids, Entries]:
     records = int(counts.sum())
     if records < 2:
         return np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=ENTRY)
-    seed = bytes.fromhex(statistic.pairing) or bytes(SEED_BYTES)
     matchings = min(statistic.matchings, rounds(records))
-    pairs = distinct_matchings(records, matchings, seed).reshape(-1, 2).astype(np.int64)
+    pairs = distinct_matchings(records, matchings, statistic.seed).reshape(-1, 2).astype(np.int64)
     owners = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
     place = np.arange(records) - np.repeat(np.cumsum(counts) - counts, counts)
     matching = np.repeat(np.arange(matchings), records // 2)
@@ -89,11 +88,15 @@ def meeting_messages(query: Query, statistic: Pairs, counts: Records) -> tuple[M
     return tuple(messages)
 
 
-def parse_meetings(row: NDArray[np.uint8], party: int, slots: int, parties: int) -> Entries | str:
-    """The entries of one party, or what is wrong with them.
+def parse_meetings(
+    row: NDArray[np.uint8], party: int, records: int, statistic: Pairs, parties: int
+) -> Entries | str:
+    """The entries of one party that holds so many records, or what is wrong with them.
 
-    No slot twice: a record in more pairs than were announced would cost more than its ε.
+    No slot twice, and no record more often than the noise is for: in more pairs than were
+    announced it would cost more than its ε.
     """
+    slots = records * statistic.matchings
     count = int.from_bytes(row[:_COUNT].tobytes(), "little")
     if row.size < _COUNT or row.size != _COUNT + ENTRY.itemsize * count:
         return "not a list of meetings"
@@ -102,6 +105,8 @@ def parse_meetings(row: NDArray[np.uint8], party: int, slots: int, parties: int)
         return "a meeting of a record or party that is not there"
     if len(np.unique(entries["slot"])) < count:
         return "a record that meets two at once"
+    if (np.bincount(entries["slot"] // statistic.matchings) > statistic.pairs_of_a_record).any():
+        return "a record in more pairs than the noise is for"
     alone = entries["partner"] == party
     own = entries[alone]
     back = dict(zip(own["slot"].tolist(), own["theirs"].tolist(), strict=True))

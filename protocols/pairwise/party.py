@@ -121,9 +121,8 @@ class PairwiseParty:
             return Rejected(message.sender, "some of these know whom to meet")
         assigned: list[Entries] = []
         for row, place in zip(message.rows(), places.tolist(), strict=True):
-            slots = int(self._counts[place]) * self._statistic.matchings
-            party = int(self._ids[place])
-            entries = parse_meetings(row, party, slots, self._query.parties)
+            party, records = int(self._ids[place]), int(self._counts[place])
+            entries = parse_meetings(row, party, records, self._statistic, self._query.parties)
             if isinstance(entries, str):
                 return Rejected(message.sender, entries)
             assigned.append(entries)

@@ -17,11 +17,17 @@ LITERAL_BITS = 16
 """Numbers in the text are rounded to multiples of 2^-16."""
 
 Words = tuple[Word, ...]
+Moves = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Term:
-    """A typed expression: how it is computed in the clear and in a circuit, and its range."""
+    """A typed expression: how it is computed in the clear and in a circuit, and its range.
+
+    What is computed is an integer in [low, high]; it stands for `offset` more. Offsets are public
+    and cancel in differences and comparisons, so that columns far from zero cost no wider words.
+    `moves` is the most that the integer moves when record a is replaced, and when b is.
+    """
 
     truth: bool
     low: int
@@ -29,6 +35,13 @@ class Term:
     fraction_bits: int
     reference: Callable[[Integers, Integers], Integers]
     word: Callable[[Builder, Words, Words], Word]
+    moves: Moves = (0, 0)
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        most = self.high - self.low
+        a, b = self.moves
+        object.__setattr__(self, "moves", (min(a, most), min(b, most)))
 
     def build(self, builder: Builder, x: Words, y: Words) -> Word:
         """In exactly the bits that the range takes."""
@@ -45,7 +58,29 @@ class Term:
             self.fraction_bits + places,
             lambda x, y: self.reference(x, y) << places,
             lambda builder, x, y: self.build(builder, x, y).shifted(places),
+            (self.moves[0] << places, self.moves[1] << places),
+            self.offset << places,
         )
+
+    def rebased(self, offset: int) -> "Term":
+        """The same number with this offset."""
+        more = self.offset - offset
+        if more == 0:
+            return self
+        return Term(
+            self.truth,
+            self.low + more,
+            self.high + more,
+            self.fraction_bits,
+            lambda x, y: self.reference(x, y) + more,
+            lambda builder, x, y: builder.add(self.build(builder, x, y), constant(more)),
+            self.moves,
+            offset,
+        )
+
+    @property
+    def largest(self) -> int:
+        return max(abs(self.low), abs(self.high))
 
 
 def typed(node: Node, columns: Mapping[str, int], grids: Sequence[Grid]) -> Term:
@@ -86,6 +121,8 @@ def _column(at: int, grid: Grid, first: bool) -> Term:
         grid.fraction_bits,
         lambda x, y: (x if first else y)[:, at],
         lambda builder, x, y: (x if first else y)[at],
+        (grid.span, 0) if first else (0, grid.span),
+        grid.origin,
     )
 
 
@@ -97,7 +134,7 @@ def _operation(node: Node, terms: tuple[Term, ...]) -> Term:
         case "if":
             _require(node, terms[:1], truth=True)
             _require(node, terms[1:], truth=terms[1].truth)
-            return _choice(terms[0], *_aligned(node, *terms[1:]))
+            return _choice(terms[0], *_comparable(node, *terms[1:]))
         case "==" | "!=" if terms[0].truth:
             _require(node, terms, truth=True)
         case _:
@@ -106,15 +143,16 @@ def _operation(node: Node, terms: tuple[Term, ...]) -> Term:
         case "negate":
             return _negated(terms[0])
         case "abs":
-            return _absolute(terms[0])
+            return _absolute(_rebased(node, terms[0], 0))
         case "*":
-            return _product(terms[0], terms[1], same=node.arguments[0] == node.arguments[1])
-    left, right = _aligned(node, *terms)
-    match node.operation:
+            left, right = (_rebased(node, term, 0) for term in terms)
+            return _product(left, right, same=node.arguments[0] == node.arguments[1])
         case "+":
-            return _sum(left, right)
+            return _sum(*_aligned(node, *terms))
         case "-":
-            return _difference(left, right)
+            return _difference(*_aligned(node, *terms))
+    left, right = _comparable(node, *terms)
+    match node.operation:
         case "min" | "max":
             return _extreme(left, right, larger=node.operation == "max")
         case comparison:
@@ -137,6 +175,19 @@ def _aligned(node: Node, left: Term, right: Term) -> tuple[Term, Term]:
     return left, right
 
 
+def _comparable(node: Node, left: Term, right: Term) -> tuple[Term, Term]:
+    """Both with the same fraction bits and offset; a constant takes the other's for nothing."""
+    left, right = _aligned(node, left, right)
+    offset = right.offset if left.low == left.high else left.offset
+    return _rebased(node, left, offset), _rebased(node, right, offset)
+
+
+def _rebased(node: Node, term: Term, offset: int) -> Term:
+    rebased = term.rebased(offset)
+    _check_width(node, rebased)
+    return rebased
+
+
 def _check_width(node: Node, term: Term) -> None:
     width = width_of(term.low, term.high)
     if width > MAX_WIDTH:
@@ -145,9 +196,11 @@ def _check_width(node: Node, term: Term) -> None:
 
 
 def _truth(
+    terms: Sequence[Term],
     reference: Callable[[Integers, Integers], NDArray[np.bool]],
     wire: Callable[[Builder, Words, Words], int],
 ) -> Term:
+    """It may change with any record that one of its `terms` changes with."""
     return Term(
         True,
         0,
@@ -155,7 +208,17 @@ def _truth(
         0,
         lambda x, y: reference(x, y).astype(np.int64),
         lambda builder, x, y: Word((wire(builder, x, y),)),
+        _either(*(term.moves for term in terms)),
     )
+
+
+def _either(*moves: Moves) -> Moves:
+    """What moves by no more than one of several does."""
+    return max(a for a, _ in moves), max(b for _, b in moves)
+
+
+def _together(*moves: Moves) -> Moves:
+    return sum(a for a, _ in moves), sum(b for _, b in moves)
 
 
 def _logic(operation: str, terms: Sequence[Term]) -> Term:
@@ -172,7 +235,7 @@ def _logic(operation: str, terms: Sequence[Term]) -> Term:
             return builder.not_(wires[0])
         return (builder.and_ if operation == "and" else builder.or_)(wires[0], wires[1])
 
-    return _truth(reference, wire)
+    return _truth(terms, reference, wire)
 
 
 _COMPARE: dict[str, Callable[[Integers, Integers], NDArray[np.bool]]] = {
@@ -195,16 +258,21 @@ def _comparison(sign: str, left: Term, right: Term) -> Term:
         return above if sign in (">", "<") else builder.not_(above)
 
     return _truth(
+        (left, right),
         lambda x, y: _COMPARE[sign](left.reference(x, y), right.reference(x, y)),
         wire,
     )
 
 
 def _choice(condition: Term, left: Term, right: Term) -> Term:
+    """A record that the condition depends on may move it anywhere in its range."""
+    low, high = min(left.low, right.low), max(left.high, right.high)
+    a, b = _either(left.moves, right.moves)
+    turns = condition.moves
     return Term(
         left.truth,
-        min(left.low, right.low),
-        max(left.high, right.high),
+        low,
+        high,
         left.fraction_bits,
         lambda x, y: np.where(
             condition.reference(x, y) != 0, left.reference(x, y), right.reference(x, y)
@@ -214,6 +282,8 @@ def _choice(condition: Term, left: Term, right: Term) -> Term:
             left.build(builder, x, y),
             right.build(builder, x, y),
         ),
+        (high - low if turns[0] else a, high - low if turns[1] else b),
+        left.offset,
     )
 
 
@@ -233,6 +303,8 @@ def _extreme(left: Term, right: Term, larger: bool) -> Term:
         left.fraction_bits,
         lambda x, y: among(left.reference(x, y), right.reference(x, y)),
         word,
+        _either(left.moves, right.moves),
+        left.offset,
     )
 
 
@@ -244,6 +316,8 @@ def _sum(left: Term, right: Term) -> Term:
         left.fraction_bits,
         lambda x, y: left.reference(x, y) + right.reference(x, y),
         lambda builder, x, y: builder.add(left.build(builder, x, y), right.build(builder, x, y)),
+        _together(left.moves, right.moves),
+        left.offset + right.offset,
     )
 
 
@@ -257,6 +331,8 @@ def _difference(left: Term, right: Term) -> Term:
         lambda builder, x, y: builder.subtract(
             left.build(builder, x, y), right.build(builder, x, y)
         ),
+        _together(left.moves, right.moves),
+        left.offset - right.offset,
     )
 
 
@@ -268,6 +344,8 @@ def _negated(term: Term) -> Term:
         term.fraction_bits,
         lambda x, y: -term.reference(x, y),
         lambda builder, x, y: builder.negate(term.build(builder, x, y)),
+        term.moves,
+        -term.offset,
     )
 
 
@@ -280,11 +358,20 @@ def _absolute(term: Term) -> Term:
         term.fraction_bits,
         lambda x, y: np.abs(term.reference(x, y)),
         lambda builder, x, y: builder.absolute(term.build(builder, x, y)),
+        term.moves,
     )
 
 
 def _product(left: Term, right: Term, same: bool) -> Term:
-    """`same` terms make a square, which is never negative and costs half."""
+    """`same` terms make a square, which is never negative and costs half.
+
+    |lr − l'r'| ≤ |l|·|r − r'| + |r'|·|l − l'|.
+    """
+    (left_a, left_b), (right_a, right_b) = left.moves, right.moves
+    moves = (
+        left.largest * right_a + right.largest * left_a,
+        left.largest * right_b + right.largest * left_b,
+    )
     corners = [one * other for one in (left.low, left.high) for other in (right.low, right.high)]
     low = min(corners)
     if same:
@@ -302,4 +389,5 @@ def _product(left: Term, right: Term, same: bool) -> Term:
         left.fraction_bits + right.fraction_bits,
         lambda x, y: left.reference(x, y) * right.reference(x, y),
         word,
+        moves,
     )

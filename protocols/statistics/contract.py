@@ -74,7 +74,13 @@ class Statistic(ABC):
 
     @abstractmethod
     def reference(self, holdings: Holdings) -> Estimate:
-        """The statistic as a trusted curator without noise would compute it."""
+        """The plain statistic of the raw records, as numpy, scipy or scikit-learn compute it:
+        without clipping, rounding or noise."""
+
+    def noiseless(self, holdings: Holdings) -> Estimate:
+        """The same computation without noise: clipped, rounded, and decoded as it is released."""
+        pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
+        return self.decode(self.encode(pooled)[0], holdings.rows, exact=True)
 
     @abstractmethod
     def deviations(self, noise_variance: float, records: int) -> Column:
@@ -140,6 +146,11 @@ class Statistic(ABC):
     def mechanism_words(self, scale: float) -> str:
         """The mechanism by name, given the scale of one noise in units of the sum."""
         return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"
+
+    @property
+    def grid_words(self) -> str | None:
+        """What rounding does to values, where it does anything."""
+        return None
 
     @property
     def bounds(self) -> tuple[float, float]:

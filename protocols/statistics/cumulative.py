@@ -1,11 +1,9 @@
 """Statistics of counts at thresholds: how many values are at most τ_1 < … < τ_N.
 
 Thresholds come from the public range alone: a grid that ended at the data's minimum and maximum, as
-S0 writes it, would not be private. They lie on a fine grid of 2^32 lines over the range, linear or
-logarithmic, so that a comparison key of one size serves any number of them.
+S0 writes it, would not be private. A comparison key has one size for any number of them.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,15 +19,13 @@ from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.ring import Vector, signed
 from protocols.statistics.contract import Statistic
+from protocols.statistics.thresholds import RESOLUTION_BITS, Points, threshold_values
 
-RESOLUTION_BITS = 32
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
 MECHANISMS = ("hierarchy", "tree")
 SMOOTHINGS = ("none", "1", "2")
 SOLVERS = ("interior-point", "cvxopt")
-
-Points = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -68,65 +64,31 @@ class Cumulative(Statistic):
         if self.spacing == "log" and self.lower is not None and self.lower <= 0:
             raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
 
-    # --- the grid ---
+    # --- the thresholds ---
 
-    def lines(self, points: Points) -> Column:
-        """The fine grid: line j of 2^32, as the float that values are compared with."""
-        lower, upper = self.bounds
-        share = (points + np.uint64(1)).astype(np.float64) * 2.0**-RESOLUTION_BITS
-        if self.spacing == "log":
-            lines = lower * np.exp(share * math.log(upper / lower))
-        else:
-            lines = lower + share * (upper - lower)
-        return np.where(share == 1.0, upper, np.minimum(lines, upper))
+    @cached_property
+    def x(self) -> Column:
+        """τ_1 < … < τ_N, as doubles that values are compared with."""
+        return threshold_values(*self.bounds, self.thresholds, self.spacing)
 
     def points(self, bits: int) -> Points:
-        """The thresholds in a domain of 2^bits: on the fine grid, or simply counted through."""
+        """The thresholds in a key's domain of 2^bits: spread over all of it, or counted through."""
         steps = np.arange(1, self.thresholds + 1, dtype=np.float64)
         if bits != RESOLUTION_BITS:
             return (steps - 1).astype(np.uint64)
         return np.rint(steps * (2.0**bits / self.thresholds)).astype(np.uint64) - np.uint64(1)
 
-    @cached_property
-    def x(self) -> Column:
-        """τ_1 < … < τ_N."""
-        x = self.lines(self.points(RESOLUTION_BITS))
-        if not (np.diff(x) > 0).all():
-            raise LocalError(
-                f"{self.thresholds} thresholds cannot be told apart within "
-                f"[{self.bounds[0]:.17g}, {self.bounds[1]:.17g}]"
-            )
-        return x
-
     def alphas(self, values: Column, bits: int) -> Points:
-        """For each value the first point of the domain that it is at most, exactly."""
-        values = self.clip(values)
-        if bits != RESOLUTION_BITS:
-            return np.searchsorted(self.x, values, side="left").astype(np.uint64)
-        lower, upper = self.bounds
-        share = (values - lower) / (upper - lower)
-        if self.spacing == "log":
-            share = np.log(values / lower) / math.log(upper / lower)
-        last = 2.0**RESOLUTION_BITS - 1
-        guess: Points = np.clip(np.ceil(share * 2.0**RESOLUTION_BITS) - 1, 0, last).astype(
-            np.uint64
-        )
-        right = values <= self.lines(guess)
-        right &= (guess == 0) | (values > self.lines(guess - np.minimum(guess, np.uint64(1))))
-        # Rounding may put the guess off by a line, or by many where lines are closer than doubles.
-        guess[~right] = self._first_line(values[~right])
-        return guess
+        """For each value the point of the first threshold that it is at most.
 
-    def _first_line(self, values: Column) -> Points:
-        """The first line that each value is at most, by binary search."""
-        low = np.zeros(len(values), dtype=np.uint64)
-        high = np.full(len(values), (1 << RESOLUTION_BITS) - 1, dtype=np.uint64)
-        for _ in range(RESOLUTION_BITS):
-            middle = (low + high) // np.uint64(2)
-            above = values > self.lines(middle)
-            low = np.where(above, np.minimum(middle + np.uint64(1), high), low)
-            high = np.where(above, high, middle)
-        return low
+        A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
+        doubles, whatever the domain.
+        """
+        return self.points(bits)[self.cells(values)]
+
+    def cells(self, values: Column) -> NDArray[np.intp]:
+        """For each value the first threshold that it is at most, by its index."""
+        return np.searchsorted(self.x, self.clip(values), side="left")
 
     def release_key(self) -> str:
         return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
@@ -139,8 +101,7 @@ class Cumulative(Statistic):
 
     def encode(self, holdings: Holdings) -> Vector:
         """Each party's own counts at the thresholds: S0 §4.1, for any `sum` aggregator."""
-        values = self.clip(holdings.column(self.value))
-        cells = np.searchsorted(self.x, values, side="left")
+        cells = self.cells(holdings.column(self.value))
         parties = len(holdings.ids)
         party = np.repeat(np.arange(parties), holdings.counts)
         counts = np.bincount(party * self.length + cells, minlength=parties * self.length)
@@ -220,5 +181,6 @@ class Cumulative(Statistic):
         return smooth(curve, p=p, levels=self.tree.levels, box=self.box).curve
 
     def true_curve(self, holdings: Holdings) -> Column:
-        values = np.sort(self.clip(holdings.column(self.value)))
+        """On the raw records: those above the range are at most no threshold."""
+        values = np.sort(holdings.column(self.value))
         return np.searchsorted(values, self.x, side="right") / holdings.rows

@@ -11,6 +11,7 @@ from protocols.records import Column, Holdings
 from protocols.ring import Vector
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.thresholds import quantiles
 
 
 @dataclass(frozen=True)
@@ -47,26 +48,26 @@ class Quantile(Cumulative):
             raise LocalError("say which quantile: --quantile 0.5")
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._at(inverse(self.curve(released, records, exact), np.array(self.quantile)))
+        found = inverse(self.curve(released, records, exact), np.array(self.quantile))
+        return self._at(self.x[found].tolist())
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self._at(inverse(self.true_curve(holdings), np.array(self.quantile)))
+        """Of the raw records; a threshold lies up to one step above."""
+        return self._at(quantiles(holdings.column(self.value), self.quantile))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the data: it depends on how steep the curve is at the quantile."""
         return np.full(len(self.quantile), np.nan)
 
-    def _at(self, indices: NDArray[np.intp]) -> Estimate:
-        values = self.x[indices]
-        if len(values) == 1:
-            return float(values[0])
-        return Curve(list(self.quantile), values.tolist())
+    def _at(self, values: list[float]) -> Estimate:
+        return values[0] if len(values) == 1 else Curve(list(self.quantile), values)
 
 
 @dataclass(frozen=True)
 class CumulativeHistogram(Cumulative):
     """Counts in equal bins as differences of the private curve (S0 §7).
 
+    Bins hold their right ends, (τ_{i−1}, τ_i], and the first one its left end too.
     Its noise moves records between neighbouring bins rather than in and out of each.
     """
 
@@ -78,7 +79,10 @@ class CumulativeHistogram(Cumulative):
         return self._bins(self.curve(released, records, exact) * records)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self._bins(self.true_curve(holdings) * holdings.rows)
+        """Of the raw records: those outside the range are in no bin."""
+        values = np.sort(holdings.column(self.value))
+        counts = np.searchsorted(values, self.x, side="right").astype(np.float64)
+        return self._bins(counts - np.searchsorted(values, self.bounds[0], side="left"))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.thresholds, np.nan)

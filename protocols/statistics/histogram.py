@@ -60,5 +60,6 @@ class Histogram(Statistic):
         return np.full(self.bins, math.sqrt(noise_variance))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        counts, _ = np.histogram(self.clip(holdings.column(self.value)), bins=self.edges)
+        """Of the raw records: those outside the range are in no bin."""
+        counts, _ = np.histogram(holdings.column(self.value), bins=self.edges)
         return Curve(self.edges[:-1].tolist(), counts.astype(float).tolist())

@@ -7,13 +7,18 @@ from typing import ClassVar
 import numpy as np
 
 from protocols.records import Column, Holdings
-from protocols.ring import FixedPoint, Vector
+from protocols.ring import FixedPoint, Vector, signed
 from protocols.statistics.contract import Estimate, Statistic, sum_by_party
 
 
 @dataclass(frozen=True)
 class Sum(Statistic):
-    """Σ clip(x), on a fixed-point grid that the public bounds determine."""
+    """Σ clip(x), on a fixed-point grid that the public bounds determine.
+
+    A record is a whole number of steps from 0 to `sensitivity` above the lower bound, so replacing
+    one moves the sum by no more. How many records there are is public, and with it what the lower
+    bound contributes.
+    """
 
     name: ClassVar[str] = "sum"
 
@@ -27,24 +32,28 @@ class Sum(Statistic):
 
     @property
     def sensitivity(self) -> int:
-        return self.grid.steps(*self.bounds)
+        return self.grid.steps
 
     def encode(self, holdings: Holdings) -> Vector:
         values = self.grid.encode(self.clip(holdings.column(self.value)))
         return sum_by_party(values[:, None], holdings)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return float(self.grid.decode(released)[0])
+        return self.grid.decode(int(signed(released)[0]), records)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.array([math.ldexp(math.sqrt(noise_variance), -self.grid.fraction_bits)])
+        return np.array([math.sqrt(noise_variance) * self.grid.step])
 
     def mechanism_words(self, scale: float) -> str:
-        step = math.ldexp(1.0, -self.grid.fraction_bits)
+        step = self.grid.step
         return f"discrete Laplace of scale {scale * step:.6g} on the sum, in steps of {step:.2g}"
 
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid.step:.3g}"
+
     def reference(self, holdings: Holdings) -> Estimate:
-        return float(np.sum(self.clip(holdings.column(self.value))))
+        return float(np.sum(holdings.column(self.value)))
 
 
 @dataclass(frozen=True)
@@ -54,10 +63,10 @@ class Mean(Sum):
     name: ClassVar[str] = "mean"
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return float(self.grid.decode(released)[0]) / records
+        return self.grid.decode(int(signed(released)[0]), records) / records
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return super().deviations(noise_variance, records) / records
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return float(np.mean(self.clip(holdings.column(self.value))))
+        return float(np.mean(holdings.column(self.value)))

@@ -8,6 +8,7 @@ so quantiles are found by binary search (S0 Algorithm 1) without the whole curve
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,9 +18,8 @@ from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.ring import Vector, signed
 from protocols.statistics.contract import Curve, Estimate
-from protocols.statistics.cumulative import RESOLUTION_BITS, Cumulative, Points
-
-LAST = (1 << RESOLUTION_BITS) - 1
+from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.thresholds import RESOLUTION_BITS, FineGrid, Points, quantiles
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,13 @@ class OnDemand(Cumulative):
             known |= {point: next(values) for point in points}
         return self.conclude(known)
 
-    def reference(self, holdings: Holdings) -> Estimate:
-        values = np.sort(self.clip(holdings.column(self.value)))
+    def noiseless(self, holdings: Holdings) -> Estimate:
+        """It asks where the noise would not have led it astray."""
+        stand = np.sort(self.alphas(holdings.column(self.value), RESOLUTION_BITS))
         known: dict[int, float] = {}
         while points := self.plan(known):
-            lines = self.lines(np.array(points, dtype=np.uint64))
-            shares = np.searchsorted(values, lines, side="right") / holdings.rows
+            asked = np.array(points, dtype=np.uint64)
+            shares = np.searchsorted(stand, asked, side="right") / holdings.rows
             known |= dict(zip(points, shares.tolist(), strict=True))
         return self.conclude(known)
 
@@ -78,8 +79,23 @@ class OnDemand(Cumulative):
         levels = self.tree.levels
         return f"tree: discrete Laplace of scale {scale:.6g} on touched nodes of {levels} levels"
 
+    @cached_property
+    def fine_grid(self) -> FineGrid:
+        return FineGrid(*self.bounds, self.spacing)
+
+    def alphas(self, values: Column, bits: int) -> Points:
+        """On the fine grid, which knows nothing of what will be asked."""
+        return self.fine_grid.points(self.clip(values))
+
+    @property
+    def grid_words(self) -> str:
+        return (
+            "values count up to the next grid line above a point: less than "
+            f"{self.fine_grid.resolution} above it, exactly where a point is on a line"
+        )
+
     def _line(self, point: int) -> float:
-        return float(self.lines(np.array([point], dtype=np.uint64))[0])
+        return float(self.fine_grid.lines(np.array([point], dtype=np.uint64))[0])
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,12 @@ class EcdfPoints(OnDemand):
         points = [int(point) for point in self._asked()]
         return Curve([self._line(point) for point in points], [known[point] for point in points])
 
+    def reference(self, holdings: Holdings) -> Estimate:
+        """At the very points that were asked for."""
+        values = np.sort(holdings.column(self.value))
+        shares = np.searchsorted(values, self.at, side="right") / holdings.rows
+        return Curve(list(self.at), shares.tolist())
+
     def deviations(self, noise_variance: float, records: int) -> Column:
         deviation = np.sqrt(self.tree.count_variance(noise_variance)) / records
         return np.full(len(self.at), deviation)
@@ -115,7 +137,7 @@ class EcdfPoints(OnDemand):
 
 @dataclass(frozen=True)
 class QuantileSearch(OnDemand):
-    """Quantiles by S0's Algorithm 1 on the stored tree: 32 questions, one ε."""
+    """Quantiles by S0's Algorithm 1 on the stored tree: up to 32 questions, one ε."""
 
     quantile: tuple[float, ...] = (0.5,)
 
@@ -131,16 +153,20 @@ class QuantileSearch(OnDemand):
         return sorted({middle for low, middle, high in searches if low < high})
 
     def conclude(self, known: Mapping[int, float]) -> Estimate:
-        found = [self._line(self._search(quantile, known)[0]) for quantile in self.quantile]
+        return self._at([self._line(self._search(each, known)[0]) for each in self.quantile])
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._at(quantiles(holdings.column(self.value), self.quantile))
+
+    def _at(self, found: list[float]) -> Estimate:
         return found[0] if len(found) == 1 else Curve(list(self.quantile), found)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(len(self.quantile), np.nan)
 
-    @staticmethod
-    def _search(quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
+    def _search(self, quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
         """How far the binary search has come: its interval, and the middle to ask next."""
-        low, high = 0, LAST
+        low, high = 0, self.fine_grid.last
         while low < high:
             middle = (low + high) // 2
             if middle not in known:

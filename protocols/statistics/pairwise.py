@@ -14,12 +14,18 @@ import numpy as np
 
 from protocols.errors import LocalError
 from protocols.pairwise import kernels
-from protocols.pairwise.estimator import Zetas, best_matchings, enough_matchings, means_of_totals
+from protocols.pairwise.estimator import (
+    Zetas,
+    best_matchings,
+    enough_matchings,
+    means_of_totals,
+    means_of_values,
+)
 from protocols.pairwise.expression import Expression
 from protocols.pairwise.kernel import MAX_BITS, Grid, Integers, Kernel
 from protocols.pairwise.noise import OFFSET, CircuitLaplace
 from protocols.pairwise.ordered import OrderedGrid
-from protocols.pairwise.pairing import rounds
+from protocols.pairwise.pairing import distinct_matchings, rounds
 from protocols.pairwise.registry import KernelKind, kernel_named
 from protocols.records import Column, Holdings
 from protocols.ring import Vector, signed
@@ -37,15 +43,17 @@ class Pairs(Statistic):
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
     error by what is known before any data is seen: nothing, or how the kernel varies on public
-    `pilot` data (its ζ1 and ζ2). The rest is for the coordinator to fill in
-    (`prepared`): how many matchings of the records that makes, how many records the largest party
-    has, the public seed that the matchings are drawn from, and whether noise is drawn inside every
+    `pilot` data (its ζ1 and ζ2). The rest is for the coordinator to fill in (`prepared`): how many
+    matchings of the records that makes; in how many pairs a record is at most (`met`: with all
+    matchings of an odd number of records, each sits out one); how many records the largest party
+    has; the public seed that the matchings are drawn from; and whether noise is drawn inside every
     pair's circuit.
     """
 
     pairs_per_party: str = "auto"
     bits: int = MAX_BITS
     matchings: int = 0
+    met: int = 0
     most: int = 1
     pairing: str = ""
     inside: bool = False
@@ -58,7 +66,7 @@ class Pairs(Statistic):
             raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
-        if self.matchings < 0 or self.most < 1:
+        if self.matchings < 0 or self.most < 1 or not 0 <= self.met <= self.matchings:
             raise LocalError("pairs cannot be drawn like that")
         if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
@@ -89,7 +97,12 @@ class Pairs(Statistic):
             raise LocalError(f"{self.name} needs at least two records")
         matchings = min(self._matchings(records, epsilon, inside), rounds(records))
         return replace(
-            self, matchings=matchings, most=most, inside=inside, pairing=seed[:SEED_BYTES].hex()
+            self,
+            matchings=matchings,
+            met=min(matchings, records - 1),
+            most=most,
+            inside=inside,
+            pairing=seed[:SEED_BYTES].hex(),
         )
 
     def _matchings(self, records: int, epsilon: Fraction | None, inside: bool) -> int:
@@ -112,6 +125,11 @@ class Pairs(Statistic):
         return zetas.one, zetas.two
 
     @property
+    def pairs_of_a_record(self) -> int:
+        """At most one of every matching, and one with each other record; parties refuse more."""
+        return self.met or self.matchings
+
+    @property
     def slots(self) -> int:
         """Places for a pair that the largest party has: one a record and matching."""
         if self.matchings < 1:
@@ -128,7 +146,7 @@ class Pairs(Statistic):
             epsilon,
             delta or DEFAULT_DELTA,
             self.kernel.sensitivity,
-            self.matchings * group,
+            self.pairs_of_a_record * group,
             len(self.kernel.outputs),
         )
 
@@ -144,10 +162,9 @@ class Pairs(Statistic):
 
     @property
     def sensitivity(self) -> int:
-        """A record is in at most one pair of every matching."""
         if self.matchings < 1:
             raise LocalError(f"the pairs of {self.name} are not drawn yet")
-        return self.matchings * self.kernel.sensitivity
+        return self.pairs_of_a_record * self.kernel.sensitivity
 
     @property
     def measures(self) -> bool:
@@ -171,11 +188,14 @@ class Pairs(Statistic):
 
     def records_of(self, holdings: Holdings) -> Integers:
         """Records as rows of integers, as the kernel takes them."""
+        self._check_labels(holdings)
+        grids = zip(self.columns, self.kernel.grids, strict=True)
+        return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
+
+    def _check_labels(self, holdings: Holdings) -> None:
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")
-        grids = zip(self.columns, self.kernel.grids, strict=True)
-        return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
     @property
     def valued(self) -> tuple[str, ...]:
@@ -196,7 +216,34 @@ class Pairs(Statistic):
         return self.kernel.decode(means, exact)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self.kernel.decode(self.kernel.full_means(self.records_of(holdings)), exact=True)
+        """Over all pairs of the raw records."""
+        if holdings.rows < 2:
+            raise LocalError(f"{self.name} needs at least two records")
+        self._check_labels(holdings)
+        return self.kernel.truth([holdings.column(name) for name in self.columns])
+
+    def noiseless(self, holdings: Holdings) -> Estimate:
+        """Over the pairs that were drawn: sampling them errs by itself."""
+        if holdings.rows < 2:
+            raise LocalError(f"{self.name} needs at least two records")
+        matchings = min(self.matchings, rounds(holdings.rows))
+        pairs = distinct_matchings(holdings.rows, matchings, self.seed).reshape(-1, 2)
+        first, second = self.records_of(holdings)[pairs].transpose(1, 0, 2)
+        values = self.kernel.reference(first, second)
+        return self.kernel.decode(means_of_values(values, noisy=False), exact=True)
+
+    @property
+    def seed(self) -> bytes:
+        """The public seed of the matchings."""
+        return bytes.fromhex(self.pairing) or bytes(SEED_BYTES)
+
+    def merged(self, holdings: Holdings) -> int:
+        """How many distinct values share a grid line with another: those count as equal."""
+        merged = 0
+        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
+            column = np.clip(holdings.column(name), *self.bounds)
+            merged += len(np.unique(column)) - len(np.unique(grid.encode(column)))
+        return merged
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Of the noise alone: which pairs were drawn varies the estimate as well. Unknown where
@@ -221,6 +268,10 @@ class Pairs(Statistic):
     def grid(self) -> Grid:
         """Of a column whose values count: it needs public bounds."""
         return Grid.reals(*self.bounds, self.bits)
+
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid.step:.3g}"
 
 
 MOST_PILOT = 2000
@@ -272,6 +323,12 @@ class Ordered(Pairs):
         if self.lower is None or self.upper is None:
             return OrderedGrid()
         return Grid.reals(self.lower, self.upper, self.bits)
+
+    @property
+    def grid_words(self) -> str:
+        if isinstance(self.grid, OrderedGrid):
+            return "values are rounded to 24 significant bits: public bounds give a finer grid"
+        return super().grid_words
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ class RunningSum(Statistic):
 
     Adjacent streams differ in the value at one time; the times themselves are public. A release of
     all sums at once is what the same noise gives when they are published one by one as time goes.
+
+    Values count from the lower bound. Where that is not 0, parties also submit how many of their
+    values came up to each time. That is released as it is: the times are public, and adjacent
+    streams have the same.
     """
 
     time: str = "time"
@@ -43,39 +47,50 @@ class RunningSum(Statistic):
 
     @property
     def length(self) -> int:
-        return self.steps
+        return self.steps if self.grid.origin == 0 else 2 * self.steps
 
     @property
     def sensitivity(self) -> int:
         """Of the node noises: a change at one time shifts all later sums, a half-open interval,
         which ⌈(L+1)/2⌉ nodes explain."""
-        return math.ceil((self.tree.levels + 1) / 2) * self.grid.steps(*self.bounds)
+        return math.ceil((self.tree.levels + 1) / 2) * self.grid.steps
 
     @property
     def noises(self) -> int:
         return (2 << self.tree.levels) - 1
 
     def place(self, noise: Vector) -> Vector:
-        return self.tree.whole_noise(noise)
+        """On the sums, and none on the counts."""
+        placed = self.tree.whole_noise(noise)
+        return np.concatenate([placed, np.zeros(self.length - self.steps, dtype=np.uint64)])
 
     def encode(self, holdings: Holdings) -> Vector:
         values = self.grid.encode(self.clip(holdings.column(self.value)))
         parties = len(holdings.ids)
         party = np.repeat(np.arange(parties), holdings.counts)
-        sums = np.zeros((parties, self.steps), dtype=np.uint64)
-        np.add.at(sums, (party, self._times(holdings)), values)
-        return np.cumsum(sums, axis=1, dtype=np.uint64)
+        sums = np.zeros((parties, self.length), dtype=np.uint64)
+        times = self._times(holdings)
+        np.add.at(sums, (party, times), values)
+        if self.length > self.steps:
+            np.add.at(sums, (party, self.steps + times), np.uint64(1))
+        parts = np.cumsum(sums.reshape(parties, -1, self.steps), axis=2, dtype=np.uint64)
+        return parts.reshape(parties, self.length)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._curve(self.grid.decode(released))
+        sums, *counts = released.reshape(-1, self.steps)
+        return self._curve(self.grid.decode_all(sums, counts[0] if counts else np.zeros_like(sums)))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        values = self.clip(holdings.column(self.value))
+        values = holdings.column(self.value)
         return self._curve(np.cumsum(np.bincount(self._times(holdings), values, self.steps)))
+
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid.step:.3g}"
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         deviation = math.sqrt(self.tree.count_variance(noise_variance))
-        return np.full(self.steps, math.ldexp(deviation, -self.grid.fraction_bits))
+        return np.full(self.steps, deviation * self.grid.step)
 
     def mechanism_words(self, scale: float) -> str:
         levels = self.tree.levels

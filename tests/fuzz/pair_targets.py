@@ -75,7 +75,7 @@ def pairing(data: bytes) -> None:
     if isinstance(step, Rejected):
         assert not isinstance(machine.receive(told), Rejected)
         return
-    entries = parse_meetings(row(data)[0], 0, statistic.slots, PARTIES)
+    entries = parse_meetings(row(data)[0], 0, statistic.most, statistic, PARTIES)
     assert not isinstance(entries, str)
     assert len(set(entries["slot"].tolist())) == len(entries)
 

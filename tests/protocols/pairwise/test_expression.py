@@ -41,6 +41,8 @@ def every_pair(each: Kernel) -> tuple[Integers, Integers]:
 SMALL = Grid.integers(0, 15)
 SIGNED = Grid.integers(-8, 7)
 HALVES = Grid(-8, 7, 1)
+FAR = Grid(0, 15, 1, origin=10**6)
+BELOW = Grid(0, 15, 0, origin=-1005)
 
 # Text, and the same in numpy on the columns of one record and of the other.
 EXAMPLES: dict[str, Callable[[Any, Any], Any]] = {
@@ -73,19 +75,74 @@ EXAMPLES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-@pytest.mark.parametrize("grid", [SMALL, SIGNED, HALVES, Grid.integers(5, 6)])
+@pytest.mark.parametrize("grid", [SMALL, SIGNED, HALVES, Grid.integers(5, 6), FAR, BELOW])
 def test_every_pair_of_4_bits(text: str, grid: Grid) -> None:
     each = kernel(text, grid)
     x, y = every_pair(each)
     told = each.reference(x, y)
     assert np.array_equal(computed(each, x, y), told)
-    wanted = EXAMPLES[text](x[:, 0] * grid.step, y[:, 0] * grid.step)
+    wanted = EXAMPLES[text](grid.values(x[:, 0]), grid.values(y[:, 0]))
     decoded = [each.decode(row, exact=True) for row in told.astype(np.float64)]
     assert np.array_equal(decoded, np.asarray(wanted, dtype=np.float64))
     output = each.outputs[0]
     assert told.min() >= output.low
     assert told.max() <= output.high
-    assert each.sensitivity == output.high - output.low
+    assert most_moved(each) <= each.sensitivity <= output.high - output.low
+
+
+def most_moved(each: Kernel) -> int:
+    """By enumeration: the most that replacing one record of the two moves the output."""
+    x, y = every_pair(each)
+    told = each.reference(x, y)[:, 0].reshape(round(len(x) ** 0.5), -1)
+    return int(max(np.ptp(told, axis=0).max(), np.ptp(told, axis=1).max()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.x - b.x",
+        "a.x + b.x",
+        "2 * a.x - 3 * b.x",
+        "abs(a.x - b.x)",
+        "(a.x - b.x) * (a.x - b.x)",
+        "min(a.x, b.x) + 1",
+        "max(a.x, b.x) - 2",
+        "if(a.x > b.x, a.x, b.x)",
+        "a.x > b.x",
+        "if(a.x > 3, 2, 0) - b.x",
+        "-a.x - b.x",
+    ],
+)
+@pytest.mark.parametrize("grid", [SMALL, SIGNED, HALVES, FAR, BELOW])
+def test_noise_is_for_what_one_record_moves(text: str, grid: Grid) -> None:
+    """Not for the whole range, which both records move together."""
+    each = kernel(text, grid)
+    if text == "if(a.x > 3, 2, 0) - b.x" and grid in (FAR, BELOW):
+        return  # no value is on the other side
+    assert each.sensitivity == most_moved(each)
+
+
+def test_columns_far_from_zero_cost_no_wider_words() -> None:
+    """A second of time stamps: in one word with its offset it would have 62 bits."""
+    near, far = Grid.reals(0.0, 1.0), Grid.reals(1.7e9, 1.7e9 + 1)
+    assert far.step == near.step
+    for text in ("abs(a.x - b.x)", "a.x > b.x", "min(a.x, b.x)"):
+        assert kernel(text, far).circuit().ands == kernel(text, near).circuit().ands
+    late = kernel("a.x > 1700000000.5", far)
+    values = 1.7e9 + np.array([[0.25], [0.5], [0.75]])
+    records = far.encode(values[:, 0])[:, None]
+    assert late.reference(records, records).tolist() == [[0], [0], [1]]
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_truth_is_of_doubles(text: str) -> None:
+    """Over both orders of every two of these records, as numpy has it."""
+    x = np.array([-1.7, 0.3, 0.1 + 0.2, 2.5, 2.5])
+    a, b = (np.array(side) for side in zip(*itertools.permutations(x, 2), strict=True))
+    wanted = np.broadcast_to(np.asarray(EXAMPLES[text](a, b), dtype=float), 20).mean()
+    if text == "0.1 * a.x":
+        wanted = (0.1 * a).mean()
+    assert kernel(text, Grid.reals(-2.0, 3.0, 8)).truth([x]) == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("text", [text for text in EXAMPLES if "*" not in text])

@@ -254,13 +254,15 @@ def test_noise_never_takes_a_statistic_out_of_its_range() -> None:
 
 
 def test_grids_of_reals_are_as_fine_as_their_bits_allow() -> None:
-    for lower, upper in [(0.0, 1.0), (-1.0, 1.0), (20.0, 80.0), (-1e-9, 3e12), (-5.0, -4.0)]:
+    ranges = [(0.0, 1.0), (-1.0, 1.0), (20.0, 80.0), (-1e-9, 3e12), (-5.0, -4.0), (0.1, 0.2)]
+    for lower, upper in [*ranges, (1.7e9, 1.7e9 + 1), (-1e15, 1 - 1e15)]:
         for bits in (8, 32):
             grid = Grid.reals(lower, upper, bits)
             assert grid.bits == bits
+            assert grid.step <= (upper - lower) * 2.0 ** (2 - bits), "however far from zero"
             ends = grid.encode(np.array([lower, upper, lower - 1, upper + 1]))
             assert ends.tolist() == [grid.low, grid.high, grid.low, grid.high]
-            assert np.abs(ends[:2] * grid.step - [lower, upper]).max() <= grid.step / 2
+            assert np.abs(grid.values(ends[:2]) - [lower, upper]).max() <= grid.step / 2
 
 
 def test_small_integers_take_few_bits() -> None:

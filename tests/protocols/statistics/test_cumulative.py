@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from protocols.errors import LocalError
 from protocols.records import deal
 from protocols.statistics import CumulativeHistogram, Curve, Ecdf, Quantile
-from protocols.statistics.cumulative import RESOLUTION_BITS
 from protocols.statistics.ecdf import inverse
+from protocols.statistics.thresholds import RESOLUTION_BITS
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 
