@@ -268,6 +268,7 @@ class Desk(PeerDesk):
             release_seconds=run.over - (run.released or run.over),
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
             refused=total.refused,
+            run=run.query.run,
         )
 
     def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:

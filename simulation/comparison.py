@@ -11,7 +11,7 @@ import numpy as np
 
 from protocols.aggregation import aggregator_named, aggregator_names
 from protocols.errors import LocalError, RunFailed, TallyError
-from simulation.result import SCHEMA, Result
+from simulation.result import SCHEMA, Result, plain
 from simulation.trust import collusion
 
 HEADS = (
@@ -70,8 +70,8 @@ class Row:
         return {
             "aggregator": self.aggregator,
             "servers": count,
-            "rmse": self.rmse,
-            "max_error": (result.error or {}).get("max"),
+            "rmse": plain(self.rmse),
+            "max_error": plain((result.error or {}).get("max")),
             "expected_rmse": self.expected_rmse,
             "party_bytes": self.party_bytes,
             "total_bytes": result.bill.total.bytes,

@@ -1,6 +1,7 @@
 """comparison.png and comparison.html: aggregators side by side."""
 
 import html
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def comparison_figure(comparison: Comparison) -> Figure:
     figure.suptitle(comparison.title, x=0.01, ha="left", fontsize=11)
     error, size, cpu = figure.subplots(1, 3, sharey=True)
     expected = [row.expected_rmse or 0.0 for row in rows]
-    _bars(error, "error (rmse)", names, [row.rmse for row in rows], PRIVATE, expected)
+    found = [row.rmse if math.isfinite(row.rmse) else 0.0 for row in rows]
+    _bars(error, "error (rmse)", names, found, PRIVATE, expected)
     if any(expected):
         error.set_xlabel("bar: this run; mark: expected of the noise", fontsize=8, loc="left")
     _bars(size, "bytes a party", names, [row.party_bytes for row in rows], QUIET)

@@ -17,7 +17,7 @@ from servers.metrics import parse_address
 from simulation.analyst import Analyst
 from simulation.result import Result
 from simulation.runtimes import Progress, Report
-from simulation.statement import Setting
+from simulation.statement import Setting, describe_data
 
 
 def _quiet(_: Progress) -> None:
@@ -94,6 +94,7 @@ class Deployment:
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            data=describe_data("deployed", statistic, there.records),
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -18,12 +18,13 @@ from protocols.errors import LocalError
 from protocols.messages import Role
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
-from protocols.statistics import Curve, Statistic
+from protocols.records import Holdings
+from protocols.statistics import Curve, Estimate, Pairs, Statistic
 from protocols.statistics.ecdf import Ecdf
 from servers.coordinator import Coordinator, Question
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
-from simulation.statement import Setting
+from simulation.statement import Setting, describe_data
 from storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
@@ -41,6 +42,13 @@ def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
         return None
     curve = dataclasses.replace(statistic, smooth="none").decode(opened.total, opened.records)
     return curve if isinstance(curve, Curve) else None
+
+
+def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
+    """What noise was added to; None where pairs were lost and nobody knows which."""
+    if isinstance(statistic, Pairs) and statistic.pairs_among(present.rows) != opened.records:
+        return None
+    return statistic.noiseless(present)
 
 
 class Federation:
@@ -168,17 +176,19 @@ class Federation:
             key=self._next_key(),
             delta=delta,
         )
+        self._check(question)
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings)
         first = self._started is None
-        self._check(question)
         self.start()
         opened = self.runtime.ask(question, report)
         seconds = {"start": self._started or 0.0} if first else {}
+        present = self.holdings
         if len(opened.contributors) < len(self.holdings.ids):
             missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
-            truth = statistic.reference(self.holdings.without(frozenset(missing)) or self.holdings)
-        release = self._setting.release(question)
+            present = self.holdings.without(frozenset(missing)) or self.holdings
+            truth = statistic.reference(present)
+        release = self._setting.release(question, opened.run)
         return Result(
             statistic.name,
             release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
@@ -192,6 +202,8 @@ class Federation:
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
             opened.server_cpu_seconds,
+            _noiseless(release.query.statistic, present, opened),
+            describe_data(self.data.name, statistic, self.holdings.rows),
         )
 
     def _check(self, question: Question) -> None:
@@ -230,6 +242,11 @@ class Federation:
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside [{lower:g}, {upper:g}] "
                 "and were clipped"
+            )
+        if tied := question.statistic.tied_by_rounding(self.holdings):
+            notes.append(
+                f"{tied} distinct values were rounded to others and count as equal to them: "
+                "give --lower and --upper as narrow as they are"
             )
         return notes
 

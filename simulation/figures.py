@@ -151,7 +151,11 @@ def _geometric(x: Column) -> bool:
 
 def _number(axes: Axes, result: Result) -> None:
     estimate, truth = result.estimate, result.truth
-    if truth is not None:
+    if not np.isfinite(float(estimate)):  # type: ignore[arg-type]
+        axes.set_axis_off()
+        axes.plot([], [], "o", color=PRIVATE, label=f"estimate {estimate:.6g}")
+        return
+    if truth is not None and np.isfinite(float(truth)):  # type: ignore[arg-type]
         axes.axvline(float(truth), color=TRUTH, label=f"truth {truth:.6g}")  # type: ignore[arg-type]
     bars = _bars(result.deviations)
     axes.errorbar(

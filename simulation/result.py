@@ -41,7 +41,9 @@ class Privacy:
 class Result:
     """`truth` is None where nobody knows it: in a deployment.
 
-    `deviations` are the standard deviations of the noise in the values of the estimate.
+    `noiseless` is what the same computation gives without noise, clipped and rounded as it is; None
+    where that is not known. `deviations` are the standard deviations of the noise in the values of
+    the estimate. `data` tells what was asked about: columns, records, bounds, and the grid.
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
@@ -61,6 +63,8 @@ class Result:
     unsmoothed: Curve | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
+    noiseless: Estimate | None = None
+    data: dict[str, object] = field(default_factory=dict)
 
     @property
     def communication(self) -> dict[str, object]:
@@ -68,14 +72,13 @@ class Result:
 
     @property
     def error(self) -> dict[str, float] | None:
-        """None where the truth is not known."""
-        if self.truth is None:
-            return None
-        difference = np.abs(_values(self.estimate) - _values(self.truth))
-        return {
-            "rmse": math.sqrt(float(np.mean(difference**2))),
-            "max": float(difference.max()),
-        }
+        """Against the truth; None where that is not known."""
+        return _distance(self.estimate, self.truth)
+
+    @property
+    def noise_error(self) -> dict[str, float] | None:
+        """What the noise alone did: against the same computation without it."""
+        return _distance(self.estimate, self.noiseless)
 
     @property
     def caught_by_name(self) -> list[tuple[str, str]]:
@@ -86,10 +89,13 @@ class Result:
         document: dict[str, object] = {
             "schema": SCHEMA,
             "statistic": self.statistic,
-            "estimate": _plain(self.estimate),
+            **({"data": self.data} if self.data else {}),
+            "estimate": plain(self.estimate),
         }
         if self.truth is not None:
-            document |= {"truth": _plain(self.truth), "error": self.error}
+            document |= {"truth": plain(self.truth), "error": plain(self.error)}
+        if self.noiseless is not None:
+            document["noise_error"] = plain(self.noise_error)
         document |= {
             "privacy": self.privacy.as_json(),
             "federation": self.federation,
@@ -133,5 +139,24 @@ def _values(estimate: Estimate) -> NDArray[np.float64]:
     return np.atleast_1d(np.asarray(estimate.y if isinstance(estimate, Curve) else estimate))
 
 
-def _plain(estimate: Estimate) -> object:
-    return estimate.__dict__ if isinstance(estimate, Curve) else estimate
+def _distance(estimate: Estimate, other: Estimate | None) -> dict[str, float] | None:
+    if other is None:
+        return None
+    one, two = _values(estimate), _values(other)
+    with np.errstate(invalid="ignore"):  # two infinite entropies agree
+        difference = np.where(one == two, 0.0, np.abs(one - two))
+    return {"rmse": math.sqrt(float(np.mean(difference**2))), "max": float(difference.max())}
+
+
+def plain(value: object) -> object:
+    """As JSON has it: a number that is none is told by its name, `inf` or `nan`."""
+    match value:
+        case Curve():
+            return plain(value.__dict__)
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+    return value

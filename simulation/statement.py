@@ -37,9 +37,8 @@ class Setting:
                 f"no noise placement {noise!r}; there are {', '.join(Placement)}"
             ) from None
 
-    def release(self, question: Question) -> Release:
+    def release(self, question: Question, run: bytes = bytes(RUN_BYTES)) -> Release:
         """What makes the answer private. Raises `LocalError` if it cannot be asked here."""
-        run = bytes(RUN_BYTES)
         query = question.query(run, self.parties, self.servers, self.records, self.most)
         return self.aggregator.release(query)
 
@@ -72,3 +71,15 @@ class Setting:
         if opened.refused:
             notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes
+
+
+def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, object]:
+    """What is asked about, and what the statistic's grid does to it."""
+    description: dict[str, object] = {
+        "name": name,
+        "columns": list(statistic.columns),
+        "records": records,
+    }
+    if statistic.lower is not None and statistic.upper is not None:
+        description["bounds"] = [statistic.lower, statistic.upper]
+    return description | {"grid": statistic.grid_words, "grid_step": statistic.grid_step}

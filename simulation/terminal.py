@@ -91,6 +91,10 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield result.statistic, f"[bold]{result.estimate:.8g}[/bold]{truth}"
     if (error := result.error) is not None:
         yield "error", f"rmse {error['rmse']:.4g}, largest {error['max']:.4g}"
+    if (alone := result.noise_error) is not None:
+        yield "of the noise", f"rmse {alone['rmse']:.4g}, largest {alone['max']:.4g}"
+    if grid := result.data.get("grid"):
+        yield "grid", str(grid)
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
     delta = f", δ = {privacy.delta:.2g}" if privacy.delta else ""
     yield "privacy", f"ε = {epsilon}{delta}; {privacy.mechanism}; noise: {privacy.noise}"

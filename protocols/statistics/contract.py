@@ -148,9 +148,19 @@ class Statistic(ABC):
         return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"
 
     @property
-    def grid_words(self) -> str | None:
-        """What rounding does to values, where it does anything."""
-        return None
+    def grid_step(self) -> float:
+        """How far rounding to the statistic's grid may move a value; 0 where there is none."""
+        return 0.0
+
+    @property
+    def grid_words(self) -> str:
+        """What the grid does to values."""
+        step = self.grid_step
+        return f"values are rounded to multiples of {step:.3g}" if step else "values count exactly"
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        """How many distinct values count as equal to another, where that matters."""
+        return 0
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -165,6 +175,12 @@ class Statistic(ABC):
         if not np.isfinite(values).all():
             raise LocalError(f"column {self.value!r} has values that are not finite numbers")
         return np.clip(values, *self.bounds)
+
+    def raw(self, holdings: Holdings) -> Column:
+        """The values as they are, for the truth."""
+        values = holdings.column(self.value)
+        self.clip(values)
+        return values
 
     def clipped(self, holdings: Holdings) -> int:
         """How many values lie outside the public bounds."""

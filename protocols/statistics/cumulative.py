@@ -182,5 +182,5 @@ class Cumulative(Statistic):
 
     def true_curve(self, holdings: Holdings) -> Column:
         """On the raw records: those above the range are at most no threshold."""
-        values = np.sort(holdings.column(self.value))
+        values = np.sort(self.raw(holdings))
         return np.searchsorted(values, self.x, side="right") / holdings.rows

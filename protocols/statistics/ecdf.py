@@ -53,7 +53,16 @@ class Quantile(Cumulative):
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records; a threshold lies up to one step above."""
-        return self._at(quantiles(holdings.column(self.value), self.quantile))
+        return self._at(quantiles(self.raw(holdings), self.quantile))
+
+    @property
+    def grid_step(self) -> float:
+        """A quantile lies within one step below the threshold that is told for it."""
+        return float(np.diff(self.x, prepend=self.bounds[0]).max())
+
+    @property
+    def grid_words(self) -> str:
+        return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the data: it depends on how steep the curve is at the quantile."""
@@ -80,7 +89,7 @@ class CumulativeHistogram(Cumulative):
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records: those outside the range are in no bin."""
-        values = np.sort(holdings.column(self.value))
+        values = np.sort(self.raw(holdings))
         counts = np.searchsorted(values, self.x, side="right").astype(np.float64)
         return self._bins(counts - np.searchsorted(values, self.bounds[0], side="left"))
 

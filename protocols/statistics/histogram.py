@@ -61,5 +61,5 @@ class Histogram(Statistic):
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records: those outside the range are in no bin."""
-        counts, _ = np.histogram(holdings.column(self.value), bins=self.edges)
+        counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
         return Curve(self.edges[:-1].tolist(), counts.astype(float).tolist())

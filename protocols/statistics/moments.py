@@ -49,11 +49,11 @@ class Sum(Statistic):
         return f"discrete Laplace of scale {scale * step:.6g} on the sum, in steps of {step:.2g}"
 
     @property
-    def grid_words(self) -> str:
-        return f"values are rounded to multiples of {self.grid.step:.3g}"
+    def grid_step(self) -> float:
+        return self.grid.step
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return float(np.sum(holdings.column(self.value)))
+        return float(np.sum(self.raw(holdings)))
 
 
 @dataclass(frozen=True)
@@ -69,4 +69,4 @@ class Mean(Sum):
         return super().deviations(noise_variance, records) / records
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return float(np.mean(holdings.column(self.value)))
+        return float(np.mean(self.raw(holdings)))

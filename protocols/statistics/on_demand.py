@@ -88,6 +88,10 @@ class OnDemand(Cumulative):
         return self.fine_grid.points(self.clip(values))
 
     @property
+    def grid_step(self) -> float:
+        return self.fine_grid.step
+
+    @property
     def grid_words(self) -> str:
         return (
             "values count up to the next grid line above a point: less than "
@@ -122,7 +126,7 @@ class EcdfPoints(OnDemand):
 
     def reference(self, holdings: Holdings) -> Estimate:
         """At the very points that were asked for."""
-        values = np.sort(holdings.column(self.value))
+        values = np.sort(self.raw(holdings))
         shares = np.searchsorted(values, self.at, side="right") / holdings.rows
         return Curve(list(self.at), shares.tolist())
 
@@ -156,7 +160,7 @@ class QuantileSearch(OnDemand):
         return self._at([self._line(self._search(each, known)[0]) for each in self.quantile])
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self._at(quantiles(holdings.column(self.value), self.quantile))
+        return self._at(quantiles(self.raw(holdings), self.quantile))
 
     def _at(self, found: list[float]) -> Estimate:
         return found[0] if len(found) == 1 else Curve(list(self.quantile), found)

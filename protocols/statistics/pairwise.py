@@ -232,18 +232,14 @@ class Pairs(Statistic):
         values = self.kernel.reference(first, second)
         return self.kernel.decode(means_of_values(values, noisy=False), exact=True)
 
+    def pairs_among(self, records: int) -> int:
+        """How many pairs are drawn of so many records."""
+        return min(self.matchings, rounds(records)) * (records // 2)
+
     @property
     def seed(self) -> bytes:
         """The public seed of the matchings."""
         return bytes.fromhex(self.pairing) or bytes(SEED_BYTES)
-
-    def merged(self, holdings: Holdings) -> int:
-        """How many distinct values share a grid line with another: those count as equal."""
-        merged = 0
-        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
-            column = np.clip(holdings.column(name), *self.bounds)
-            merged += len(np.unique(column)) - len(np.unique(grid.encode(column)))
-        return merged
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Of the noise alone: which pairs were drawn varies the estimate as well. Unknown where
@@ -270,8 +266,8 @@ class Pairs(Statistic):
         return Grid.reals(*self.bounds, self.bits)
 
     @property
-    def grid_words(self) -> str:
-        return f"values are rounded to multiples of {self.grid.step:.3g}"
+    def grid_step(self) -> float:
+        return self.grid.step
 
 
 MOST_PILOT = 2000
@@ -325,10 +321,22 @@ class Ordered(Pairs):
         return Grid.reals(self.lower, self.upper, self.bits)
 
     @property
+    def grid_step(self) -> float:
+        """Without bounds it is relative to each value, 2^-24 of it."""
+        return 0.0 if isinstance(self.grid, OrderedGrid) else self.grid.step
+
+    @property
     def grid_words(self) -> str:
         if isinstance(self.grid, OrderedGrid):
-            return "values are rounded to 24 significant bits: public bounds give a finer grid"
+            return "values are rounded to 24 significant bits; bounds would round to their range"
         return super().grid_words
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        tied = 0
+        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
+            column = np.clip(holdings.column(name), *self.bounds)
+            tied += len(np.unique(column)) - len(np.unique(grid.encode(column)))
+        return tied
 
 
 @dataclass(frozen=True)

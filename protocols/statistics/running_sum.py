@@ -81,12 +81,12 @@ class RunningSum(Statistic):
         return self._curve(self.grid.decode_all(sums, counts[0] if counts else np.zeros_like(sums)))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        values = holdings.column(self.value)
+        values = self.raw(holdings)
         return self._curve(np.cumsum(np.bincount(self._times(holdings), values, self.steps)))
 
     @property
-    def grid_words(self) -> str:
-        return f"values are rounded to multiples of {self.grid.step:.3g}"
+    def grid_step(self) -> float:
+        return self.grid.step
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         deviation = math.sqrt(self.tree.count_variance(noise_variance))

@@ -128,6 +128,14 @@ class FineGrid:
         return math.ceil(as_written(self.upper) / (digit * Fraction(10) ** power)) - self._first
 
     @property
+    def step(self) -> float:
+        """The most that two neighbouring lines are apart."""
+        if self.spacing == "log":
+            return self.upper * math.log(self.upper / self.lower) * 2.0**-RESOLUTION_BITS
+        digit, power = self._decimal
+        return digit * 10.0**power
+
+    @property
     def resolution(self) -> str:
         """How far above a point a value may lie and still count, in words."""
         if self.spacing == "log":

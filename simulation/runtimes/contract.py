@@ -55,7 +55,8 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
-    `refused` counts what was left out of the sum and cannot be laid at anybody's door.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door. `run` is the
+    run that the answer came from, whose name pairs are drawn from.
     """
 
     total: Vector
@@ -66,6 +67,7 @@ class Opened:
     caught: tuple[tuple[int, str], ...] = ()
     server_cpu_seconds: float = 0.0
     refused: int = 0
+    run: bytes = b""
 
 
 class Runtime(ABC):

@@ -105,6 +105,7 @@ class InProcess(Runtime):
             total.caught,
             self._server_cpu_seconds,
             total.refused,
+            query.run,
         )
 
     @contextmanager
