@@ -11,12 +11,14 @@
 #include "lanes.h"
 #include "tree_eval.h"
 #include "tree_gen.h"
+#include "square_root.h"
 #include "lanes_undefine.h"
 
 #include "lanes_vaes.h"
 #include "lanes.h"
 #include "tree_eval.h"
 #include "tree_gen.h"
+#include "square_root.h"
 #include "lanes_undefine.h"
 
 #include "chunks.h"
@@ -223,6 +225,67 @@ static PyObject *tree_matrix(PyObject *self, PyObject *args)
     return evaluate(args, 0);
 }
 
+/* Adds to out, (wanted rows, columns) words, the shares of keys that follow each other in memory.
+ * Raises ValueError for sizes that do not fit, and for an entry whose slot is none. */
+static PyObject *square_root_sum(PyObject *self, PyObject *args)
+{
+    int instruction_set;
+    Py_ssize_t table_bytes, rows, columns;
+    Py_buffer usage, keys, wanted, out;
+    PyObject *result = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iy*y*nnny*w*", &instruction_set, &usage, &keys, &table_bytes,
+                          &rows, &columns, &wanted, &out))
+        return NULL;
+    if (!supported(instruction_set))
+        goto done;
+    enum { LARGEST = 1 << 20, ROW_BYTES = HELD_SLOTS * ENTRY_BYTES };
+    if (usage.len != SEED_BYTES || table_bytes < 0 || table_bytes > 8 * LARGEST || rows < 1 ||
+        rows > LARGEST || columns < 32 || columns > LARGEST || columns % 32 || wanted.len % 8) {
+        PyErr_SetString(PyExc_ValueError, "no such square-root keys");
+        goto done;
+    }
+    const size_t vectors = (size_t)table_bytes + (size_t)rows * ROW_BYTES;
+    const size_t key_bytes = vectors + (size_t)SLOTS * (size_t)columns * 8;
+    const size_t chosen = (size_t)wanted.len / 8, count = (size_t)keys.len / key_bytes;
+    const uint64_t *numbers = wanted.buf;
+    int fits = (size_t)keys.len == count * key_bytes &&
+               (size_t)out.len == chosen * (size_t)columns * 8;
+    for (size_t i = 0; fits && i < chosen; i++)
+        fits = numbers[i] < (uint64_t)rows;
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "keys, rows and output do not fit each other");
+        goto done;
+    }
+    int malformed = 0;
+    Py_BEGIN_ALLOW_THREADS
+    schedule column_key;
+    expand_key(&column_key, usage.buf);
+    for (size_t n = 0; n < count && !malformed; n++) {
+        const uint8_t *key = (const uint8_t *)keys.buf + n * key_bytes;
+        for (size_t i = 0; i < chosen && !malformed; i++) {
+            const uint8_t *entries = key + table_bytes + numbers[i] * ROW_BYTES;
+            for (int e = 0; e < HELD_SLOTS; e++)
+                malformed |= entries[e * ENTRY_BYTES] >= SLOTS;
+            if (!malformed)
+                (instruction_set == VAES ? square_root_row_vaes : square_root_row_aesni)(
+                    &column_key, entries, key + vectors, (size_t)columns,
+                    (uint64_t *)out.buf + i * (size_t)columns);
+        }
+    }
+    Py_END_ALLOW_THREADS
+    if (malformed)
+        PyErr_SetString(PyExc_ValueError, "a square-root key names slots that do not exist");
+    else
+        result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&usage);
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&wanted);
+    PyBuffer_Release(&out);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"best", best, METH_NOARGS, "Code of the widest instruction set this CPU has, or 0."},
     {"hash_rounds", hash_rounds, METH_VARARGS, "Hash on registers; returns the blocks hashed."},
@@ -230,6 +293,7 @@ static PyMethodDef methods[] = {
     {"expand_seeds_sum", expand_seeds_sum, METH_VARARGS, "The keystreams' sum, added to out."},
     {"tree_gen", tree_gen, METH_VARARGS, "Both servers' rows."},
     {"tree_sum", tree_sum, METH_VARARGS, "Sums over keys, added to out."},
+    {"square_root_sum", square_root_sum, METH_VARARGS, "Sums over square-root keys, added to out."},
     {"tree_matrix", tree_matrix, METH_VARARGS, "One word for each key and point."},
     {NULL, NULL, 0, NULL},
 };

@@ -40,3 +40,14 @@ def tree_matrix(
     out: Points,
     /,
 ) -> None: ...
+def square_root_sum(
+    instruction_set: int,
+    usage: bytes,
+    keys: Bytes,
+    table_bytes: int,
+    rows: int,
+    columns: int,
+    wanted: Points,
+    out: Points,
+    /,
+) -> None: ...

@@ -55,6 +55,8 @@ typedef struct {
 } tree_shape;
 
 enum { LEFT, RIGHT, VALUE, USAGES };
+/* Of square-root keys: slots in a row, those that a server holds, and the bytes of one of them. */
+enum { SLOTS = 12, HELD_SLOTS = 10, ENTRY_BYTES = 25 };
 enum { SEED_BYTES = 16, MAX_BITS = 64, MAX_KEY_BYTES = 24 * MAX_BITS };
 
 /* Keys worked on together: their state stays in the first-level cache, and one mispredicted

@@ -33,3 +33,9 @@
 #define V_WORDS64(p) V_LOAD(p)
 #define V_WORDS32(p) _mm_cvtepu32_epi64(_mm_loadl_epi64((const __m128i *)(p)))
 #define V_SELECT(mask, yes, no) _mm_blendv_epi8(no, yes, mask)
+/* Parts of the product of 64-bit words: of the low halves, and of halves modulo 2^32. */
+#define V_PRODUCT_OF_LOWS _mm_mul_epu32
+#define V_PRODUCTS_OF_HALVES _mm_mullo_epi32
+#define V_SWAP_HALVES(x) _mm_shuffle_epi32(x, 0xb1)
+#define V_HIGH_HALF(x) _mm_srli_epi64(x, 32)
+#define V_TO_HIGH_HALF(x) _mm_slli_epi64(x, 32)

@@ -28,5 +28,10 @@
 #undef V_WORDS64
 #undef V_WORDS32
 #undef V_SELECT
+#undef V_PRODUCT_OF_LOWS
+#undef V_PRODUCTS_OF_HALVES
+#undef V_SWAP_HALVES
+#undef V_HIGH_HALF
+#undef V_TO_HIGH_HALF
 #undef GROUP
 #undef LIMIT_GROUP

@@ -43,7 +43,10 @@ def implementation() -> str:
 
 
 def over_blocks(
-    work: Callable[[int, int], Result], count: int, threads: int | None = None
+    work: Callable[[int, int], Result],
+    count: int,
+    threads: int | None = None,
+    keys_per_thread: int = _KEYS_PER_THREAD,
 ) -> list[Result]:
     """`work(begin, end)` over contiguous parts of `count` keys, one part a thread, in order.
 
@@ -51,7 +54,7 @@ def over_blocks(
     use; results never depend on it, since ring sums do not depend on order.
     """
     limit = _cores() if threads is None else threads
-    parts = max(1, min(limit, count // _KEYS_PER_THREAD))
+    parts = max(1, min(limit, count // keys_per_thread))
     bounds = [count * part // parts for part in range(parts + 1)]
     if parts == 1:
         return [work(0, count)]

@@ -43,7 +43,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss import seed_table
+from fss import native, seed_table
 from fss.hash import USAGE_COLUMN, hash_blocks
 from fss.prg import expand_seeds
 from fss.ring import Bytes, Points, Ring, Words, as_bytes, as_points
@@ -56,6 +56,10 @@ HELD: Final = 10
 MAX_BITS: Final = 32
 
 _BLOCK_ENTRIES: Final = 1 << 17
+_NATIVE_COLUMNS: Final = 32
+"""What the native loop takes at a time."""
+_NATIVE_KEYS: Final = 16
+"""Keys that are read together: some megabytes."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,12 @@ class SquareRoot:
     def validate(self, server: int, keys: Bytes) -> npt.NDArray[np.bool_]:
         """Which keys name ten different slots in every row, in order; ValueError on a length."""
         keys = as_bytes(keys, self.key_bytes(server), "keys")
-        return np.array([self._well_formed(server, key) for key in keys], dtype=bool)
+        first = self._row_table.key_bytes(server)
+        entries = keys[:, first : first + self.rows * HELD * self.entry_bytes]
+        numbers = entries[:, :: self.entry_bytes].reshape(len(keys), self.rows, HELD)
+        ascending = (numbers[..., 1:] > numbers[..., :-1]).all(axis=(1, 2))
+        formed: npt.NDArray[np.bool_] = ascending & (numbers[..., -1] < SLOTS).all(axis=1)
+        return formed
 
     def evaluate(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> Words:
         """(K, T) shares. Raises ValueError if a key is malformed, see `validate`."""
@@ -168,10 +177,38 @@ class SquareRoot:
         """(T,) sums over the keys of what `evaluate` returns, in the memory of one key."""
         keys = as_bytes(keys, self.key_bytes(server), "keys")
         points = as_points(thresholds, self.bits, "thresholds")
+        code = native.instruction_set()
+        if code is not None and self.ring.bytes == 8 and self.columns % _NATIVE_COLUMNS == 0:
+            return self._native_sum(code, server, keys, points)
         total = np.zeros(len(points), dtype=self.ring.dtype)
         for key in keys:
             for begin, end in _tiles(len(points)):
                 total[begin:end] += self._evaluate_one(server, key, points[begin:end])
+        return total
+
+    def _native_sum(self, code: int, server: int, keys: Bytes, points: Points) -> Words:
+        """Whole rows at a time, where the seeds of a row serve all of its columns."""
+        if not self.validate(server, keys).all():
+            raise ValueError("a square-root key names slots that do not exist, or out of order")
+        table_bytes = self._row_table.key_bytes(server)
+        wanted, place = np.unique(
+            points >> np.uint64(self.bits - self.row_bits), return_inverse=True
+        )
+
+        def work(begin: int, end: int) -> Points:
+            part = np.zeros((len(wanted), self.columns), dtype=np.uint64)
+            for at in range(begin, end, _NATIVE_KEYS):
+                block = np.ascontiguousarray(keys[at : min(at + _NATIVE_KEYS, end)])
+                native.compiled.square_root_sum(
+                    code, USAGE_COLUMN, block, table_bytes, self.rows, self.columns, wanted, part
+                )
+            return part
+
+        parts = native.over_blocks(work, len(keys), keys_per_thread=_NATIVE_KEYS)
+        tables = np.ascontiguousarray(keys[:, :table_bytes])
+        sums = self._row_table.evaluate_sum(server, tables, wanted)
+        columns = (points & np.uint64(self.columns - 1)).astype(np.intp)
+        total: Words = sum(part[place, columns] for part in parts) + sums[place]
         return total
 
     def _key_bytes(self, server: int, row_bits: int) -> int:

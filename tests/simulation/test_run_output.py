@@ -20,6 +20,8 @@ TOP = {
     "federation",
     "communication",
     "timing",
+    "data",
+    "noise_error",
 }
 
 
@@ -35,7 +37,8 @@ def document(tally: Tally, *words: object) -> dict[str, Any]:
 def test_the_object_has_exactly_the_designed_keys(tally_here: Tally) -> None:
     found = document(tally_here, "mean", "--parties", "5")
     assert found.keys() == TOP
-    assert found["error"].keys() == {"rmse", "max"}
+    assert found["error"].keys() == found["noise_error"].keys() == {"rmse", "max"}
+    assert found["data"].keys() == {"name", "columns", "records", "bounds", "grid", "grid_step"}
     assert found["privacy"].keys() == {"epsilon", "delta", "mechanism", "noise", "threat_model"}
     assert found["federation"] == {
         "parties": 5,
