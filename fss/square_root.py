@@ -159,9 +159,8 @@ class SquareRoot:
         first = self._row_table.key_bytes(server)
         entries = keys[:, first : first + self.rows * HELD * self.entry_bytes]
         numbers = entries[:, :: self.entry_bytes].reshape(len(keys), self.rows, HELD)
-        ascending = (numbers[..., 1:] > numbers[..., :-1]).all(axis=(1, 2))
-        formed: npt.NDArray[np.bool_] = ascending & (numbers[..., -1] < SLOTS).all(axis=1)
-        return formed
+        ascending = np.all(numbers[..., 1:] > numbers[..., :-1], axis=(1, 2))
+        return np.logical_and(ascending, np.all(numbers[..., -1] < SLOTS, axis=1))
 
     def evaluate(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> Words:
         """(K, T) shares. Raises ValueError if a key is malformed, see `validate`."""

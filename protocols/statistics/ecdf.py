@@ -11,7 +11,7 @@ from protocols.records import Column, Holdings
 from protocols.ring import Vector
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
-from protocols.statistics.thresholds import quantiles
+from protocols.statistics.thresholds import LEAST_QUANTILE, quantiles
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Quantile(Cumulative):
             raise LocalError("say which quantile: --quantile 0.5")
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found = inverse(self.curve(released, records, exact), np.array(self.quantile))
+        wanted = np.maximum(self.quantile, LEAST_QUANTILE)
+        found = inverse(self.curve(released, records, exact), wanted)
         return self._at(self.x[found].tolist())
 
     def reference(self, holdings: Holdings) -> Estimate:

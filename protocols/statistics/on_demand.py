@@ -19,7 +19,13 @@ from protocols.records import Column, Holdings
 from protocols.ring import Vector, signed
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
-from protocols.statistics.thresholds import RESOLUTION_BITS, FineGrid, Points, quantiles
+from protocols.statistics.thresholds import (
+    LEAST_QUANTILE,
+    RESOLUTION_BITS,
+    FineGrid,
+    Points,
+    quantiles,
+)
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,7 @@ class QuantileSearch(OnDemand):
     def _search(self, quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
         """How far the binary search has come: its interval, and the middle to ask next."""
         low, high = 0, self.fine_grid.last
+        quantile = max(quantile, LEAST_QUANTILE)
         while low < high:
             middle = (low + high) // 2
             if middle not in known:

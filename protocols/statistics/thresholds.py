@@ -186,6 +186,10 @@ class FineGrid:
         return low
 
 
+LEAST_QUANTILE = math.ulp(0.0)
+"""What quantile 0 is taken for: the least value is the first that any record is at most."""
+
+
 def quantiles(values: Column, wanted: tuple[float, ...]) -> list[float]:
     """For each quantile the least of the raw `values` that so many of them are at most.
 
