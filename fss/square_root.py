@@ -160,7 +160,8 @@ class SquareRoot:
         entries = keys[:, first : first + self.rows * HELD * self.entry_bytes]
         numbers = entries[:, :: self.entry_bytes].reshape(len(keys), self.rows, HELD)
         ascending = np.all(numbers[..., 1:] > numbers[..., :-1], axis=(1, 2))
-        return np.logical_and(ascending, np.all(numbers[..., -1] < SLOTS, axis=1))
+        known = np.all(numbers[..., -1] < SLOTS, axis=1)
+        return np.asarray(ascending & known, dtype=np.bool_)
 
     def evaluate(self, server: int, keys: Bytes, thresholds: npt.ArrayLike) -> Words:
         """(K, T) shares. Raises ValueError if a key is malformed, see `validate`."""

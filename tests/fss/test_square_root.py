@@ -6,7 +6,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from fss import native
+from fss.hash import USAGE_COLUMN
 from fss.ring import Z32, Z64, Ring
+from fss.seed_table import SeedTable
 from fss.square_root import HELD, OFF_PATH, ON_PATH, SERVERS, SLOTS, Slot, SquareRoot, held
 
 MODULUS = 8  # a small ring Z_2^k: the argument does not depend on k
@@ -84,3 +87,47 @@ def test_key_sizes_as_stated(bits: int, largest: int) -> None:
     assert max(scheme.key_bytes(server) for server in range(SERVERS)) == largest
     together = sum(scheme.key_bytes(server) for server in range(SERVERS))
     assert together < 8 << bits
+
+
+@pytest.mark.parametrize("bits", [11, 14, 17])
+def test_native_sums_are_the_pure_twins(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At points of few rows and of many; and together the servers count."""
+    scheme = SquareRoot(bits, Ring(64))
+    draw = np.random.default_rng(bits)
+    alphas = draw.integers(0, 1 << bits, 5).astype(np.uint64)
+    keys = scheme.gen(alphas, draw.integers(0, 256, (5, 16), dtype=np.uint8))
+    points = np.sort(draw.integers(0, 1 << bits, 300)).astype(np.uint64)
+    shares = [scheme.evaluate_sum(server, keys[server], points) for server in range(3)]
+    counts = np.searchsorted(np.sort(alphas), points, side="right")
+    assert np.array_equal(np.sum(shares, axis=0, dtype=np.uint64), counts.astype(np.uint64))
+    monkeypatch.setenv("TALLYROOM_NATIVE", "0")
+    for server in range(3):
+        assert np.array_equal(scheme.evaluate_sum(server, keys[server], points), shares[server])
+
+
+def test_a_slot_that_does_not_exist_is_no_reason_to_read_elsewhere() -> None:
+    scheme = SquareRoot(14, Ring(64))
+    keys = scheme.gen(np.zeros(2, dtype=np.uint64), np.zeros((2, 16), dtype=np.uint8))[0]
+    table = SeedTable(scheme.row_bits, Ring(64), 3).key_bytes(0)
+    keys[1, table + 9 * scheme.entry_bytes] = 255
+    assert scheme.validate(0, keys).tolist() == [True, False]
+    points = np.arange(10, dtype=np.uint64)
+    with pytest.raises(ValueError, match="slots that do not exist"):
+        scheme.evaluate_sum(0, keys, points)
+    code = native.instruction_set()
+    if code is None:
+        return
+    out = np.zeros((1, scheme.columns), dtype=np.uint64)
+    sizes = (table, scheme.rows, scheme.columns)
+    call = native.compiled.square_root_sum
+    with pytest.raises(ValueError, match="slots that do not exist"):
+        call(code, USAGE_COLUMN, keys, *sizes, points[:1], out)
+    for wrong in (
+        (keys[:, :-1].copy(), *sizes, points[:1], out),
+        (keys, table - 1, *sizes[1:], points[:1], out),
+        (keys, table, scheme.rows, 24, points[:1], out),
+        (keys, *sizes, np.array([scheme.rows], dtype=np.uint64), out),
+        (keys, *sizes, points[:2], out),
+    ):
+        with pytest.raises(ValueError, match=r"fit each other|no such"):
+            call(code, USAGE_COLUMN, *wrong)

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parties.data import Dataset
 from protocols.errors import RunFailed
+from protocols.pairwise.meetings import draw_meetings
 from protocols.statistics import Auc, Gini, KendallTau, Pairs, Pairwise
 from simulation import Federation, Result
 from tests.conftest import Tally
@@ -205,3 +207,59 @@ def test_tau_takes_the_columns_of_its_roles() -> None:
     with Federation(parties=6, data=SCORES, seed=7) as federation:
         result = federation.run(KendallTau(x="score", y="label", pairs_per_party="all"), "inf")
         assert result.estimate == result.truth
+
+
+@pytest.mark.parametrize("name", ["gini", "variance", "collision-entropy", "kendall-tau"])
+def test_one_record_makes_no_pair(name: str, tmp_path: Path, tally_here: Tally) -> None:
+    (tmp_path / "one.csv").write_text("x,y\n1,2\n")
+    columns = "x=x&y=y" if name == "kendall-tau" else "value=x"
+    data = f"csv:{tmp_path / 'one.csv'}?{columns}"
+    done = tally_here("run", name, "--data", data, "--lower", "0", "--upper", "5", "--parties", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tally: {name} needs at least two records\n"
+
+
+def test_an_infinite_entropy_is_told_by_name(tmp_path: Path, tally_here: Tally) -> None:
+    (tmp_path / "ids.csv").write_text("\n".join(["x", *map(str, range(9))]))
+    data = f"csv:{tmp_path / 'ids.csv'}?value=x"
+    words = ("collision-entropy", "--data", data, "--parties", "1", "--epsilon", "inf")
+    done = tally_here("run", *words, "--json", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["estimate"] == found["truth"] == "inf"
+    assert found["error"] == found["noise_error"] == {"rmse": 0.0, "max": 0.0}
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_values_that_rounding_ties_are_counted() -> None:
+    stamps = 1.7e9 + np.arange(8.0) / 8
+    data = Dataset("stamps", {"x": stamps, "y": stamps})
+    with Federation(parties=1, data=data) as federation:
+        wide = federation.run(KendallTau(pairs_per_party="all"), "inf")
+        near = KendallTau(pairs_per_party="all", lower=1.7e9, upper=1.7e9 + 1)
+        narrow = federation.run(near, "inf")
+    assert (wide.truth, wide.estimate) == (1.0, 0.0)
+    assert any(note.startswith("14 distinct values were rounded") for note in wide.notes)
+    assert (narrow.truth, narrow.estimate) == (1.0, 1.0)
+    assert not any("rounded" in note for note in narrow.notes)
+
+
+@pytest.mark.parametrize(("records", "pairs"), [(4, 3), (5, 4), (7, 6)])
+def test_all_pairs_take_noise_for_those_that_a_record_is_in(records: int, pairs: int) -> None:
+    """Of an odd number, every record sits out one of the matchings."""
+    prepared = KendallTau(pairs_per_party="all").prepared(records, 1, None, False, bytes(16))
+    assert prepared.sensitivity == 2 * pairs
+    _, entries = draw_meetings(prepared, np.ones(records, dtype=np.int64))
+    assert len(entries) == records * pairs
+
+
+def test_noise_alone_is_told_from_what_sampling_did() -> None:
+    """The pairs that were drawn are known by the run's name."""
+    with Federation(parties=4, data="synthetic:scores?n=40", seed=3) as federation:
+        exact = federation.run(Gini(value="score", pairs_per_party="2"), "inf")
+        noisy = federation.run(Gini(value="score", pairs_per_party="2"), 1)
+    assert exact.noise_error == {"rmse": 0.0, "max": 0.0}
+    assert exact.error is not None
+    assert exact.error["max"] > 0, "two pairs a record are not all"
+    assert noisy.noise_error is not None
+    assert noisy.noise_error["max"] > 0

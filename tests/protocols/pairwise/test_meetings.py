@@ -14,6 +14,7 @@ from protocols.pairwise.meetings import (
     draw_meetings,
     pack_cells,
     parse_cells,
+    parse_meetings,
 )
 from protocols.pairwise.party import PairwiseParty
 from protocols.randomness import Randomness
@@ -159,3 +160,24 @@ def test_when_time_is_over_a_party_submits_what_it_has() -> None:
     assert np.flatnonzero(cells).tolist() == sorted(
         entries["slot"][entries["partner"] == 0].tolist()
     )
+
+
+def test_a_record_in_more_pairs_than_the_noise_is_for_is_refused() -> None:
+    """All pairs of five records are five matchings, of which each record sits out one: the noise is
+    for four. A coordinator that has a record meet in all five is found out by its party."""
+    statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
+        5, 1, None, False, bytes(16)
+    )
+    assert (statistic.matchings, statistic.pairs_of_a_record) == (5, 4)
+    entries = np.zeros(5, dtype=ENTRY)
+    entries["slot"] = np.arange(5)
+    entries["partner"] = [1, 2, 3, 4, 4]
+    entries["theirs"] = np.arange(5)
+
+    def told(some: Entries) -> Entries | str:
+        row = len(some).to_bytes(4, "little") + some.tobytes()
+        return parse_meetings(np.frombuffer(row, dtype=np.uint8), 0, 1, statistic, 5)
+
+    assert told(entries) == "a record in more pairs than the noise is for"
+    assert len(told(entries[:4])) == 4
+    assert not isinstance(told(entries[:4]), str)
