@@ -5,16 +5,16 @@ from protocols.statistics.contract import Curve, Estimate, Statistic
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from protocols.statistics.pairwise import (
+from protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
     KendallTau,
-    Pairs,
     Pairwise,
     Variance,
 )
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.pairwise import Pairs
 from protocols.statistics.running_sum import RunningSum
 
 _KINDS = (

@@ -19,7 +19,7 @@ from protocols.pairwise.meetings import meeting_messages, pack_cells, parse_cell
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.statistics.pairwise import Gini, Pairs
+from protocols.statistics import Gini, Pairs
 from protos import tally_pb2 as pb
 from servers.hosts import Announced, HostRegister
 from tests.protocols.pairwise.gathering import a_pairs_query, held

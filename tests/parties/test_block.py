@@ -14,8 +14,7 @@ from protocols.pairwise.meetings import meeting_messages
 from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.statistics import Histogram
-from protocols.statistics.pairwise import Gini, Pairs
+from protocols.statistics import Gini, Histogram, Pairs
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of
 

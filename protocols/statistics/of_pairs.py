@@ -1,0 +1,191 @@
+"""The statistics of pairs by name: each the mean of a kernel, on the grid that its columns need."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.pairwise import kernels
+from protocols.pairwise.expression import Expression
+from protocols.pairwise.kernel import Grid, Kernel
+from protocols.pairwise.ordered import OrderedGrid
+from protocols.pairwise.registry import KernelKind, kernel_named
+from protocols.records import Holdings
+from protocols.statistics.pairwise import Pairs
+
+
+@dataclass(frozen=True)
+class Gini(Pairs):
+    """Gini's mean difference: the mean of |x − y|."""
+
+    name: ClassVar[str] = "gini"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.value,)
+
+    def build_kernel(self) -> Kernel:
+        return kernels.Gini([self.grid])
+
+
+@dataclass(frozen=True)
+class Variance(Gini):
+    """The sample variance, as the mean of (x − y)²/2."""
+
+    name: ClassVar[str] = "variance"
+
+    def build_kernel(self) -> Kernel:
+        return kernels.Variance([self.grid])
+
+
+@dataclass(frozen=True)
+class Ordered(Pairs):
+    """A statistic of order and equality alone: without bounds, all numbers are in range."""
+
+    @property
+    def bounded(self) -> str | None:
+        return None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if self.lower is None or self.upper is None:
+            return -math.inf, math.inf
+        return self.lower, self.upper
+
+    @property
+    def grid(self) -> Grid:
+        if self.lower is None or self.upper is None:
+            return OrderedGrid()
+        return Grid.reals(self.lower, self.upper, self.bits)
+
+    @property
+    def grid_step(self) -> float:
+        """Without bounds it is relative to each value, 2^-24 of it."""
+        return 0.0 if isinstance(self.grid, OrderedGrid) else self.grid.step
+
+    @property
+    def grid_words(self) -> str:
+        if isinstance(self.grid, OrderedGrid):
+            return "values are rounded to 24 significant bits; bounds would round to their range"
+        return super().grid_words
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        tied = 0
+        for name, grid in zip(self.columns, self.kernel.grids, strict=True):
+            column = np.clip(holdings.column(name), *self.bounds)
+            tied += len(np.unique(column)) - len(np.unique(grid.encode(column)))
+        return tied
+
+
+@dataclass(frozen=True)
+class CollisionEntropy(Ordered):
+    """Rényi's entropy of order 2: −ln of the probability that two records are equal."""
+
+    name: ClassVar[str] = "collision-entropy"
+    linear: ClassVar[bool] = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.value,)
+
+    def build_kernel(self) -> Kernel:
+        return kernels.CollisionEntropy([self.grid])
+
+
+@dataclass(frozen=True)
+class KendallTau(Ordered):
+    """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
+
+    x: str = "x"
+    y: str = "y"
+    tau: str = "a"
+
+    name: ClassVar[str] = "kendall-tau"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tau not in ("a", "b"):
+            raise LocalError(f"--tau is a or b, not {self.tau!r}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.x, self.y)
+
+    def build_kernel(self) -> Kernel:
+        kind = kernels.KendallTau if self.tau == "a" else kernels.KendallTauB
+        return kind([self.grid, self.grid])
+
+
+@dataclass(frozen=True)
+class Auc(Ordered):
+    """Area under the ROC curve: how often a positive record has the larger score; ties count ½."""
+
+    score: str = "score"
+    label: str = "label"
+
+    name: ClassVar[str] = "auc"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.score, self.label)
+
+    def build_kernel(self) -> Kernel:
+        return kernels.Auc([self.grid, Grid.integers(0, 1)])
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        return (self.score,)
+
+
+@dataclass(frozen=True)
+class Pairwise(Pairs):
+    """The mean of a kernel by name, one's own too, over columns within public bounds."""
+
+    kernel_name: str = "gini"
+    x: str = "x"
+    y: str = "y"
+    score: str = "score"
+    label: str = "label"
+
+    name: ClassVar[str] = "pairwise"
+    linear: ClassVar[bool] = False
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
+        """On the command line `--kernel` names it."""
+        named = dict(parameters)
+        if "kernel" in named:
+            named["kernel_name"] = named.pop("kernel")
+        return super().from_parameters(named)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        known = {"value": self.value, "x": self.x, "y": self.y}
+        known |= {"score": self.score, "label": self.label}
+        return tuple(known.get(name, name) for name in self._kind.columns)
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        pairs = zip(self.columns, self._kind.columns, strict=True)
+        return tuple(column for column, role in pairs if role != "label")
+
+    @property
+    def bounded(self) -> str | None:
+        """Bounds that a data set publishes for one column are not those of another."""
+        return self.valued[0] if len(self.valued) == 1 else None
+
+    @cached_property
+    def _kind(self) -> KernelKind:
+        """A kernel by name, or one that is written out, which speaks of a's and b's columns."""
+        if "a." in self.kernel_name and "b." in self.kernel_name:
+            return Expression("written", self.kernel_name)
+        return kernel_named(self.kernel_name)
+
+    def build_kernel(self) -> Kernel:
+        kind = self._kind
+        labels = Grid.integers(0, 1)
+        return kind([labels if name == "label" else self.grid for name in kind.columns])
