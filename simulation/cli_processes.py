@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import socket
 from collections.abc import Coroutine
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -68,16 +69,17 @@ def server(
     from servers.process import ServerConfig, run_server
 
     credentials = _member(identity, Role.SERVER)
-    _check_safe("server", store, cap, insecure)
+    limit = parse_epsilon(cap) if cap else None
+    _check_safe("server", store, limit, insecure)
     configure_logs(credentials.identity.name, log_format, log_level)
     config = ServerConfig(
         credentials.identity.first,
         credentials,
         listen,
         store,
-        parse_epsilon(cap) if cap else None,
+        limit,
         metrics=metrics,
-        cap_delta=cap_delta if cap else None,
+        cap_delta=None if limit is None else cap_delta,
         composition=composition,
     )
     _serve(run_server(config, _announce(credentials.identity.name)))
@@ -121,7 +123,8 @@ def coordinator(
     if not 0 < lifetime <= 365:
         raise LocalError("party certificates hold for some time, a year at most")
     credentials = _member(identity, Role.COORDINATOR)
-    _check_safe("coordinator", store, cap, insecure)
+    limit = parse_epsilon(cap) if cap else None
+    _check_safe("coordinator", store, limit, insecure)
     configure_logs("coordinator", log_format, log_level)
     authority = identity / "enrolment"
     config = CoordinatorConfig(
@@ -130,14 +133,14 @@ def coordinator(
         tuple(server),
         listen,
         store,
-        parse_epsilon(cap) if cap else None,
+        limit,
         enrolment=EnrolmentConfig(
             authority, enrolment, dt.timedelta(days=lifetime), _announce("enrolment")
         )
         if authority.is_dir()
         else None,
         metrics=metrics,
-        cap_delta=cap_delta if cap else None,
+        cap_delta=None if limit is None else cap_delta,
         composition=composition,
         max_records_per_party=min(max_records_per_party or MAX_RECORDS_EACH, MAX_RECORDS_EACH),
     )
@@ -261,13 +264,13 @@ def _member(folder: Path, role: Role) -> Credentials:
     return credentials
 
 
-def _check_safe(role: str, store: Path | None, cap: str | None, insecure: bool) -> None:
+def _check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
     """Raises `LocalError` for a keeper that would release without end, or forget what it did."""
-    missing = [option for option, given in (("--cap", cap), ("--store", store)) if not given]
+    missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
     if missing and not insecure:
         raise LocalError(
-            f"a {role} without {' and '.join(missing)} does not bound what it releases, also "
-            "after a restart: give both, or --insecure for a trial without real data"
+            f"a {role} without {' and '.join(missing)} sets no bound to what it releases that "
+            "outlives it: give both, or --insecure for a trial without real data"
         )
 
 
