@@ -27,5 +27,5 @@ class Liar(Coordinator):
 
 def coordinate(config: CoordinatorConfig, report: Connection) -> None:
     """The program of its process."""
-    desk.Coordinator = Liar  # type: ignore[misc]
+    desk.__dict__["Coordinator"] = Liar
     children.coordinate(config, report)

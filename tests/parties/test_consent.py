@@ -43,7 +43,7 @@ def reason(messages: list[Message]) -> str:
     (message,) = messages
     assert (message.phase, message.receiver_role) == (Phase.REFUSE, Role.COORDINATOR)
     assert message.senders.tolist() == [0, 1, 2, 3]
-    return message.body[0].tobytes().decode()
+    return str(message.body[0].tobytes(), "utf-8")
 
 
 def rows(folder: Path) -> list[tuple[str, str, str, float, str]]:
