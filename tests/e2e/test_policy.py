@@ -61,6 +61,14 @@ def deceived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deceived]:
         yield started
 
 
+REASONS = {
+    "curator": "curator lets one server see its data",
+    "curator without noise": "curator lets one server see its data",
+    "one server": "it asks for 2 servers or more, not 1",
+    "without noise": "it takes part in no answer without noise",
+}
+
+
 @pytest.mark.parametrize("lie", lying_coordinator.LIES)
 def test_deployed_parties_refuse_what_a_lying_coordinator_puts(
     deceived: Deceived, lie: str
@@ -68,6 +76,7 @@ def test_deployed_parties_refuse_what_a_lying_coordinator_puts(
     with pytest.raises(RunFailed, match=r"party-[01] refuses: ") as failed:
         deceived.ask(asked(lie), lambda _: None)
     assert "1 of 2 parties agree to take part" in str(failed.value)
+    assert REASONS[lie] in str(failed.value)
 
 
 def test_an_honest_question_is_answered_and_written_in_each_partys_ledger(
