@@ -68,12 +68,10 @@ def worst_loss(here: Vector, there: Vector) -> float:
     return float(np.abs(np.log(here) - np.log(there)).max())
 
 
-def proven_epsilon(
-    hits: int, hits_there: int, runs: int, alpha: float, runs_there: int | None = None
-) -> float:
+def proven_epsilon(hits: int, hits_there: int, runs: int, alpha: float) -> float:
     """The ln(p/p') that Clopper and Pearson's bounds prove, each at `alpha`."""
     if not hits:
         return -math.inf
     low = stats.beta.ppf(alpha, hits, runs - hits + 1)
-    high = stats.beta.isf(alpha, hits_there + 1, (runs_there or runs) - hits_there)
+    high = stats.beta.isf(alpha, hits_there + 1, runs - hits_there)
     return float(np.log(low / high))

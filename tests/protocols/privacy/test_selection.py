@@ -130,26 +130,27 @@ def found(
 def test_a_search_has_its_exact_probabilities_and_halved_noise_is_caught() -> None:
     """ε = 3: three queries rise by Δ and the fourth falls by it. Bounds at 1e-7 on each side.
 
-    With half the noise the first yes is the fourth with probability 0.412 here and 0.0020 there:
-    at these sizes that escapes less than once in a million.
+    Halved noise loses more than ε, exactly computed, and its samples do not pass for honest ones:
+    the chance that the fourth is the first yes is 0.41 then, and 0.17 with honest noise.
     """
-    here, there, threshold = [0, 0, 0, 1], [1, 1, 1, 0], 1
+    here, there, threshold, runs = [0, 0, 0, 1], [1, 1, 1, 0], 1, 800
     honest = AboveThreshold.spending(Fraction(3), 1)
     assert (honest.threshold_scale, honest.query_scale) == (Fraction(2, 3), Fraction(4, 3))
     halved = AboveThreshold(honest.threshold_scale / 2, honest.query_scale / 2)
 
-    def proven(mechanism: AboveThreshold, runs: tuple[int, int]) -> float:
+    def exact(mechanism: AboveThreshold, scores: list[int]) -> NDArray[np.float64]:
         scales = float(mechanism.threshold_scale), float(mechanism.query_scale)
-        hits = []
-        for scores, count in zip((here, there), runs, strict=True):
-            counts = found(mechanism, scores, threshold, count)
-            expected = above_threshold_probabilities(scores, threshold, *scales) * count
-            assert chi_square_p(counts, expected) > ALPHA
-            hits.append(int(counts[3]))
-        return proven_epsilon(hits[0], hits[1], runs[0], 1e-7, runs[1])
+        return above_threshold_probabilities(scores, threshold, *scales)
 
-    assert proven(honest, (1000, 1000)) <= 3
-    assert proven(halved, (2000, 5000)) > 3
+    hits = []
+    for scores in (here, there):
+        counts = found(honest, scores, threshold, runs)
+        assert chi_square_p(counts, exact(honest, scores) * runs) > ALPHA
+        hits.append(int(counts[3]))
+    assert proven_epsilon(hits[0], hits[1], runs, 1e-7) <= 3
+    assert worst_loss(exact(honest, here), exact(honest, there)) <= 3
+    assert worst_loss(exact(halved, here), exact(halved, there)) > 3
+    assert chi_square_p(found(halved, here, threshold, runs), exact(honest, here) * runs) < ALPHA
 
 
 @pytest.mark.parametrize("monotone", [False, True])
