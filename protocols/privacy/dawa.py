@@ -14,9 +14,9 @@ threshold, which moves by at most Δ for B's own cost and Δ for the rivals' (ea
 bucket; rivals that share B keep their distance). So noise of scale 2Δ/ε₁ is ε₁-DP for adding or
 removing, as published. *Replacing* a record is both, in up to two buckets: the shifts add up to 4Δ,
 and the scale here is 4Δ/ε₁ = 8(1 − 1/M)/ε₁, twice the published one. The tests enumerate the exact
-shift that small N need (2, 3, 4 and 4 at N = 2 to 5, below 4Δ and above 2Δ). Noise is discrete
-Laplace on M·dev, an integer, and ties go by an order that reads no data, so the argument is exact.
-Noisy costs must not be clamped at 0, tempting as it is: the shift would be lost in the clamp.
+shift that small N need: 2, 3, 4 and 4 at N = 2 to 5, below 4Δ, and above 2Δ from N = 3 on. Noise
+is discrete Laplace on M·dev, an integer, and ties go by an order that reads no data, so the
+argument is exact. Noisy costs must not be clamped at 0: the shift would be lost in the clamp.
 
 **What needs a curator.** dev is not linear in the counts, so stage 1 needs somebody who sees exact
 counts. Stage 2 is linear: given `Buckets`, `measure` applies to shares of counts and any aggregator
