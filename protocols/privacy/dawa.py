@@ -166,7 +166,7 @@ def partition_of_noisy(noisy: ArrayLike, noise_scale: float, count_epsilon: Frac
     are no integers or too many or too large, or a scale or ε₂ that is not positive.
     """
     cells = checked_integers(noisy)
-    if not (0 < noise_scale < 1 << 40 and count_epsilon > 1 / MAX_RECORDS):
+    if not (0 < noise_scale < 1 << 20 and count_epsilon > 1 / MAX_RECORDS):
         raise ValueError("the noise's scale and epsilon must be positive and within reason")
     levels = levels_of(len(cells))
     longest = 1 << (levels - 1)

@@ -182,38 +182,30 @@ def _inverted(
 
 
 def distinct_outside(count: int, held: Integers, space: int, randomness: Randomness) -> Integers:
-    """A uniform set of `count` cells outside `held` (sorted, distinct), in any order.
+    """A uniform set of `count` cells outside `held`, which are distinct; sorted.
 
-    Uniform cells are drawn until there are enough new ones. A space of less than twice the cells
-    that are taken or asked for is listed instead, which costs no more. Precondition: count ≤ space
-    − len(held).
+    A space of less than twice the cells that are taken or asked for is listed, which costs no more;
+    in a larger one every second draw or more is new. Precondition: count ≤ space − len(held).
     """
-    free = space - len(held)
-    if 2 * (count + len(held)) > space:
-        outside = np.setdiff1d(np.arange(space), held, assume_unique=True)
-        if 2 * count <= free:
-            return outside[_distinct(count, free, randomness)]
-        return np.delete(outside, _distinct(free - count, free, randomness))
-    chosen = np.empty(0, dtype=np.int64)
-    while len(chosen) < count:
-        fresh = uniform(count - len(chosen), space, randomness)
-        chosen = _in_order(np.concatenate([chosen, fresh[~np.isin(fresh, held)]]))
-    return chosen
+    if 2 * (count + len(held)) <= space:
+        return _distinct(count, space, held, randomness)
+    outside = np.setdiff1d(np.arange(space), held, assume_unique=True)
+    none = np.empty(0, dtype=np.int64)
+    if 2 * count <= len(outside):
+        return outside[_distinct(count, len(outside), none, randomness)]
+    return np.delete(outside, _distinct(len(outside) - count, len(outside), none, randomness))
 
 
-def _distinct(count: int, below: int, randomness: Randomness) -> Integers:
-    """A uniform set of `count` numbers below `below`; at most half of them, so that it is quick."""
+def _distinct(count: int, below: int, held: Integers, randomness: Randomness) -> Integers:
+    """A uniform set of `count` numbers below `below` that are not `held`; sorted.
+
+    No more are drawn at a time than are missing, so none is ever dropped but for being there.
+    """
     chosen = np.empty(0, dtype=np.int64)
     while len(chosen) < count:
         fresh = uniform(count - len(chosen), below, randomness)
-        chosen = _in_order(np.concatenate([chosen, fresh]))
+        chosen = np.union1d(chosen, fresh[~np.isin(fresh, held)])
     return chosen
-
-
-def _in_order(drawn: Integers) -> Integers:
-    """Each number once, where it was first drawn: which ones stay must not depend on their size."""
-    _, first = np.unique(drawn, return_index=True)
-    return drawn[np.sort(first)]
 
 
 def rows_of(histogram: Histogram, space: Space) -> Integers:

@@ -353,6 +353,6 @@ def test_bad_input_is_refused() -> None:
     for epsilon, share in ((Fraction(0), Fraction(1, 2)), (Fraction(1), Fraction(1))):
         with pytest.raises(ValueError, match="positive"):
             Dawa.spending(epsilon, share)
-    for scale in (0.0, math.inf, math.nan):
+    for scale in (0.0, 2.0**20, math.inf, math.nan):
         with pytest.raises(ValueError, match="scale"):
             partition_of_noisy([1, 2], scale, Fraction(1))
