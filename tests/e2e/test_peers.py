@@ -14,8 +14,7 @@ from parties.misbehaviour import Misbehaviour
 from parties.process import PartyConfig
 from protocols.meter import SEALING_BYTES
 from protocols.privacy.mechanisms import Placement
-from protocols.statistics import Histogram
-from protocols.statistics.pairwise import Gini
+from protocols.statistics import Gini, Histogram
 from servers.coordinator import Question
 from simulation import Federation
 from simulation.runtimes import Opened, Plan, Progress, Runtime
