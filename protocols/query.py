@@ -14,7 +14,6 @@ from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
     enough_shares,
-    numeric_delta,
     parse_epsilon,
 )
 from protocols.statistics import Pairs, Statistic, statistic_named
@@ -124,7 +123,7 @@ class Query:
             return noise.delta(
                 self.epsilon, statistic.matchings * self.group, len(statistic.kernel.outputs)
             )
-        return numeric_delta(self.noise, self.parties, statistic.noises)
+        return 0.0
 
     @property
     def spend(self) -> Spend:

@@ -256,7 +256,7 @@ class ShuffledReports(Release):
             "does not collude with the coordinator and their senders are honest"
         )
 
-    def deviations(self, released: Vector, records: int) -> Column:
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
         """Of a histogram's bins at the counts that were estimated; of sums, at most."""
         if self.exact:
             return np.zeros(1)

@@ -65,7 +65,7 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     truth = statistic.reference(holdings)
     exact = as_array(truth)
     encoded = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    stated = Shuffle().release(query).deviations(encoded, records)
+    stated = Shuffle().release(query).deviations(encoded, records, records)
     assert stated.shape == exact.shape
     bound = stats.norm.isf(ALPHA / 2)
     assert (np.abs(np.mean(values, axis=0) - exact) < bound * stated / math.sqrt(runs)).all()
@@ -152,7 +152,7 @@ def test_what_needs_no_noise_needs_no_delta() -> None:
     Shuffle().check(a_query(epsilon=None, delta=0.0))
     Shuffle().check(a_query(Histogram(lower=0.0, upper=1.0, bins=1), delta=0.0))
     assert Shuffle().release(a_query(epsilon=None)).exact
-    assert Shuffle().release(a_query(epsilon=None)).deviations(np.zeros(3, np.uint64), 1) == 0
+    assert Shuffle().release(a_query(epsilon=None)).deviations(np.zeros(3, np.uint64), 1, 1) == 0
 
 
 def ask(runtime: str, aggregator: str = "shuffle", **options: Any) -> Result:
