@@ -6,6 +6,7 @@ import numpy as np
 
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
+from protocols.fingerprints import bound_to_data
 from protocols.machine import Machine
 from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Phase, Role
@@ -38,7 +39,7 @@ class PartyBlock(Participant):
         self._scripts: dict[bytes, Script] = {}
         self._led: set[bytes] = set()
         self._of_pairs: dict[bytes, list[Message]] = {}
-        self._randomness = randomness
+        self._randomness = bound_to_data(randomness, holdings)
 
     def handle(self, message: Message) -> Outcome:
         if self._answering is None:
