@@ -28,6 +28,7 @@ from protos.channel import open_channel, stop_signal
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from protos.tasks import Tasks
+from storage.answers import Answers
 
 if TYPE_CHECKING:
     from parties.peers import Peers
@@ -72,7 +73,10 @@ class PartyHost:
     def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
         self._config = config
         self._block = block or PartyBlock(
-            config.holdings, party_randomness(config), config.misbehaviour
+            config.holdings,
+            party_randomness(config),
+            config.misbehaviour,
+            Answers(config.store / "answers") if config.store is not None else None,
         )
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
@@ -246,6 +250,8 @@ class PartyHost:
         """What our parties sent each other and others, before the coordinator hears that they are
         done: the answer's bill is complete then."""
         meter = self._block.meters.get(run, Meter()).between_parties()
+        if not meter.accounts:
+            return  # a host that was started anew and repeats itself: it has reported before
         report = pb.AccountReport(
             run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
         )

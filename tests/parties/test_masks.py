@@ -174,7 +174,8 @@ def test_a_fingerprint_is_of_all_that_a_party_holds_and_of_nothing_else() -> Non
     base = {"x": [0.1, 0.2, 0.3], "y": [1.0, 2.0, 3.0]}
 
     def first(columns: dict[str, list[float]], starts: list[int]) -> bytes:
-        return fingerprints(secret, block_of(columns, starts))[0].tobytes()
+        found: bytes = fingerprints(secret, block_of(columns, starts))[0].tobytes()
+        return found
 
     reference = first(base, [0, 2])
     assert first({"x": [0.1, 0.2, 9.9], "y": [1.0, 2.0, 9.9]}, [0, 2]) == reference
