@@ -2,7 +2,7 @@
 
     evaluator                                garbler
     open()          ──  A: 33 bytes  ─────▶  reply(rows)              once a link
-    accept(rows)    ◀──  B: 4,224 bytes  ──
+    accept(rows)    ◀──  B: 4,320 bytes  ──
     request(…)      ──  number, u  ───────▶  answer(…)                once a batch
     finish(rows)    ◀──  seed, tables, output ciphertexts, digest  ──
 
@@ -36,7 +36,7 @@ import numpy as np
 from fss.ring import Bytes
 from protocols.errors import LocalError
 from protocols.pairwise import base_ot, garbling, outputs
-from protocols.pairwise.blocks import BLOCK_BYTES, COLUMNS, keystream
+from protocols.pairwise.blocks import BLOCK_BYTES, keystream
 from protocols.pairwise.circuit import Circuit
 from protocols.pairwise.links import Bits, Links, Mask, checked_links, checked_rows, refuse
 from protocols.pairwise.ot_extension import Receiver, Sender, bits_of, request_bytes
@@ -202,8 +202,7 @@ class Evaluator(_Side):
         """The garblers' points B. Raises PeerError on bytes that are no such points."""
         if not self._opened or self._receiver is not None:
             raise LocalError("no points are awaited")
-        width = COLUMNS * base_ot.POINT_BYTES
-        rows = checked_rows(self._links, rows, width, "points")
+        rows = checked_rows(self._links, rows, base_ot.REPLY_BYTES, "points")
         self._receiver = Receiver(base_ot.sender_keys(self._links, self._scalars, rows))
         self._transcript = self._heard(self._transcript, rows)
         self._scalars = self._scalars[:0]
@@ -274,7 +273,8 @@ class Garbler(_Side):
         self._sender: Sender | None = None
 
     def reply(self, rows: Bytes) -> Bytes:
-        """The points B, (K, 4224), for the evaluators' A. Raises PeerError if one is no point."""
+        """The points B and their proof, (K, 4320), for the evaluators' A. Raises PeerError if one
+        is no point."""
         if self._sender is not None:
             raise LocalError("these links are open already")
         rows = checked_rows(self._links, rows, base_ot.POINT_BYTES, "a point")
@@ -282,7 +282,9 @@ class Garbler(_Side):
         deltas = self._secret("delta", heard)
         # The two labels of a wire must differ in colour. This bit of Δ is public from here on.
         deltas[:, 0] |= 1
-        scalars = base_ot.draw_scalars(self._randomness, "base ot receiver", self._links, COLUMNS)
+        scalars = base_ot.draw_scalars(
+            self._randomness, "base ot receiver", self._links, base_ot.RECEIVER_SCALARS
+        )
         points, keys = base_ot.receiver_points(
             self._links, rows, bits_of(deltas), base_ot.bind_scalars(scalars, rows)
         )
