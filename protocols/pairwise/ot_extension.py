@@ -12,13 +12,14 @@ blocks they used: no position serves twice, since two masked r under one pad wou
 A receiver that deviates would put another r into each column and learn a bit of Δ from each row
 that it can tell. So columns are checked, after Keller, Orsini and Scholl (CRYPTO 2015), in the form
 of SoftSpokenOT (Roy, CRYPTO 2022), which hashes columns and not rows: Roy found the proof of the
-former wanting, and proves the latter. Columns are extended by 128 random choices. With χ from a hash of all that passed on the link, u included, and H a column's polynomial
-over GF(2^128) at χ, its random part as the constant (`blocks.field_hash`), the receiver sends
-x = H(r) and a digest of all H(t_i); the sender compares that of H(q_i) ⊕ s_i·x. Columns that hold
-different r pass by chance, below blocks/2^128 for each hash that is tried, or where the receiver
-guessed the bits of Δ in which they differ: c of them with probability 2^-c, and that much it has
-learnt then. Who fails must not try again with the same Δ: its link is closed (`session`). It takes
-2,096 bytes a request. x and the digest tell nothing of r, which the random part masks.
+former wanting, and proves the latter. Columns are extended by 128 random choices. With χ from a
+hash of all that passed on the link, u included, and H a column's polynomial over GF(2^128) at χ,
+its random part as the constant (`blocks.field_hash`), the receiver sends x = H(r) and a digest of
+all H(t_i); the sender compares that of H(q_i) ⊕ s_i·x. Columns that hold different r pass by
+chance, below blocks/2^128 for each hash that is tried, or where the receiver guessed the bits of Δ
+in which they differ: c of them with probability 2^-c, and that much it has learnt then. Who fails
+must not try again with the same Δ: its link is closed (`session`). It takes 2,096 bytes a request.
+x and the digest tell nothing of r, which the random part masks.
 """
 
 import hashlib

@@ -51,16 +51,10 @@ def discrete_laplace(count: int, scale: Fraction, randomness: Randomness) -> Int
     return drawn
 
 
-def words_of(randomness: Randomness) -> Words:
-    """All samples from one stream, in the order in which they ask."""
-    return lambda which: randomness.words(len(which))
-
-
 def _fill(out: Integers, scale: Fraction, randomness: Randomness) -> None:
-    words = words_of(randomness)
     pending = np.arange(len(out))
     while len(pending):
-        magnitude = geometric(len(pending), scale, words)
+        magnitude = geometric(len(pending), scale, randomness)
         negative = (_random_bytes(len(pending), randomness) & 1).astype(bool)
         # Minus zero is thrown away, or zero would come up twice as often (Algorithm 2, line 12).
         kept = ~(negative & (magnitude == 0))
@@ -68,21 +62,44 @@ def _fill(out: Integers, scale: Fraction, randomness: Randomness) -> None:
         pending = pending[~kept]
 
 
-def geometric(count: int, scale: Fraction, words: Words) -> Integers:
-    """P(k) proportional to exp(-k/scale) for k = 0, 1, 2, …; samples are numbered from 0."""
+def geometric(count: int, scale: Fraction, randomness: Randomness) -> Integers:
+    """P(k) proportional to exp(-k/scale) for k = 0, 1, 2, …"""
+    return geometric_each(count, scale, _one_stream(randomness))
+
+
+def bernoulli_exp(
+    numerator: Integers, denominator: int, randomness: Randomness
+) -> NDArray[np.bool]:
+    """True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator."""
+    which = np.arange(len(numerator))
+    return _bernoulli_exp_each(which, numerator, denominator, _one_stream(randomness))
+
+
+def uniform(count: int, below: int, randomness: Randomness) -> Integers:
+    """Uniform integers in [0, below), by rejection; below <= 2^63."""
+    return _uniform_each(np.arange(count), below, _one_stream(randomness))
+
+
+def _one_stream(randomness: Randomness) -> Words:
+    """All samples from one stream, in the order in which they ask."""
+    return lambda which: randomness.words(len(which))
+
+
+def geometric_each(count: int, scale: Fraction, words: Words) -> Integers:
+    """The same from a stream for each sample, which are numbered from 0."""
     t, s = scale.numerator, scale.denominator
     remainder = np.empty(count, dtype=np.int64)
     pending = np.arange(count)
     while len(pending):
-        u = uniform(pending, t, words)
-        kept = bernoulli_exp(pending, u, t, words)
+        u = _uniform_each(pending, t, words)
+        kept = _bernoulli_exp_each(pending, u, t, words)
         remainder[pending[kept]] = u[kept]
         pending = pending[~kept]
     quotient = np.zeros(count, dtype=np.int64)
     running = np.arange(count)
     while len(running):
         ones = np.ones(len(running), dtype=np.int64)
-        running = running[bernoulli_exp(running, ones, 1, words)]
+        running = running[_bernoulli_exp_each(running, ones, 1, words)]
         quotient[running] += 1
     if t > 1 and int(quotient.max(initial=0)) > (1 << 62) // t:
         raise ValueError("noise of this scale does not fit the ring")
@@ -90,28 +107,23 @@ def geometric(count: int, scale: Fraction, words: Words) -> Integers:
     return samples
 
 
-def bernoulli_exp(
+def _bernoulli_exp_each(
     which: NDArray[np.intp], numerator: Integers, denominator: int, words: Words
 ) -> NDArray[np.bool]:
-    """For each of these samples, true with probability exp(-numerator/denominator), for
-    0 <= numerator <= denominator.
-
-    Algorithm 1: with A_k true with probability γ/k, the first false A_k has odd k with probability
-    exp(-γ).
-    """
+    """Algorithm 1: with A_k true with probability γ/k, the first false A_k has odd k with
+    probability exp(-γ)."""
     result = np.zeros(len(numerator), dtype=bool)
     running = np.arange(len(numerator))
     k = 1
     while len(running):
-        going = uniform(which[running], denominator * k, words) < numerator[running]
+        going = _uniform_each(which[running], denominator * k, words) < numerator[running]
         result[running[~going]] = k % 2 == 1
         running = running[going]
         k += 1
     return result
 
 
-def uniform(which: NDArray[np.intp], below: int, words: Words) -> Integers:
-    """For each of these samples a uniform integer in [0, below), by rejection; below <= 2^63."""
+def _uniform_each(which: NDArray[np.intp], below: int, words: Words) -> Integers:
     if below == 1:
         return np.zeros(len(which), dtype=np.int64)
     mask = np.uint64((1 << (below - 1).bit_length()) - 1)

@@ -23,7 +23,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.privacy.laplace import Integers, geometric
+from protocols.privacy.laplace import Integers, geometric_each
 from protocols.randomness import Ids, Randomness, Streams
 
 _CELLS = 1 << 17
@@ -51,7 +51,7 @@ def polya_differences(
 
 def polya(streams: Streams, scale: Fraction, parts: int) -> Integers:
     """One variable of shape 1/`parts` from every stream."""
-    left = geometric(len(streams), scale, streams.words)
+    left = geometric_each(len(streams), scale, streams.words)
     return left if parts == 1 else _own_cycles(left, parts, streams)
 
 

@@ -15,7 +15,6 @@ from protocols.privacy.laplace import (
     geometric,
     representable,
     uniform,
-    words_of,
 )
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p, discrete_laplace_pmf, fits
@@ -69,15 +68,16 @@ def test_large_scales_fit_in_equiprobable_cells(scale: Fraction) -> None:
 def test_geometric_samples_have_the_exact_distribution(scale: Fraction) -> None:
     support = np.arange(0, math.ceil(20 * scale) + 2)
     q = math.exp(-1 / scale)
-    samples = geometric(N, scale, words_of(randomness(f"geometric {scale}")))
+    samples = geometric(N, scale, randomness(f"geometric {scale}"))
     assert fits(samples, support, ((1 - q) * q**support).astype(np.float64)) > ALPHA
 
 
 @pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 1), (1, 2), (3, 7), (99, 100)])
 def test_the_coin_is_exactly_exp_of_minus_gamma(numerator: int, denominator: int) -> None:
     """n = 200,000, alpha = 1e-9, two-sided binomial: a bias of 0.7 % is found."""
-    words = words_of(randomness(f"{numerator}/{denominator}"))
-    coins = bernoulli_exp(np.arange(N), np.full(N, numerator), denominator, words)
+    coins = bernoulli_exp(
+        np.full(N, numerator), denominator, randomness(f"{numerator}/{denominator}")
+    )
     heads = int(np.count_nonzero(coins))
     expected = math.exp(-numerator / denominator)
     if numerator == 0:
@@ -88,7 +88,7 @@ def test_the_coin_is_exactly_exp_of_minus_gamma(numerator: int, denominator: int
 
 def test_coins_of_different_bias_are_tossed_together() -> None:
     numerators = np.tile(np.arange(5), N // 5)
-    coins = bernoulli_exp(np.arange(N), numerators, 4, words_of(randomness("together")))
+    coins = bernoulli_exp(numerators, 4, randomness("together"))
     for numerator in range(1, 5):
         mine = coins[numerators == numerator]
         p = math.exp(-numerator / 4)
@@ -97,14 +97,14 @@ def test_coins_of_different_bias_are_tossed_together() -> None:
 
 @pytest.mark.parametrize("below", [1, 2, 3, 5, 7, 64, 100, 255, 257])
 def test_uniform_integers_are_unbiased(below: int) -> None:
-    counts = np.bincount(uniform(np.arange(N), below, words_of(randomness(below))), minlength=below)
+    counts = np.bincount(uniform(N, below, randomness(below)), minlength=below)
     assert len(counts) == below
     assert below == 1 or chi_square_p(counts, np.full(below, N / below)) > ALPHA
 
 
 @pytest.mark.parametrize("below", [2**40 + 1, 3 * 2**60, 2**63])
 def test_large_uniform_integers_are_unbiased(below: int) -> None:
-    drawn = uniform(np.arange(N), below, words_of(randomness(below)))
+    drawn = uniform(N, below, randomness(below))
     cells = np.array([int(x) * 64 // below for x in drawn])
     assert int(drawn.min()) >= 0
     assert chi_square_p(np.bincount(cells, minlength=64), np.full(64, N / 64)) > ALPHA
