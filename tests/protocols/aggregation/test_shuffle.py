@@ -149,7 +149,7 @@ def a_lie(claim: int, aggregator: str) -> Query:
     )
 
 
-@pytest.mark.parametrize("claim", [1, 20, 10**6])
+@pytest.mark.parametrize("claim", [1, 20, 10**5])
 def test_one_party_that_claims_many_records_weakens_nobody(claim: int) -> None:
     """What a record hides among is never more than the others hold, and no report tells more than
     it would among those."""
@@ -167,12 +167,12 @@ def test_one_party_that_claims_many_records_weakens_nobody(claim: int) -> None:
 
 
 def test_a_claim_would_weaken_all_others_were_every_party_believed() -> None:
-    """What it is that `honest` prevents: ε0 would be above 6 instead of 0.1 and some."""
+    """What it is that `honest` prevents: ε0 would be 3 and more instead of a few tenths."""
     believed, doubted = (
-        local_budget(a_lie(10**6, spec), 3) for spec in ("shuffle?honest=1", "shuffle")
+        local_budget(a_lie(10**5, spec), 3) for spec in ("shuffle?honest=1", "shuffle")
     )
     assert doubted < 1
-    assert believed > 4
+    assert believed > 3
 
 
 @pytest.mark.parametrize("text", ["0", "1.1", "-0.5", "nan", "inf", "1e-3", "", "0.9.1", "½"])
