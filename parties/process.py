@@ -30,6 +30,7 @@ from protos.channel import open_channel, stop_signal
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from protos.tasks import Tasks
+from storage.answers import Answers
 
 if TYPE_CHECKING:
     from parties.peers import Peers
@@ -78,7 +79,11 @@ class PartyHost:
         self._config = config
         self._consent = Consent(config.policy, config.store) if config.policy else None
         self._block = block or PartyBlock(
-            config.holdings, party_randomness(config), config.misbehaviour, self._consent
+            config.holdings,
+            party_randomness(config),
+            config.misbehaviour,
+            self._consent,
+            Answers(config.store / "answers") if config.store is not None else None,
         )
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
@@ -269,6 +274,8 @@ class PartyHost:
         """What our parties sent each other and others, before the coordinator hears that they are
         done: the answer's bill is complete then."""
         meter = self._block.meters.get(run, Meter()).between_parties()
+        if not meter.accounts:
+            return  # a host that was started anew and repeats itself: it has reported before
         report = pb.AccountReport(
             run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
         )

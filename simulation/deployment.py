@@ -90,7 +90,7 @@ class Deployment:
             },
             opened.bill,
             opened.seconds,
-            release.deviations(opened.total, opened.records),
+            release.deviations(opened.total, opened.records, len(opened.contributors)),
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,

@@ -205,7 +205,7 @@ class Federation:
             self._describe(),
             opened.bill,
             seconds | opened.seconds,
-            release.deviations(opened.total, opened.records),
+            release.deviations(opened.total, opened.records, len(opened.contributors)),
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
