@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+"""The least that a message may take to be acknowledged; a run with more time gives it more."""
 LISTEN_SECONDS = 5.0
 """How long servers are waited for before anything is sent."""
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -265,22 +266,28 @@ class PartyHost:
         return self._servers[int(message.receivers[0])]
 
     async def _send(self, message: Message) -> None:
-        """Tries a station that is away again until it has had time to come back."""
-        deadline = asyncio.get_running_loop().time() + SEND_SECONDS
+        """Tries a station that is away again until it has had time to come back.
+
+        It may take as long as the run waits for it, and longer while it comes further: an uplink
+        may be slow.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + max(SEND_SECONDS, self._block.deadline_of(message.run))
         for chunk in message.chunks():
             parcel = pb.Parcel(message=chunk.encode())
             while True:
                 await self._joined.wait()
                 try:
                     receipt = await self._station(message).Send(
-                        parcel, timeout=SEND_SECONDS, wait_for_ready=True
+                        parcel, timeout=max(SEND_SECONDS, deadline - clock()), wait_for_ready=True
                     )
+                    deadline = max(deadline, clock() + SEND_SECONDS)
                     break
                 except asyncio.CancelledError:
                     if _is_cancelled():
                         raise
                 except grpc.aio.AioRpcError as error:
-                    if error.code() not in AWAY or asyncio.get_running_loop().time() > deadline:
+                    if error.code() not in AWAY or clock() > deadline:
                         raise
                     log.warning("%s: %s; sending again", message.receiver, error.details())
                     await asyncio.sleep(0.2)
