@@ -1,26 +1,33 @@
 """Nothing acknowledged is lost, nothing that failed is done later, nothing is left behind."""
 
+import itertools
 import os
+import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from protocols.errors import RunFailed
+from protocols.identity import Identity
 from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
-from protocols.statistics import Ecdf, EcdfPoints, Histogram, Mean
+from protocols.statistics import Ecdf, EcdfPoints, Gini, Histogram, Mean
+from protos import tally_pb2 as pb
+from protos.tally_pb2_grpc import DeskStub, PostStub
 from servers.coordinator import Question
 from simulation import Federation
 from simulation.runtimes import Opened, Plan
 from simulation.runtimes.processes import Processes
 from tests.e2e.siege import Hand, LoneServers, resident_bytes
-from tests.e2e.test_identity_on_the_wire import Addressed
+from tests.e2e.test_identity_on_the_wire import ANALYST, COORDINATOR, Addressed, party
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
 BINS = 50
@@ -75,7 +82,8 @@ def journals(folder: Path) -> list[Path]:
 
 def test_questions_that_failed_are_not_answered_later(tmp_path: Path) -> None:
     """While a server is dead three questions fail. It comes back, and the coordinator restarts."""
-    mean, failures = Mean(value="score"), []
+    mean = Mean(value="score")
+    failures: list[str] = []
 
     def fail() -> None:
         with pytest.raises(RunFailed) as failed:
@@ -214,3 +222,96 @@ def test_a_release_belongs_to_the_data_it_was_made_of(
         newest = spends(tmp_path)
         assert counts(ask(fresh=True)) == [2, 3, 4, 5]
         assert spends(tmp_path) == [count + 1 for count in newest]
+
+
+def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
+    """A party that stands still keeps those waiting that are to meet it, each for its deadline."""
+    with Federation(
+        parties=4,
+        hosts=4,
+        runtime="processes",
+        data="synthetic:scores?n=4",
+        seed=3,
+    ) as federation:
+        gini = Gini(value="score", bits=8, pairs_per_party="all")
+        whole = federation.run(gini, "inf")
+        assert (whole.lost_pairs, whole.notes) == (0, whole.notes[:1])
+        runtime = federation.runtime
+        assert isinstance(runtime, Processes)
+        pid = runtime.children["host-3"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            result = federation.run(gini, "inf", minimum=3, deadline=1.5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert result.lost_pairs == result.as_json()["lost_pairs"] == 3  # of four there are six pairs
+    assert "3 of 6 pairs are left out: a party of each was lost" in result.notes
+    assert "3 of 4 parties contributed" in result.notes
+    assert result.caught == ()
+    scores = federation.holdings.column("score")[:3]
+    expected = np.mean([abs(a - b) for a, b in itertools.combinations(scores, 2)])
+    assert isinstance(result.estimate, float)
+    assert abs(result.estimate - expected) < 2 / 2**8
+
+
+@pytest.fixture(scope="module")
+def addressed() -> Iterator[Addressed]:
+    with Addressed(Plan(holdings_of([0.1, 0.3], 2), 2, 1, seed=1)) as federation:
+        yield federation
+
+
+@pytest.mark.parametrize(
+    "identity", [party(0, 1), Identity(Role.SERVER, 0, 0), COORDINATOR], ids=lambda who: who.name
+)
+def test_only_an_analyst_resumes_or_cancels(addressed: Addressed, identity: Identity) -> None:
+    with addressed.reach("coordinator", identity) as channel:
+        desk = DeskStub(channel)
+        key = pb.QuestionKey(key="mean")
+        with pytest.raises(grpc.RpcError) as refused:
+            desk.Cancel(key, timeout=5)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        with pytest.raises(grpc.RpcError) as refused:
+            list(desk.Resume(key, timeout=5))
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("identity", [party(0, 1), ANALYST], ids=lambda who: who.name)
+def test_only_the_coordinator_hears_which_runs_a_server_keeps(
+    addressed: Addressed, identity: Identity
+) -> None:
+    with addressed.reach("server-0", identity) as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            PostStub(channel).Kept(pb.Subscription(), timeout=5)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> None:
+    with addressed.reach("coordinator", ANALYST) as channel:
+        desk = DeskStub(channel)
+        for key in ("", "k" * 201):
+            with pytest.raises(grpc.RpcError) as refused:
+                desk.Cancel(pb.QuestionKey(key=key), timeout=5)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        (event,) = desk.Resume(pb.QuestionKey(key="never"), timeout=5)
+        assert "nothing is known of that key" in event.failure.reason
+        # Cancelled before it came: a question that was still on its way does not begin.
+        early = pb.QuestionKey(key="early")
+        assert desk.Cancel(early, timeout=5) == pb.Cancelled(
+            cancelled=True, words="it had not begun"
+        )
+    asked = Question(
+        Mean(value="value", lower=0.0, upper=1.0),
+        "additive",
+        None,
+        Placement.EACH_SERVER,
+        key="early",
+    )
+    with pytest.raises(RunFailed, match="it was cancelled"):
+        addressed.ask(asked, lambda _: None)
+    done = replace(asked, key="done")
+    opened = addressed.ask(done, lambda _: None)
+    with addressed.reach("coordinator", ANALYST) as channel:
+        late = DeskStub(channel).Cancel(pb.QuestionKey(key="done"), timeout=5)
+        assert (late.cancelled, late.words) == (False, "it was over already")
+    assert addressed.ask(done, lambda _: None).total.tolist() == opened.total.tolist()
