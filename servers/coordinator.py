@@ -225,12 +225,12 @@ class Coordinator(Participant):
         check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         tree = self._tree(query)
+        if question.fresh or not (tree in self._held or tree in self._released):
+            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         if question.fresh:
             self._outdate(tree)
         if tree in self._held:
             query = replace(query, run=self._held[tree][0])
-        elif tree not in self._released:
-            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         return query
 
     def ask(self, query: Query) -> Outcome:

@@ -160,16 +160,17 @@ class Desk(PeerDesk):
                 question = replace(question, key=os.urandom(16).hex())
             name = self.coordinator.run_of(question)
             asked = question.encode()
-            if (kept := self.runs.kept(name)) is not None:
+            kept, run = self.runs.kept(name), self.runs.live.asked(name)
+            if kept is None and run is None:
+                async for progress in self._wait_for_parties(question):
+                    yield progress
+                kept = self.runs.kept(name)  # another call may have asked it meanwhile
+            if kept is not None:
                 _must_be_same(asked, kept.question)
                 for event in kept.events:
                     yield event
                 return
-            run = self.runs.live.asked(name)
-            if run is None:
-                async for progress in self._wait_for_parties(question):
-                    yield progress
-                run = await self.runs.begin(question)
+            run = run or await self.runs.begin(question)
             _must_be_same(asked, run.question)
             async for event in self._follow(run):
                 yield event

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from protocols.aggregation.contract import Total
-from protocols.errors import RunFailed
+from protocols.aggregation.contract import Records, Total
+from protocols.errors import RunFailed, TallyError
 from protocols.machine import Done, Failed
 from protocols.machines import stages
 from protocols.messages import Role
@@ -31,7 +31,7 @@ from servers.post import RETRY_SECONDS, Post
 from servers.run import LiveRuns, Run, beginning, begun
 from servers.server_link import GRACE_SECONDS, ServerLink
 from storage.answers import Answers
-from storage.journal import Kind
+from storage.journal import Kind, Record
 
 log = logging.getLogger(__name__)
 
@@ -139,24 +139,33 @@ class Runs:
         """Takes up the runs of the journal where they were left; those that are over are known."""
         for name in self._answers.names():
             if (kept := self.kept(name)) is not None:
-                self._remember(name, kept, decode_query(kept.run, kept.query, "store"))
+                with contextlib.suppress(TallyError):  # of a version that asked otherwise
+                    self._remember(name, kept, decode_query(kept.run, kept.query, "store"))
         if (journal := self._post.journal) is None:
             return
         for run, records in journal.runs():
-            if not records or records[0][0] is not Kind.QUERY:
-                journal.drop(run)  # it was cut off before it asked anybody
+            try:
+                taken, counts = self._begun(run, records)
+            except (TallyError, DecodeError, LookupError) as error:
+                log.error("run %s cannot be taken up: %s", run.hex(), error)
+                journal.drop(run)  # servers are told to forget it
                 continue
-            kept, counts = begun(records[0][1])
-            name = self._coordinator.run_of(Question.decode(kept.question))
-            if name in self._answers:
+            if taken.name in self._answers:
                 journal.drop(run)
                 continue
-            query = decode_query(run, kept.query, "journal")
-            taken = Run(name, kept.question, query, kept.data)
             self.live.add(taken)
-            outcomes = [self._coordinator.start(query, counts)]
+            outcomes = [self._coordinator.start(taken.query, counts)]
             outcomes += self._post.replay(run, records[1:])
             self._conduct(taken, outcomes)
+
+    def _begun(self, run: bytes, records: list[Record]) -> tuple[Run, Records]:
+        """Raises `LookupError` if it was cut off before it asked anybody."""
+        if not records or records[0][0] is not Kind.QUERY:
+            raise LookupError("it was cut off before it began")
+        kept, counts = begun(records[0][1])
+        query = decode_query(run, kept.query, "journal")
+        name = self._coordinator.run_of(Question.decode(kept.question))
+        return Run(name, kept.question, query, kept.data), counts
 
     def _conduct(self, run: Run, outcomes: list[Outcome]) -> None:
         self._background.spawn(self._carry_all(run, outcomes))

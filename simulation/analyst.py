@@ -92,13 +92,18 @@ class Analyst:
                 raise RunFailed(gone) from None
 
     def ask(self, question: Question, report: Report) -> Opened:
-        """Raises `LocalError` if the question is wrong, `RunFailed` if the run cannot finish,
-        `Interrupted` with what became of it where the user does not wait for its end."""
+        """Raises `LocalError` if the question is wrong, `RunFailed` if the run cannot finish."""
+        self.describe(PATIENCE_SECONDS)
+        return follow(self.events(question.encode()), report)
+
+    def ask_or_cancel(self, question: Question, report: Report) -> Opened:
+        """The same; raises `Interrupted`, with what became of it, where the user does not wait for
+        its end."""
         self.describe(PATIENCE_SECONDS)
         return self._or_cancel(question.key, self.events(question.encode()), report)
 
     def resume(self, key: str, report: Report) -> Opened:
-        """What was asked under a key before. Raises as `ask` does."""
+        """What was asked under a key before. Raises as `ask_or_cancel` does."""
         self.describe(PATIENCE_SECONDS)
         asked = pb.QuestionKey(key=key)
         events = self._listen(lambda: self._desk.Resume(asked, wait_for_ready=True))

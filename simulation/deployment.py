@@ -80,7 +80,7 @@ class Deployment:
             fresh=fresh,
         )
         begun(question.key)
-        return self._result(self._analyst.ask(question, report), question)
+        return self._result(self._analyst.ask_or_cancel(question, report), question)
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does."""
