@@ -249,7 +249,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "reused", "lost_pairs", "question", "asked")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "reused", "lost_pairs", "question", "asked", "refusals", "refusing")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -263,6 +263,8 @@ class Answer(_message.Message):
     LOST_PAIRS_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    REFUSING_FIELD_NUMBER: _ClassVar[int]
     records: int
     total: bytes
     contributors: bytes
@@ -276,7 +278,9 @@ class Answer(_message.Message):
     lost_pairs: int
     question: str
     asked: bytes
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., asked: _Optional[bytes] = ...) -> None: ...
+    refusals: _containers.RepeatedCompositeFieldContainer[PartyRefusal]
+    refusing: int
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., asked: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("run", "data", "question", "query", "events")
@@ -291,6 +295,14 @@ class Kept(_message.Message):
     query: bytes
     events: _containers.RepeatedCompositeFieldContainer[Event]
     def __init__(self, run: _Optional[bytes] = ..., data: _Optional[bytes] = ..., question: _Optional[str] = ..., query: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+
+class PartyRefusal(_message.Message):
+    __slots__ = ("party", "reason")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    party: int
+    reason: str
+    def __init__(self, party: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Caught(_message.Message):
     __slots__ = ("party", "reason")

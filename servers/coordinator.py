@@ -5,7 +5,6 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 
 import hashlib
 import json
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Records
+from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
-from protocols.machine import Continue, Failed, Machine
+from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.machines import check, collector_machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
@@ -26,17 +25,12 @@ from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import MAX_DEADLINE, Query
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES
+from protocols.refusal import Refusals, refusal_words
 from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.cumulative import Cumulative
+from servers.releases import Releases
 from storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
-Tree = tuple[str | None, bytes]
-"""What is released of which data."""
-
-MOST_RELEASED = 1000
-MOST_HELD = 16
-"""Trees whose keys servers keep for questions on demand: a million keys take a gigabyte."""
 MAX_RECORDS_EACH = 1 << 24
 """One party must not be able to claim more records than any question could be about."""
 
@@ -142,12 +136,17 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Coordinator(Participant):
-    """A release belongs to the data that it was made of: asked again of the same data, it is given
-    again; asked of other data, it is made anew. `outdated` lists runs whose keys servers need not
-    hold any longer."""
-
-    def __init__(self, servers: int, parties: int, ledger: Ledger, randomness: Randomness) -> None:
+    def __init__(
+        self,
+        servers: int,
+        parties: int,
+        ledger: Ledger,
+        randomness: Randomness,
+        max_records_per_party: int = MAX_RECORDS_EACH,
+    ) -> None:
         super().__init__(Role.COORDINATOR, ledger.record)
+        self._max_records_per_party = max_records_per_party
+        self._refusals: dict[bytes, Refusals] = {}
         self.servers = servers
         self.parties = parties
         self._ledger = ledger
@@ -155,9 +154,7 @@ class Coordinator(Participant):
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
         self._versions = np.zeros((parties, VERSION_BYTES), dtype=np.uint8)
-        self._released: OrderedDict[Tree, bytes] = OrderedDict()
-        self._held: OrderedDict[Tree, tuple[bytes, NDArray[np.bool]]] = OrderedDict()
-        self.outdated: list[bytes] = []
+        self.releases = Releases(parties)
 
     @property
     def enrolled(self) -> int:
@@ -186,8 +183,11 @@ class Coordinator(Participant):
         of their data that is all the same to us: another one is of other data."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:
             raise LocalError("every party needs at least one record to join")
-        if int(records.max()) > MAX_RECORDS_EACH:
-            raise LocalError(f"a party holds at most {MAX_RECORDS_EACH} records")
+        if int(records.max()) > self._max_records_per_party:
+            raise LocalError(
+                f"a party holds at most {self._max_records_per_party} records in this federation, "
+                f"not {int(records.max())}"
+            )
         if int(ids.max()) >= self.parties:
             raise LocalError(f"this federation has room for {self.parties} parties")
         if len(version) not in (0, VERSION_BYTES):
@@ -224,73 +224,30 @@ class Coordinator(Participant):
         query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
         check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
-        tree = self._tree(query)
-        if question.fresh or not (tree in self._held or tree in self._released):
+        releases, data = self.releases, self.data
+        if question.fresh or not releases.knows(query, data):
             self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         if question.fresh:
-            self._outdate(tree)
-        if tree in self._held:
-            query = replace(query, run=self._held[tree][0])
-        return query
+            releases.outdate(query, data)
+        held = releases.held(query, data)
+        return query if held is None else replace(query, run=held[0])
 
     def ask(self, query: Query) -> Outcome:
         """Puts the query to all; servers are told not to wait for parties that are not here."""
-        tree = self._tree(query)
-        if tree in self._held:
-            self._held.move_to_end(tree)
-            _, members = self._held[tree]
-            return self.resume(query.run, OnDemandCollector(query, self._records, members))
+        if (held := self.releases.held(query, self.data)) is not None:
+            self._rounds.setdefault(query.run, 0)  # it may have been begun before a restart
+            return self.resume(query.run, OnDemandCollector(query, self._records, held[1]))
         outcome = self.start(query, self._records)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)
             outcome.messages += self.lose(query.run, absent).messages
         return outcome
 
-    def released(self, query: Query) -> bytes | None:
-        """What the question was called whose answer is this one's too: its curve is that of the
-        same tree, and costs nothing, not even a message."""
-        return self._released.get(self._tree(query))
-
-    def _tree(self, query: Query, data: bytes | None = None) -> Tree:
-        return tree_of(query), self.data if data is None else data
-
-    def remember(self, name: bytes, query: Query, data: bytes, contributors: Ids) -> None:
-        """Trees are remembered: asking them again of the same data spends nothing. `name` is what
-        the question was called, `data` what it was asked of."""
-        tree = self._tree(query, data)
-        if tree[0] is None:
-            return
-        if not query.statistic.on_demand:
-            self._released[tree] = name
-            self._released.move_to_end(tree)
-            while len(self._released) > MOST_RELEASED:
-                self._released.popitem(last=False)
-        elif self._held.get(tree, (b"", None))[0] != query.run:
-            self._outdate(tree)
-            members = np.zeros(self.parties, dtype=bool)
-            members[contributors] = True
-            self._held[tree] = query.run, members
-            self._rounds.setdefault(query.run, 0)
-            while len(self._held) > MOST_HELD:
-                self._outdate(next(iter(self._held)))
-
-    def holds(self, run: bytes) -> bool:
-        """Whether servers keep the keys of a run, to be asked again."""
-        return any(run == held for held, _ in self._held.values())
-
-    def disown(self, query: Query) -> None:
-        """The answer that would be given again is not kept any longer."""
-        self._released.pop(self._tree(query), None)
-
-    def _outdate(self, tree: Tree) -> None:
-        self._released.pop(tree, None)
-        if (held := self._held.pop(tree, None)) is not None:
-            self.outdated.append(held[0])
-
     def start(self, query: Query, records: Records) -> Outcome:
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
         collector = collector_machine(query, records, randomness)
+        self._refusals[query.run] = Refusals(query.parties, query.minimum)
         return self.begin(query.run, collector)
 
     def withdraw(self, run: bytes) -> None:
@@ -330,6 +287,42 @@ class Coordinator(Participant):
             lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
         )
 
+    def awaits(self, message: Message) -> bool:
+        """Nothing is written down of a refusal that was heard before, however often it comes."""
+        if message.phase is Phase.REFUSE and message.sender_role is Role.PARTY:
+            refusals = self._refusals.get(message.run)
+            return refusals is not None and not refusals.is_known(message)
+        return super().awaits(message)
+
+    def abandon(self, run: bytes) -> None:
+        super().abandon(run)
+        self._refusals.pop(run, None)
+
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """Whether parties take part is no matter of the aggregator."""
+        if message.phase is not Phase.REFUSE or message.sender_role is not Role.PARTY:
+            return super()._receive(machine, message)
+        refusals = self._refusals.get(message.run)
+        if refusals is None:
+            return Rejected(message.sender, "nobody waits for it to take part")
+        if (rejected := refusals.take(message)) is not None:
+            return rejected
+        if (reason := refusals.too_many) is not None:
+            return Failed(reason)
+        return machine.lose(message.senders) if isinstance(machine, Collector) else Continue()
+
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+        """How a run ends is told with who would have no part in it."""
+        refusals = self._refusals.get(run)
+        if refusals is not None and refusals.count:
+            reasons, count = refusals.reasons, refusals.count
+            if isinstance(step, Failed):
+                step = Failed(f"{step.reason}; {refusal_words(reasons, count)}")
+            elif isinstance(step, Done) and isinstance(step.output, Total):
+                told = replace(step.output, refusals=reasons, refusing=count)
+                step = replace(step, output=told)
+        return super()._carry_out(run, step)
+
     def can_spare(self, run: bytes) -> bool:
         """Whether a run goes on if one more server is lost."""
         machine = self._machines.get(run)
@@ -354,12 +347,3 @@ class Coordinator(Participant):
     def awaited_servers(self, run: bytes) -> list[int]:
         machine = self._machines.get(run)
         return machine.awaited_servers if isinstance(machine, Collector) else []
-
-
-def tree_of(query: Query) -> str | None:
-    """What makes two questions ask the same tree: all but how its answer is post-processed."""
-    if not isinstance(query.statistic, Cumulative):
-        return None
-    return query.statistic.release_key() + repr(
-        (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
-    )

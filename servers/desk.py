@@ -16,9 +16,10 @@ from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
+from protocols.privacy.ledger import Composition
 from protos import tally_pb2 as pb
 from protos.channel import Context, caller
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import MAX_RECORDS_EACH, Coordinator, Question
 from servers.dispatch import POLL_SECONDS, Dispatch
 from servers.enrolment import EnrolmentConfig
 from servers.metrics import Metrics, watch_ledger
@@ -46,6 +47,9 @@ class CoordinatorConfig:
     seed: int | None = None
     enrolment: EnrolmentConfig | None = None
     metrics: str | None = None
+    cap_delta: float | None = None
+    composition: Composition = Composition.SUM
+    max_records_per_party: int = MAX_RECORDS_EACH
 
 
 class Desk(PeerDesk):
@@ -53,12 +57,13 @@ class Desk(PeerDesk):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(self._store.ledger, config.cap)
+        self._ledger = Ledger(self._store.ledger, config.cap, config.cap_delta, config.composition)
         self.coordinator = Coordinator(
             len(config.servers),
             config.parties,
             self._ledger,
             self._store.randomness(config.seed, "coordinator"),
+            config.max_records_per_party,
         )
         self.mailboxes = Mailboxes()
         journal = Journal(self._store.folder / "runs") if self._store.durable else None

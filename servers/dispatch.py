@@ -156,7 +156,7 @@ class Dispatch:
         """Has a server forget every run that is over: it may have been away when it ended."""
         try:
             for run in await server.kept():
-                if self._live.of(run) is None and not self._coordinator.holds(run):
+                if self._live.of(run) is None and not self._coordinator.releases.holds(run):
                     await server.forget(run)
             self._owing.discard(server.index)
         except grpc.aio.AioRpcError as error:

@@ -107,7 +107,9 @@ class Runs:
         try:
             async with self._post.lock:
                 outcome = self._coordinator.ask(run.query)
-                if (journal := self._post.journal) and not self._coordinator.holds(run.run):
+                if (journal := self._post.journal) and not self._coordinator.releases.holds(
+                    run.run
+                ):
                     record = beginning(run.kept(), self._coordinator.records)
                     journal.append(run.run, Kind.QUERY, record)
                     await journal.commit()
@@ -122,12 +124,12 @@ class Runs:
 
     def _again(self, run: Run) -> Sequence[pb.Event]:
         """What was said to an earlier question after the same release, if it is kept."""
-        earlier = self._coordinator.released(run.query)
+        earlier = self._coordinator.releases.released(run.query, run.data)
         if earlier is None:
             return ()
         kept = self.kept(earlier)
         if kept is None:
-            self._coordinator.disown(run.query)
+            self._coordinator.releases.disown(run.query, run.data)
             return ()
         answer = kept.events[-1].answer
         answer.question, answer.reused = run.question, True
@@ -233,7 +235,7 @@ class Runs:
             return
         bits = np.unpackbits(np.frombuffer(kept.events[-1].answer.contributors, dtype=np.uint8))
         members = np.flatnonzero(bits[: self._coordinator.parties]).astype(np.uint32)
-        self._coordinator.remember(name, query, kept.data, members)
+        self._coordinator.releases.remember(name, query, kept.data, members)
 
     async def _answer(self, run: Run, done: Done) -> pb.Answer:
         total = done.output
@@ -257,6 +259,8 @@ class Runs:
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
             refused=total.refused,
             lost_pairs=total.lost_pairs,
+            refusals=[pb.PartyRefusal(party=p, reason=reason) for p, reason in total.refusals],
+            refusing=total.refusing,
             question=run.question,
             asked=run.query.encode(),
         )
@@ -288,11 +292,11 @@ class Runs:
         """Everywhere, but for keys that servers hold to be asked again."""
         self._reports(run)
         self._post.mailboxes.discard(run)
-        if self._coordinator.holds(run):
+        if self._coordinator.releases.holds(run):
             self._post.unjournal(run)
         else:
-            self._coordinator.outdated.append(run)
-        while self._coordinator.outdated:
-            outdated = self._coordinator.outdated.pop()
+            self._coordinator.releases.outdated.append(run)
+        while self._coordinator.releases.outdated:
+            outdated = self._coordinator.releases.outdated.pop()
             await self._post.let_go(outdated)
             await self._dispatch.forget(outdated)

@@ -165,4 +165,6 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         answer.reused,
         Question.decode(answer.question),
         decode_query(bytes(RUN_BYTES), answer.asked, "coordinator"),
+        tuple((refusal.party, refusal.reason) for refusal in answer.refusals),
+        answer.refusing,
     )

@@ -119,6 +119,7 @@ class Deployment:
             reused=opened.reused,
             lost_pairs=opened.lost_pairs,
             key=question.key,
+            refusals=opened.refusals,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

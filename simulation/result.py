@@ -45,7 +45,8 @@ class Result:
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
-    then of that one. `caught` are parties whose submissions were refused, with the reason.
+    then of that one. `caught` are parties whose submissions were refused, with the reason;
+    `refusals` parties that would not take part, with theirs.
     `server_cpu_seconds` is what all servers together computed, without carriage. `reused` says that
     an earlier release of the same data was given again, which costs nothing; `lost_pairs` are those
     that were to meet and are not in the estimate. `key` is what a deployed federation knows the
@@ -64,6 +65,7 @@ class Result:
     unsmoothed: Curve | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
+    refusals: Caught = ()
     reused: bool = False
     lost_pairs: int = 0
     key: str = ""
@@ -109,6 +111,11 @@ class Result:
         if self.caught:
             document["caught"] = [
                 {"party": party, "reason": reason} for party, reason in self.caught_by_name
+            ]
+        if self.refusals:
+            document["refusals"] = [
+                {"party": Role.PARTY.named(party), "reason": reason}
+                for party, reason in self.refusals
             ]
         if self.reused:
             document["reused"] = True

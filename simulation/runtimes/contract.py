@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.meter import Bill
+from protocols.policy import Policy
 from protocols.query import Query
 from protocols.records import Holdings
 from protocols.ring import Vector
@@ -23,7 +24,8 @@ class Plan:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
     All parties join; some may misbehave then, by a script. `peer` is how parties reach each other:
-    `direct`, or `relay` through the coordinator.
+    `direct`, or `relay` through the coordinator. Without a `policy`, parties take part in whatever
+    is asked.
     """
 
     holdings: Holdings
@@ -34,6 +36,8 @@ class Plan:
     store: Path | None = None
     misbehaviour: Misbehaviour = HONEST
     peer: str = "direct"
+    policy: Policy | None = None
+    cap_delta: float | None = None
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None
@@ -59,6 +63,8 @@ class Opened:
     `refused` counts what was left out of the sum and cannot be laid at anybody's door, `lost_pairs`
     those that were to meet and are not in the sum. `reused` says that it is of an earlier release
     of the same data. `question` and `query` are what was asked, and as what it was put to all.
+    `refusals` are the first of the `refusing` parties that would not take part, with what they
+    said.
     """
 
     total: Vector
@@ -73,6 +79,8 @@ class Opened:
     reused: bool = False
     question: Question | None = None
     query: Query | None = None
+    refusals: tuple[tuple[int, str], ...] = ()
+    refusing: int = 0
 
 
 class Runtime(ABC):

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from parties.block import PartyBlock
+from parties.consent import Consent
 from protocols.aggregation.contract import Total
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
@@ -35,14 +36,15 @@ class InProcess(Runtime):
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
         self._kept: OrderedDict[bytes, Total] = OrderedDict()
+        self._consents: list[Consent] = []
         self._server_cpu_seconds = 0.0
 
     def start(self) -> None:
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            self.block(block, parties, plan.misbehaviour)
-            for block in plan.holdings.blocks(plan.hosts)
+            self.block(block, parties, plan.misbehaviour, self._consent(f"host-{number}"))
+            for number, block in enumerate(plan.holdings.blocks(plan.hosts))
         ]
         self._servers = [
             AggregationServer(
@@ -104,7 +106,7 @@ class InProcess(Runtime):
         hosts = [p.meters.pop(query.run, Meter()).between_parties() for p in self._blocks]
         if self.plan.peer == "relay":
             hosts = [relayed(meter) for meter in hosts]
-        if not self._coordinator.holds(query.run):
+        if not self._coordinator.releases.holds(query.run):
             self._forget(query.run)
         released = clock.get("release", ended)
         return Opened(
@@ -119,13 +121,16 @@ class InProcess(Runtime):
             total.lost_pairs,
             question=question,
             query=query,
+            refusals=total.refusals,
+            refusing=total.refusing,
         )
 
     def _again(self, question: Question, query: Query) -> Opened | None:
         """What an earlier question released of the same tree: it costs nothing."""
-        total = self._kept.get(self._coordinator.released(query) or b"")
+        releases, data = self._coordinator.releases, self._coordinator.data
+        total = self._kept.get(releases.released(query, data) or b"")
         if total is None:
-            self._coordinator.disown(query)
+            releases.disown(query, data)
             return None
         return Opened(
             total.vector,
@@ -134,19 +139,22 @@ class InProcess(Runtime):
             Bill([], len(self.plan.holdings.ids)),
             caught=total.caught,
             refused=total.refused,
+            refusals=total.refusals,
+            refusing=total.refusing,
             reused=True,
             question=question,
             query=query,
         )
 
     def _keep(self, query: Query, total: Total) -> None:
-        self._coordinator.remember(query.run, query, self._coordinator.data, total.contributors)
-        if self._coordinator.released(query) == query.run:
+        releases, data = self._coordinator.releases, self._coordinator.data
+        releases.remember(query.run, query, data, total.contributors)
+        if releases.released(query, data) == query.run:
             self._kept[query.run] = total
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
-        while self._coordinator.outdated:
-            self._forget(self._coordinator.outdated.pop())
+        while releases.outdated:
+            self._forget(releases.outdated.pop())
 
     def _forget(self, run: bytes) -> None:
         for participant in (*self._servers, *self._blocks, self._coordinator):
@@ -180,6 +188,8 @@ class InProcess(Runtime):
     def stop(self) -> None:
         for ledger in self._ledgers:
             ledger.close()
+        for consent in self._consents:
+            consent.close()
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
         match message.receiver_role:
@@ -204,5 +214,13 @@ class InProcess(Runtime):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             folder /= "ledger.sqlite"
-        self._ledgers.append(Ledger(folder, self.plan.cap))
+        self._ledgers.append(Ledger(folder, self.plan.cap, self.plan.cap_delta))
         return self._ledgers[-1]
+
+    def _consent(self, host: str) -> Consent | None:
+        if self.plan.policy is None:
+            return None
+        consent = Consent(self.plan.policy, self.plan.store_of(host))
+        consent.joined(self.plan.servers)
+        self._consents.append(consent)
+        return consent

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import servers.coordinator
+import servers.releases
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
@@ -39,8 +39,12 @@ def joined() -> Coordinator:
 
 def released(made: Coordinator, question: Question) -> Query:
     query = made.query(question)
-    made.remember(query.run, query, made.data, EVERYBODY)
+    made.releases.remember(query.run, query, made.data, EVERYBODY)
     return query
+
+
+def known(made: Coordinator, question: Question) -> bytes | None:
+    return made.releases.released(made.query(question), made.data)
 
 
 @pytest.mark.parametrize(
@@ -50,31 +54,31 @@ def test_other_data_is_another_release(party: int, records: int, version: bytes)
     made = joined()
     curve, points = released(made, CURVE), released(made, POINTS)
     again = replace(CURVE, key="again"), replace(POINTS, key="again")
-    assert made.released(made.query(again[0])) == curve.run
+    assert known(made, again[0]) == curve.run
     assert made.query(again[1]).run == points.run
     one = np.array([party], dtype=np.uint32)
     made.enrol(one, np.array([records], dtype=np.uint32), version)
-    assert made.released(made.query(again[0])) is None
+    assert known(made, again[0]) is None
     assert made.query(again[1]).run not in (points.run, curve.run)
     made.enrol(one, np.array([2], dtype=np.uint32), SAME)  # what it held at first
-    assert made.released(made.query(again[0])) == curve.run
+    assert known(made, again[0]) == curve.run
 
 
 def test_a_fresh_release_takes_the_place_of_the_old_one() -> None:
     made = joined()
     old, held = released(made, CURVE), released(made, POINTS)
     fresh = made.query(replace(CURVE, key="fresh", fresh=True))
-    assert made.released(fresh) is None
+    assert made.releases.released(fresh, made.data) is None
     assert fresh.run != old.run
     asked = made.query(replace(POINTS, key="fresh points", fresh=True))
     assert asked.run != held.run
-    assert made.outdated == [held.run]
-    assert not made.holds(held.run)
+    assert made.releases.outdated == [held.run]
+    assert not made.releases.holds(held.run)
 
 
 def test_keys_of_old_trees_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers.coordinator, "MOST_HELD", 3)
-    monkeypatch.setattr(servers.coordinator, "MOST_RELEASED", 3)
+    monkeypatch.setattr(servers.releases, "MOST_HELD", 3)
+    monkeypatch.setattr(servers.releases, "MOST_RELEASED", 3)
     made = joined()
     runs = []
     for number in range(1, 6):
@@ -82,13 +86,13 @@ def test_keys_of_old_trees_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch
         released(made, replace(CURVE, key=f"curve {number}", epsilon=epsilon))
         question = replace(POINTS, key=f"points {number}", epsilon=epsilon)
         runs.append(released(made, question).run)
-    assert made.outdated == runs[:2]
-    assert [made.holds(run) for run in runs] == [False, False, True, True, True]
-    known = [
-        made.released(made.query(replace(CURVE, epsilon=Fraction(1, number)))) is not None
+    assert made.releases.outdated == runs[:2]
+    assert [made.releases.holds(run) for run in runs] == [False, False, True, True, True]
+    there = [
+        known(made, replace(CURVE, epsilon=Fraction(1, number))) is not None
         for number in range(1, 6)
     ]
-    assert known == [False, False, True, True, True]
+    assert there == [False, False, True, True, True]
 
 
 @pytest.mark.parametrize("version", [b"x", bytes(VERSION_BYTES - 1), bytes(VERSION_BYTES + 1)])
