@@ -17,7 +17,7 @@ from protocols.query import Query, decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.refusal import RefusingParty
-from storage.answers import Answers
+from storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
     from parties.consent import Consent
@@ -40,7 +40,7 @@ class PartyBlock(Participant):
         randomness: Randomness,
         misbehaviour: Misbehaviour = HONEST,
         consent: "Consent | None" = None,
-        answers: Answers | None = None,
+        answers: PartyAnswers | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self._consent = consent
@@ -66,6 +66,12 @@ class PartyBlock(Participant):
         if message.phase is Phase.PAIRING and self._is_over(message.run):
             return Outcome(message.run)  # a coordinator that was restarted says it again
         return super().handle(message)
+
+    def deadline_of(self, run: bytes) -> float:
+        """For how many seconds a run waits for what its parties say; 0 if it is not known."""
+        if (asked := self._queries.get(run)) is None:
+            return 0.0
+        return decode_query(run, asked, "coordinator").deadline
 
     def _is_over(self, run: bytes) -> bool:
         return run in self._of_pairs and not self.is_open(run)

@@ -9,7 +9,7 @@ import pytest
 
 from parties.data import Dataset
 from protocols.errors import TallyError
-from protocols.statistics.pairwise import CollisionEntropy
+from protocols.statistics.of_pairs import CollisionEntropy
 from simulation import Federation, Result
 from simulation.runtimes.processes import Processes
 

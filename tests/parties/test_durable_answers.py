@@ -18,9 +18,9 @@ from protocols.pairwise.meetings import draw_meetings
 from protocols.pairwise.stations import PairwiseCollector
 from protocols.randomness import Randomness
 from protocols.ring import signed
-from protocols.statistics.pairwise import Gini, Pairs
+from protocols.statistics import Gini, Pairs
 from storage import answers as answers_module
-from storage.answers import MOST_BEGUN, MOST_SAID, Answers
+from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
 from tests.samples import RUN, a_message, a_query, holdings_of
 
@@ -51,7 +51,9 @@ class Room:
 
     def _host(self, number: int) -> PartyBlock:
         secret = Randomness.from_seed(1, f"host-{number}")
-        return PartyBlock(HOSTS[number], secret, answers=Answers(self.folder / f"host-{number}"))
+        return PartyBlock(
+            HOSTS[number], secret, answers=PartyAnswers(self.folder / f"host-{number}")
+        )
 
     def run(self, victim: int | None = None, at: int = -1) -> int:
         """Kills a host before the delivery of that number; returns how many there were."""
@@ -172,7 +174,7 @@ def asked(query_body: bytes, run: bytes = RUN) -> Message:
 
 
 def block_of(values: list[float], folder: Path) -> PartyBlock:
-    return PartyBlock(holdings_of(values, 4), Randomness(bytes(16)), answers=Answers(folder))
+    return PartyBlock(holdings_of(values, 4), Randomness(bytes(16)), answers=PartyAnswers(folder))
 
 
 def test_a_run_is_not_answered_again_with_other_data(tmp_path: Path) -> None:
@@ -216,11 +218,11 @@ def some_messages(count: int) -> Iterator[Message]:
 
 
 def test_what_was_said_is_read_back_to_the_byte(tmp_path: Path) -> None:
-    answers = Answers(tmp_path)
+    answers = PartyAnswers(tmp_path)
     assert answers.kept(RUN) is None
     said = list(some_messages(3))
     answers.keep(RUN, said)
-    kept = Answers(tmp_path).kept(RUN)
+    kept = PartyAnswers(tmp_path).kept(RUN)
     assert kept is not None
     assert [m.encode() for m in kept] == [m.encode() for m in said]
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
@@ -228,7 +230,7 @@ def test_what_was_said_is_read_back_to_the_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, 5, 40, -1])
 def test_a_file_that_is_spoilt_is_not_taken_for_an_answer(at: int, tmp_path: Path) -> None:
-    answers = Answers(tmp_path)
+    answers = PartyAnswers(tmp_path)
     answers.keep(RUN, list(some_messages(2)))
     (path,) = tmp_path.glob("*.said")
     data = bytearray(path.read_bytes())
@@ -243,7 +245,7 @@ def test_a_file_that_is_spoilt_is_not_taken_for_an_answer(at: int, tmp_path: Pat
 
 def test_old_runs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "sync", lambda _: None)
-    answers = Answers(tmp_path)
+    answers = PartyAnswers(tmp_path)
     for number in range(MOST_BEGUN + 3):
         assert answers.begin(number.to_bytes(8, "big"), bytes(32))
     for number in range(MOST_SAID + 3):
@@ -257,4 +259,4 @@ def test_old_runs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_store_that_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LocalError, match="cannot use"):
-        Answers(tmp_path / "file" / "answers")
+        PartyAnswers(tmp_path / "file" / "answers")

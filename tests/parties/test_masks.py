@@ -17,8 +17,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.statistics import Ecdf, Histogram
-from protocols.statistics.pairwise import Gini, Pairs
+from protocols.statistics import Ecdf, Gini, Histogram, Pairs
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of
