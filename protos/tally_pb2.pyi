@@ -225,7 +225,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "run", "query", "cells", "authority")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +235,10 @@ class Answer(_message.Message):
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITY_FIELD_NUMBER: _ClassVar[int]
     records: int
     total: bytes
     contributors: bytes
@@ -244,7 +248,25 @@ class Answer(_message.Message):
     parties: int
     caught: _containers.RepeatedCompositeFieldContainer[Caught]
     refused: int
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ...) -> None: ...
+    run: bytes
+    query: bytes
+    cells: bytes
+    authority: bytes
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., run: _Optional[bytes] = ..., query: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., authority: _Optional[bytes] = ...) -> None: ...
+
+class SignedShare(_message.Message):
+    __slots__ = ("server", "share", "receipt", "certificate", "ask")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    server: int
+    share: bytes
+    receipt: bytes
+    certificate: bytes
+    ask: bytes
+    def __init__(self, server: _Optional[int] = ..., share: _Optional[bytes] = ..., receipt: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., ask: _Optional[bytes] = ...) -> None: ...
 
 class Caught(_message.Message):
     __slots__ = ("party", "reason")
@@ -263,11 +285,13 @@ class Failure(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., our_input: _Optional[bool] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("progress", "answer", "failure")
+    __slots__ = ("progress", "answer", "failure", "share")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     progress: Progress
     answer: Answer
     failure: Failure
-    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    share: SignedShare
+    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., share: _Optional[_Union[SignedShare, _Mapping]] = ...) -> None: ...

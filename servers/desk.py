@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from protocols.query import Query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller
+from protos.evidence import asked_to_wire, shares_to_wire
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
@@ -60,6 +61,7 @@ class Run:
 
     query: Query
     ended: asyncio.Future[Done]
+    name: bytes
     phase: str = "submit"
     began: float = field(default_factory=time.perf_counter)
     released: float = 0.0
@@ -77,6 +79,7 @@ class Desk(PeerDesk):
             config.parties,
             self._ledger,
             self._store.randomness(config.seed, "coordinator"),
+            seeded=config.seed is not None,
         )
         self.mailboxes = Mailboxes()
         journal = Journal(self._store.folder / "runs") if self._store.durable else None
@@ -98,7 +101,7 @@ class Desk(PeerDesk):
             if not records or records[0][0] is not Kind.QUERY:
                 continue  # it was cut off before it asked anybody
             query, counts = begun(run, records[0][1])
-            self._runs[run] = Run(query, asyncio.get_running_loop().create_future())
+            self._runs[run] = Run(query, asyncio.get_running_loop().create_future(), run)
             outcomes = [self.coordinator.start(query, counts)]
             outcomes += self.post.replay(run, records[1:])
             self._background.spawn(self._resume_run(self._runs[run], outcomes))
@@ -150,7 +153,7 @@ class Desk(PeerDesk):
         for run in self._runs.values():  # it may have missed the question while it was away
             if not run.ended.done() and run.phase == "submit":
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
-                for message in self.coordinator.told(run.query.run):
+                for message in self.coordinator.told(run.name):
                     self.mailboxes.deliver(message, identity)
         async with self._joined:
             self._joined.notify_all()
@@ -169,14 +172,18 @@ class Desk(PeerDesk):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only an analyst may ask")
         try:
             question = Question.decode(request.json)
-            run = self._runs.get(self.coordinator.run_of(question))
-            if run is None:
+            known = self.coordinator.asked_before(question)
+            run = self._runs.get(self.coordinator.name_of(known)) if known else None
+            if run is None or run.query != known:
                 async for progress in self._wait_for_parties(question):
                     yield progress
                 run = await self._begin(self.coordinator.query(question))
             async for progress in self._conduct(run):
                 yield progress
-            yield pb.Event(answer=await self._answer(run))
+            answer = await self._answer(run)
+            for share in self._shares(run):
+                yield share
+            yield pb.Event(answer=answer)
         except RunFailed as error:
             yield pb.Event(failure=pb.Failure(reason=str(error)))
         except TallyError as error:
@@ -207,14 +214,18 @@ class Desk(PeerDesk):
 
     async def _begin(self, query: Query) -> Run:
         """A run is in the journal before anybody hears of it."""
-        run = self._runs[query.run] = Run(query, asyncio.get_running_loop().create_future())
+        name = self.coordinator.name_of(query)
+        run = self._runs[name] = Run(query, asyncio.get_running_loop().create_future(), name)
         try:
             async with self.post.lock:
                 outcome = self.coordinator.ask(query)
                 if (journal := self.post.journal) and outcome.messages:
                     record = beginning(query, self.coordinator.records)
-                    journal.append(query.run, Kind.QUERY, record)
+                    journal.append(name, Kind.QUERY, record)
                     await journal.commit()
+        except TallyError:
+            self._drop(run)
+            raise
         except OSError as error:
             self._drop(run)
             raise RunFailed(f"the coordinator cannot keep a run: {error.strerror}") from None
@@ -230,9 +241,9 @@ class Desk(PeerDesk):
                 break
             if clock() > deadline:
                 with contextlib.suppress(OSError):  # at the next look
-                    await self.post.expire(run.query.run)
+                    await self.post.expire(run.name)
                     deadline = clock() + GRACE_SECONDS
-            statuses = await asyncio.gather(*(s.status(run.query.run) for s in self.servers))
+            statuses = await asyncio.gather(*(s.status(run.name) for s in self.servers))
             yield self._progress(
                 run.phase,
                 submissions=min(status.submissions for status in statuses),
@@ -245,17 +256,17 @@ class Desk(PeerDesk):
             raise
 
     def _drop(self, run: Run) -> None:
-        self._runs.pop(run.query.run, None)
-        self.reports(run.query.run)
-        self.coordinator.abandon(run.query.run)
+        self._runs.pop(run.name, None)
+        self.reports(run.name)
+        self.coordinator.abandon(run.name)
 
     async def _answer(self, run: Run) -> pb.Answer:
         total = self.coordinator.conclude(run.query, run.ended.result())
-        stations = [await server.accounts(run.query) for server in self.servers]
-        stations += self.reports(run.query.run)
+        stations = [await server.accounts(run.name, run.query) for server in self.servers]
+        stations += self.reports(run.name)
         if not self._store.durable:
             self._drop(run)
-        stations.append(accounts_to_wire(self.coordinator.meters.pop(run.query.run, Meter())))
+        stations.append(accounts_to_wire(self.coordinator.meters.pop(run.name, Meter())))
         members = np.zeros(self._config.parties, dtype=bool)
         members[total.contributors] = True
         return pb.Answer(
@@ -268,7 +279,13 @@ class Desk(PeerDesk):
             release_seconds=run.over - (run.released or run.over),
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
             refused=total.refused,
+            **asked_to_wire(total, self._config.parties),
         )
+
+    def _shares(self, run: Run) -> Iterator[pb.Event]:
+        """What the answer is made of, for the analyst to check."""
+        total = self.coordinator.conclude(run.query, run.ended.result())
+        return shares_to_wire(total, lambda server: self.servers[server].certificate)
 
     def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:
         return pb.Event(
@@ -324,6 +341,7 @@ class Desk(PeerDesk):
         for attempt in itertools.count():
             try:
                 messages = await server.subscribe()
+                self.coordinator.certificates[server.index] = server.certificate
                 if attempt:
                     self._background.spawn(self._remind(server.index))
                 async for message, data in messages:

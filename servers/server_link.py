@@ -13,6 +13,7 @@ from protocols.query import Query
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.tally_pb2_grpc import PostStub
+from servers.post import CERTIFICATE
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ class ServerLink:
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
         self._post = PostStub(self.channel)
+        self.certificate = b""
+        """Of the process that is heard now: the analyst checks whether it is this server's."""
 
     @property
     def index(self) -> int:
@@ -48,7 +51,9 @@ class ServerLink:
         """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
         `PeerError` when it speaks for another."""
         stream = self._post.Receive(pb.Subscription(), wait_for_ready=True)
-        await stream.initial_metadata()
+        for key, value in await stream.initial_metadata() or ():
+            if key == CERTIFICATE and isinstance(value, bytes):
+                self.certificate = value
 
         async def messages() -> AsyncIterator[tuple[Message, bytes]]:
             async for parcel in stream:
@@ -59,9 +64,9 @@ class ServerLink:
 
         return messages()
 
-    async def accounts(self, query: Query) -> pb.AccountList:
+    async def accounts(self, run: bytes, query: Query) -> pb.AccountList:
         """What the server metered; nothing if it is gone, for the answer is there already."""
-        reference = pb.RunRef(run=query.run)
+        reference = pb.RunRef(run=run)
         try:
             accounts: pb.AccountList = await self._post.Accounts(reference, timeout=GRACE_SECONDS)
             if not query.statistic.on_demand:

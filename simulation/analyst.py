@@ -7,12 +7,14 @@ import grpc
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
+from protocols.evidence import Evidence
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.meter import Bill
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
+from protos.evidence import EvidenceReader
 from protos.tally_pb2_grpc import DeskStub, DirectoryStub
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
@@ -25,6 +27,7 @@ class Analyst:
 
     def __init__(self, coordinator: str, credentials: Credentials, patient: bool = False) -> None:
         self._patient = patient
+        self._authority = credentials.authority
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
         self._desk = DeskStub(self._channel)
 
@@ -51,6 +54,9 @@ class Analyst:
             try:
                 for event in self._desk.Ask(pb.Question(json=question), wait_for_ready=True):
                     last = time.monotonic()
+                    if event.WhichOneof("kind") == "answer":
+                        # Whose signatures count is not for the coordinator to say.
+                        event.answer.authority = self._authority
                     yield event
                 return
             except grpc.RpcError as error:
@@ -66,6 +72,7 @@ class Analyst:
 def follow(events: Iterable[pb.Event], report: Report) -> Opened:
     """Reports progress until the answer. Raises `LocalError` or `RunFailed`, whose fault it is."""
     begun = time.perf_counter()
+    evidence = EvidenceReader()
     for event in events:
         match event.WhichOneof("kind"):
             case "progress":
@@ -82,12 +89,15 @@ def follow(events: Iterable[pb.Event], report: Report) -> Opened:
             case "failure":
                 kind = LocalError if event.failure.our_input else RunFailed
                 raise kind(event.failure.reason)
+            case "share":
+                evidence.take(event.share)
             case "answer":
-                return _opened(event.answer, time.perf_counter() - begun)
+                shares = evidence.finish(event.answer)
+                return _opened(event.answer, shares, time.perf_counter() - begun)
     raise RunFailed("the coordinator ended the run without an answer")
 
 
-def _opened(answer: pb.Answer, seconds: float) -> Opened:
+def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
     stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
     members = np.frombuffer(answer.contributors, dtype=np.uint8)
     spent = {"submit": answer.submit_seconds, "release": answer.release_seconds}
@@ -100,4 +110,6 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         tuple((caught.party, caught.reason) for caught in answer.caught),
         sum(cpu_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
         answer.refused,
+        evidence,
+        answer.authority,
     )

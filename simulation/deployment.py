@@ -71,18 +71,19 @@ class Deployment:
             delta=delta,
         )
         opened = self._analyst.ask(question, report)
-        # Asked again: parties may have joined while the question waited for them.
-        there = self._analyst.describe(deadline)
-        setting = self._setting(there)
-        release = setting.release(question)
+        query, proof = opened.prove(question)
+        setting = Setting(
+            self._aggregator, query.parties, query.servers, query.most, query.records
+        )
+        release = self._aggregator.release(query)
         return Result(
             statistic.name,
-            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
+            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
             {
-                "parties": there.parties,
-                "servers": there.servers,
+                "parties": query.parties,
+                "servers": query.servers,
                 "aggregator": self._spec,
                 "runtime": "deployed",
                 "network": "none",
@@ -94,6 +95,7 @@ class Deployment:
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            proof=proof,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -178,10 +178,11 @@ class Federation:
         if len(opened.contributors) < len(self.holdings.ids):
             missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
             truth = statistic.reference(self.holdings.without(frozenset(missing)) or self.holdings)
-        release = self._setting.release(question)
+        query, proof = opened.prove(question)
+        release = self._aggregator.release(query)
         return Result(
             statistic.name,
-            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
+            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             self._setting.privacy(question, release),
             self._describe(),
@@ -192,6 +193,7 @@ class Federation:
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
             opened.server_cpu_seconds,
+            proof,
         )
 
     def _check(self, question: Question) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.messages import Role
 from protocols.meter import Bill
 from protocols.statistics import Curve, Estimate
+from simulation.proof import Proof
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +47,8 @@ class Result:
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason.
-    `server_cpu_seconds` is what all servers together computed, without carriage.
+    `server_cpu_seconds` is what all servers together computed, without carriage. `proof` is what
+    the servers signed for it.
     """
 
     statistic: str
@@ -61,6 +63,7 @@ class Result:
     unsmoothed: Curve | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
+    proof: Proof | None = None
 
     @property
     def communication(self) -> dict[str, object]:
@@ -104,6 +107,8 @@ class Result:
             document["caught"] = [
                 {"party": party, "reason": reason} for party, reason in self.caught_by_name
             ]
+        if self.proof is not None:
+            document |= self.proof.as_json()
         if self.notes:
             document["notes"] = list(self.notes)
         return document

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
-from protocols.messages import RUN_BYTES, Role
+from protocols.messages import NONCE_BYTES, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.statistics import Statistic
 from servers.coordinator import Question
@@ -39,8 +39,8 @@ class Setting:
 
     def release(self, question: Question) -> Release:
         """What makes the answer private. Raises `LocalError` if it cannot be asked here."""
-        run = bytes(RUN_BYTES)
-        query = question.query(run, self.parties, self.servers, self.records, self.most)
+        nonce = bytes(NONCE_BYTES)
+        query = question.query(nonce, self.parties, self.servers, self.records, self.most)
         return self.aggregator.release(query)
 
     def privacy(self, question: Question, release: Release) -> Privacy:

@@ -13,13 +13,13 @@ from protocols.query import Query
 from protocols.records import Holdings, deal
 from protocols.statistics import Histogram
 
-RUN = b"run-0001"
+NONCE = b"run-0001"
 
 
 def a_query(**changes: Any) -> Query:
     """Four parties and two servers count four bins without noise."""
     query = Query(
-        run=RUN,
+        nonce=NONCE,
         statistic=Histogram(lower=0.0, upper=1.0, bins=4),
         aggregator="additive",
         parties=4,
@@ -33,6 +33,9 @@ def a_query(**changes: Any) -> Query:
     if "parties" in changes:
         changes = {"records": changes["parties"], "minimum": changes["parties"]} | changes
     return replace(query, **changes)
+
+
+RUN = a_query().run
 
 
 def one(text: str = "1") -> Fraction:

@@ -24,6 +24,7 @@ from protocols.ring import Vector, add_shares
 if TYPE_CHECKING:
     from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
     from protocols.aggregation.release import Release
+    from protocols.evidence import Evidence
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -162,7 +163,8 @@ class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
     `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
-    left out of the sum and cannot be laid at anybody's door.
+    left out of the sum and cannot be laid at anybody's door. `evidence` is what it can be checked
+    against; a machine alone has none.
     """
 
     vector: Vector
@@ -170,6 +172,7 @@ class Total:
     records: int
     caught: tuple[tuple[int, str], ...] = ()
     refused: int = 0
+    evidence: "Evidence | None" = None
 
 
 class OneRound(Aggregator):

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.misbehaviour import HONEST, Misbehaviour
+from protocols.evidence import Evidence
 from protocols.meter import Bill
+from protocols.query import Query
 from protocols.records import Holdings
 from protocols.ring import Vector
 from servers.coordinator import Question
+from simulation.proof import Proof, prove
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
-    `refused` counts what was left out of the sum and cannot be laid at anybody's door.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door. `evidence`
+    is what the servers signed, to be checked against their members' `authority`.
     """
 
     total: Vector
@@ -66,6 +70,14 @@ class Opened:
     caught: tuple[tuple[int, str], ...] = ()
     server_cpu_seconds: float = 0.0
     refused: int = 0
+    evidence: Evidence | None = None
+    authority: bytes = b""
+
+    def prove(self, question: Question) -> tuple[Query, Proof]:
+        """Raises `RunFailed` unless the servers signed for this answer to this question."""
+        return prove(
+            question, self.evidence, self.authority, self.total, self.contributors, self.records
+        )
 
 
 class Runtime(ABC):

@@ -1,5 +1,6 @@
 """`inprocess`: all machines in one process, messages in a queue."""
 
+import datetime as dt
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,15 +11,20 @@ import numpy as np
 
 from parties.block import PartyBlock
 from protocols.errors import RunFailed
+from protocols.identity import Authority, Credentials, Identity
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Bill, Meter, relayed
 from protocols.participant import Outcome, Participant
 from protocols.randomness import Randomness
+from protocols.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator, Question
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 from storage.ledger import Ledger
+
+
+LIFETIME = dt.timedelta(days=365)
 
 
 class InProcess(Runtime):
@@ -29,6 +35,7 @@ class InProcess(Runtime):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
+        self._credentials: list[Credentials] = []
         self._server_cpu_seconds = 0.0
 
     def start(self) -> None:
@@ -38,9 +45,17 @@ class InProcess(Runtime):
             self.block(block, parties, plan.misbehaviour)
             for block in plan.holdings.blocks(plan.hosts)
         ]
+        now = dt.datetime.now(dt.UTC)
+        authority = Authority.create("simulation", now, LIFETIME)
+        self._credentials = [
+            authority.issue(Identity(Role.SERVER, i, i), now, LIFETIME) for i in range(plan.servers)
+        ]
         self._servers = [
             AggregationServer(
-                i, self._ledger(f"server-{i}"), Randomness.for_role(plan.seed, f"server-{i}")
+                i,
+                self._ledger(f"server-{i}"),
+                Randomness.for_role(plan.seed, f"server-{i}"),
+                sign=signer(self._credentials[i]),
             )
             for i in range(plan.servers)
         ]
@@ -49,6 +64,7 @@ class InProcess(Runtime):
             len(plan.holdings.ids),
             self._ledger("coordinator"),
             Randomness.for_role(plan.seed, "coordinator"),
+            seeded=plan.seed is not None,
         )
         self._coordinator.enrol(plan.holdings.ids, plan.holdings.counts.astype("uint32"))
 
@@ -56,6 +72,7 @@ class InProcess(Runtime):
         started = time.perf_counter()
         self._server_cpu_seconds = 0.0
         query = self._coordinator.query(question)
+        run = self._coordinator.name_of(query)
         clock = {"submit": started}
         finished: Done | Failed | None = None
         queue: deque[Message] = deque()
@@ -74,7 +91,7 @@ class InProcess(Runtime):
         take(self._coordinator.ask(query), self._coordinator)
         while finished is None:
             if not queue:  # everybody waits: that is what a passed deadline means here
-                self._pass_deadline(query.run, take, queue)
+                self._pass_deadline(run, take, queue)
                 continue
             message = queue.popleft()
             if message.phase is Phase.RELEASE and "release" not in clock:
@@ -88,13 +105,13 @@ class InProcess(Runtime):
         if isinstance(finished, Failed):
             raise RunFailed(finished.reason)
         total = self._coordinator.conclude(query, finished)
-        stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
-        hosts = [p.meters.pop(query.run, Meter()).between_parties() for p in self._blocks]
+        stations = [p.meters.pop(run, Meter()) for p in (*self._servers, self._coordinator)]
+        hosts = [p.meters.pop(run, Meter()).between_parties() for p in self._blocks]
         if self.plan.peer == "relay":
             hosts = [relayed(meter) for meter in hosts]
         if not question.statistic.on_demand:
             for participant in (*self._servers, *self._blocks):
-                participant.forget(query.run)
+                participant.forget(run)
         released = clock.get("release", ended)
         return Opened(
             total.vector,
@@ -105,6 +122,9 @@ class InProcess(Runtime):
             total.caught,
             self._server_cpu_seconds,
             total.refused,
+            total.evidence
+            and total.evidence.certified(lambda server: self._credentials[server].certificate),
+            self._credentials[0].authority,
         )
 
     @contextmanager
