@@ -223,5 +223,7 @@ def _collector(query: Query) -> Collector:
         query, np.ones(query.parties, dtype=np.int64), Randomness(bytes(KEY_BYTES))
     )
     if not isinstance(machine, Collector):
-        raise LocalError(f"{query.aggregator} has a collector of its own: its shares cannot be checked")
+        raise LocalError(
+            f"{query.aggregator} has a collector of its own: its shares cannot be checked"
+        )
     return machine

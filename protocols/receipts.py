@@ -79,7 +79,9 @@ class Receipt:
             holder = x509.load_pem_x509_certificate(certificate)
             holder.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         except (ValueError, TypeError, InvalidSignature):
-            raise PeerError(name, "its certificate is not signed by the members' authority") from None
+            raise PeerError(
+                name, "its certificate is not signed by the members' authority"
+            ) from None
         if identity_of(certificate) != Identity(Role.SERVER, self.server, self.server):
             raise PeerError(name, "its receipt came with the certificate of somebody else")
         key = holder.public_key()

@@ -266,9 +266,7 @@ class Coordinator(Witness):
             held, members = self._held[tree]
             release = np.packbits(members).tobytes()
             self.witness(held, release)
-            return self.resume(
-                held.run, OnDemandCollector(query, self._records, members, held.run)
-            )
+            return self.resume(held.run, OnDemandCollector(query, self._records, members, held.run))
         outcome = self.start(query, self.records)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)

@@ -69,5 +69,7 @@ class Witness(Participant):
     def _carry_out(self, run: bytes, step: Step) -> Outcome:
         """What a machine is done with goes with the evidence for it."""
         if isinstance(step, Done) and isinstance(step.output, Total):
-            step = replace(step, output=replace(step.output, evidence=self._evidence.pop(run, None)))
+            step = replace(
+                step, output=replace(step.output, evidence=self._evidence.pop(run, None))
+            )
         return super()._carry_out(run, step)

@@ -19,6 +19,7 @@ from simulation.cli_ask import ask
 from simulation.cli_compare import compare_aggregators
 from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
+from simulation.cli_verify import verify_command
 from simulation.result import Result
 from simulation.terminal import show_progress, show_result, warn
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)
+app.add_typer(verify_command)
 
 COMPARE = "compare-aggregators"
 

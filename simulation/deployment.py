@@ -72,9 +72,7 @@ class Deployment:
         )
         opened = self._analyst.ask(question, report)
         query, proof = opened.prove(question)
-        setting = Setting(
-            self._aggregator, query.parties, query.servers, query.most, query.records
-        )
+        setting = Setting(self._aggregator, query.parties, query.servers, query.most, query.records)
         release = self._aggregator.release(query)
         return Result(
             statistic.name,

@@ -114,7 +114,7 @@ def read_result(path: Path) -> dict[str, Any]:
 def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Receipt]:
     """The receipts of a result, if all of them hold and all that the result says follows from them.
 
-    Raises `RunFailed` otherwise. `authority` is the members' authority that is to have signed; left
+    Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed; left
     out, the result's own is taken.
     """
     try:
@@ -138,7 +138,7 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
             if not _same(document["estimate"], estimate):
                 raise PeerError("result", "its estimate is not what the servers released")
     except (TallyError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as bad:
-        raise RunFailed(f"the result does not hold: {bad}") from None
+        raise TallyError(f"the result does not hold: {bad}") from None
     return receipts
 
 

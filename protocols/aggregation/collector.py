@@ -185,9 +185,7 @@ class Collector:
         )
 
     def _message(self, phase: Phase, to: Role, receivers: Ids, body: bytes) -> Message:
-        return Message(
-            self._run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body)
-        )
+        return Message(self._run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body))
 
 
 def _some(ids: Ids, limit: int = 5) -> str:

@@ -24,7 +24,7 @@ from tests.samples import a_message, a_query, bitmap, holdings_of
 
 BINS = 2000
 QUERY = a_query(
-    run=b"fulldisk",
+    nonce=b"fulldisk",
     statistic=Histogram(lower=0.0, upper=1.0, bins=BINS),
     aggregator="additive",
     epsilon=None,
@@ -107,7 +107,7 @@ def _finish(hand: Hand) -> None:
 
 
 def test_a_ledger_that_cannot_be_written_releases_nothing(tmp_path: Path) -> None:
-    query = a_query(run=b"unwriten", epsilon=Fraction(1))
+    query = a_query(nonce=b"unwriten", epsilon=Fraction(1))
     plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
     path = tmp_path / "server-0" / "ledger.sqlite"
     with LoneServers(plan) as servers, Hand(servers) as hand:

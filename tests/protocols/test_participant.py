@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,10 +15,14 @@ from protocols.machine import Continue, Failed, Machine, Spend, Step
 from protocols.messages import MAX_ROUND, Message, Phase, Role
 from protocols.meter import Direction
 from protocols.participant import Outcome, Participant
-from protocols.query import decode_query
+from protocols.query import decode_query, run_name
 from protocols.randomness import Randomness
-from tests.samples import RUN, a_message, a_query, bitmap
+from tests import samples
+from tests.samples import a_query, bitmap
 
+QUERY = a_query(epsilon=Fraction(1))
+RUN = QUERY.run
+a_message = partial(samples.a_message, run=RUN)
 EVERYONE = bitmap(4, [0, 1, 2, 3])
 
 
@@ -44,7 +49,7 @@ class Station(Participant):
 
 
 def ask(sender: Role = Role.COORDINATOR, receiver: int = 0) -> Message:
-    body = a_query(epsilon=Fraction(1)).encode()
+    body = QUERY.encode()
     return a_message(Phase.QUERY, sender, Role.SERVER, receivers=(receiver,), body=body)
 
 
@@ -170,8 +175,11 @@ def test_mail_for_somebody_else_is_refused_and_not_counted(station: Station) -> 
 
 
 def test_a_malformed_query_is_refused_and_may_be_put_again(station: Station) -> None:
-    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}")
+    named = run_name(RUN[:8], b"{}")
+    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}", run=named)
     assert "malformed query" in reasons(station.handle(bad))[0][1]
+    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}")
+    assert "named for another query" in reasons(station.handle(bad))[0][1]
     assert station.handle(ask()).refused == []
 
 

@@ -38,7 +38,7 @@ RUNS_A_LEDGER = 10
 
 def query_of(run: int, placement: Placement, parties: int, servers: int) -> Query:
     return a_query(
-        run=run.to_bytes(8, "little"),
+        nonce=run.to_bytes(8, "little"),
         statistic=Histogram(lower=0.0, upper=1.0, bins=2),
         aggregator="curator" if servers == 1 else "additive",
         parties=parties,
