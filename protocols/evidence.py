@@ -1,8 +1,8 @@
 """What an answer is made of: the query, the servers' shares and receipts, to be checked by anybody.
 
-A coordinator hands it on with its answer. The analyst's side adds the shares up for itself and holds
-the receipts against its question, so that a coordinator that lied to somebody, or lies about the
-total, is found out (`check`, `total`).
+A coordinator hands it on with its answer. The analyst's side adds the shares up for itself and
+holds the receipts against its question, so that a coordinator that lied to somebody, or lies about
+the total, is found out (`check`, `total`).
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 import hashlib
 import json
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 import numpy as np

@@ -1,9 +1,9 @@
 """The proof of an answer: checked when it comes, kept in result.json, checked again by anybody.
 
 What it proves: that the servers it names, each certified by the members' authority, released these
-shares over these parties in answer to this query, charged its ε and δ, and that the estimate is what
-the shares add up to. What it cannot prove: how many records the contributors hold, within what the
-query allows; and under `shuffle` the sum itself, because only the coordinator can open the reports.
+shares over these parties in answer to this query, charged its ε and δ, and that the estimate is
+what the shares add up to. What it cannot prove: how many records the contributors hold, within what
+the query allows; and under `shuffle` the sum itself: only the coordinator can open the reports.
 """
 
 import base64
@@ -114,8 +114,8 @@ def read_result(path: Path) -> dict[str, Any]:
 def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Receipt]:
     """The receipts of a result, if all of them hold and all that the result says follows from them.
 
-    Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed; left
-    out, the result's own is taken.
+    Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed;
+    left out, the result's own is taken.
     """
     try:
         proof, receipts = _parse(document)

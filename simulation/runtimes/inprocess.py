@@ -23,7 +23,6 @@ from servers.coordinator import Coordinator, Question
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 from storage.ledger import Ledger
 
-
 LIFETIME = dt.timedelta(days=365)
 
 

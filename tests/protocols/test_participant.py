@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from protocols import participant
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.bodies import Fault
 from protocols.aggregation.contract import Memory
@@ -14,8 +15,8 @@ from protocols.errors import TallyError
 from protocols.machine import Continue, Failed, Machine, Spend, Step
 from protocols.messages import MAX_ROUND, Message, Phase, Role
 from protocols.meter import Direction
-from protocols.participant import Outcome, Participant
-from protocols.query import decode_query, run_name
+from protocols.participant import MOST_OVER, Outcome, Participant
+from protocols.query import Query, decode_query, run_name
 from protocols.randomness import Randomness
 from tests import samples
 from tests.samples import a_query, bitmap
@@ -322,3 +323,41 @@ def test_a_station_knows_for_how_many_rounds_parties_may_speak_among_themselves(
     )
     assert "was not asked for" in reasons(desk.handle(late))[0][1]
     assert desk.handle(last).refused == []
+
+
+def test_runs_that_are_over_are_forgotten_but_not_their_names(station: Station) -> None:
+    """A process that runs for years keeps of old runs a bounded number of names."""
+    queries = [a_query(nonce=i.to_bytes(8, "little")) for i in range(2 * MOST_OVER)]
+
+    def put(query: Query) -> Message:
+        return samples.a_message(
+            Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
+        )
+
+    for query in queries:
+        assert station.handle(put(query)).refused == []
+        station.handle(submit(0, run=query.run))
+        station.abandon(query.run)
+    kept = (station._queries, station._said, station._asked, station._rounds, station.meters)
+    assert all(len(each) <= MOST_OVER for each in kept)
+    assert "is over" in reasons(station.handle(put(queries[0])))[0][1]
+    other = a_query(nonce=queries[0].nonce, minimum=2)
+    assert "asks another question" in reasons(station.handle(put(other)))[0][1]
+
+
+def test_names_are_bounded_and_those_of_open_runs_stay(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(participant, "MOST_NAMES", 4)
+    station.handle(ask())
+    for number in range(20):
+        station.forget(bytes([number]) * 32)
+    assert len(station._names) == 4
+    assert station.handle(submit(0)).refused == []
+
+
+def test_to_forget_a_run_under_another_digest_changes_nothing(station: Station) -> None:
+    station.handle(ask())
+    station.forget(RUN[:8] + bytes(24))
+    assert station.handle(submit(0)).refused == []
+    assert station.handle(ask()).refused == []

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from protocols.errors import LocalError, PeerError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import MAX_PARTIES, Query, run_name
 from protocols.query import decode_query as decode_named
-from protocols.statistics import Histogram, Mean, Statistic, Sum
+from protocols.statistics import Gini, Histogram, Mean, Statistic, Sum
 from tests.samples import NONCE, a_query
 
 
@@ -219,3 +220,54 @@ def test_a_release_must_have_noise_of_enough_parties() -> None:
             else:
                 with pytest.raises(LocalError, match="parties"):
                     a_query(epsilon=Fraction(1), **changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b'"deadline":30.0', b'"deadline":30'),
+        lambda data: data.replace(b'"lower":0.0', b'"lower":0'),
+        lambda data: data.replace(b'"lower":0.0', b'"lower":0.00'),
+        lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"1.0"'),
+        lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"2/2"'),
+        lambda data: data.replace(b'"group":1', b'"group":2,"group":1'),
+        lambda data: data.replace(b'"data":"data"', b'"data":"d\\u0061ta"'),
+        lambda data: data + b" ",
+        lambda data: data.replace(b",", b", ", 1),
+        lambda data: b"{" + b",".join(sorted(data[1:-1].split(b",", 1), reverse=True)) + b"}",
+    ],
+)
+def test_a_query_has_one_encoding(change: Callable[[bytes], bytes]) -> None:
+    data = a_query(epsilon=Fraction(1)).encode()
+    assert change(data) != data
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(change(data))
+
+
+def test_a_number_is_one_number_however_it_was_written() -> None:
+    written = a_query(statistic=Histogram(lower=0, upper=1, bins=4), deadline=30, delta=0)
+    assert written.encode() == a_query().encode()
+
+
+@given(queries(), st.integers(0, 31), st.integers(1, 255))
+def test_a_run_is_named_for_its_query(query: Query, place: int, flip: int) -> None:
+    name = bytearray(query.run)
+    name[place] ^= flip
+    with pytest.raises(PeerError, match="coordinator: the run is named for another query"):
+        decode_named(bytes(name), query.encode(), "coordinator")
+    with pytest.raises(PeerError, match="named for another query"):
+        decode_named(query.run[:-1], query.encode(), "coordinator")
+
+
+def test_pairs_that_no_message_could_account_for_are_refused() -> None:
+    """A server would keep a bit for each of them: 2^24 parties with 2^15 slots are 64 GB."""
+    pairs = Gini(lower=0.0, upper=1.0, matchings=1 << 15)
+    few = a_query(statistic=pairs, parties=1000, noise=Placement.TOTAL)
+    assert few.statistic == pairs
+    with pytest.raises(LocalError, match="too many to account for"):
+        a_query(statistic=pairs, parties=1 << 24, noise=Placement.TOTAL)
+
+
+def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
+    with pytest.raises(LocalError, match="too many digits"):
+        a_query(epsilon=parse_epsilon("0." + 61 * "3"))

@@ -1,16 +1,24 @@
 """A server decides for itself what it takes part in, whatever the coordinator says."""
 
+import datetime as dt
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+from protocols.identity import Authority, Identity
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.receipts import RECEIPT_BYTES
+from protocols.receipts import (
+    RECEIPT_BYTES,
+    decode_receipt,
+    request_digest,
+    share_digest,
+    signer,
+)
 from protocols.statistics import Mean
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
@@ -121,3 +129,36 @@ def test_runs_and_servers_draw_noise_of_their_own() -> None:
     drawn = [noise(NONCE, "server-0"), noise(b"run-0002", "server-0"), noise(NONCE, "server-1")]
     assert len({tuple(each) for each in drawn}) == 3
     assert noise(NONCE, "server-0") == drawn[0]
+
+
+def test_a_run_that_was_released_is_not_begun_anew_though_it_was_forgotten() -> None:
+    """It would draw the same noise, and could be told to release over other parties."""
+    ledger = Ledger(None, None)
+    query = a_query(epsilon=Fraction(1), minimum=1)
+    first = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
+    first.handle(question(query))
+    assert release(first, query).messages
+    again = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
+    (refusal,) = again.handle(question(query)).refused
+    assert refusal.reason == f"run {query.run.hex()} was released before"
+    again.replaying = True
+    assert again.handle(question(query)).refused == []
+    ledger.close()
+
+
+def test_a_receipt_says_what_the_ledger_has_and_covers_the_share() -> None:
+    members = Authority.create("members", dt.datetime.now(dt.UTC), dt.timedelta(days=1))
+    held = members.issue(Identity(Role.SERVER, 0, 0), dt.datetime.now(dt.UTC), dt.timedelta(days=1))
+    ledger = Ledger(None, None)
+    asked = AggregationServer(0, ledger, Randomness.from_seed(1, "s"), sign=signer(held))
+    query = a_query(epsilon=Fraction(1, 3))
+    asked.handle(question(query))
+    (share,) = release(asked, query).messages
+    body = share.body[0].tobytes()
+    receipt = decode_receipt(query.run, 0, body[:RECEIPT_BYTES])
+    receipt.check_signature(held.certificate, members.pem)
+    assert receipt.share == share_digest([body[RECEIPT_BYTES:]])
+    assert receipt.request == request_digest(bitmap(4, [0, 1, 2, 3]))
+    ((_, _, epsilon, delta, _),) = ledger.rows()
+    assert (receipt.epsilon, receipt.delta) == (epsilon, repr(delta)) == ("1/3", "0.0")
+    ledger.close()

@@ -47,27 +47,32 @@ PAIR = deal({"value": np.array([0.25, 0.75])}, 2)
 
 COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
 CURVE = Ecdf(lower=0.0, upper=1.0, thresholds=4)
-FEW = {"minimum": 1}
-
 RUNS: dict[str, tuple[int, Question]] = {
-    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, **FEW)),
-    "additive": (2, Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, **FEW)),
+    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, minimum=1)),
+    "additive": (2, Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, minimum=1)),
     "additive mean": (
         3,
         Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, minimum=2),
     ),
-    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, **FEW)),
-    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, **FEW)),
-    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, **FEW)),
+    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=1)),
     "on demand": (
         2,
         Question(
-            QuantileSearch(lower=0.0, upper=1.0), "fss", Fraction(1), Placement.EACH_SERVER, **FEW
+            QuantileSearch(lower=0.0, upper=1.0),
+            "fss",
+            Fraction(1),
+            Placement.EACH_SERVER,
+            minimum=1,
         ),
     ),
     "shamir": (3, Question(COUNTS, "shamir", Fraction(1), Placement.PARTIES, minimum=2)),
     "masking": (1, Question(COUNTS, "masking", Fraction(1), Placement.CURATOR, minimum=3)),
-    "shuffle": (1, Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, **FEW)),
+    "shuffle": (
+        1,
+        Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, minimum=1),
+    ),
     "pairs": (
         2,
         Question(
@@ -75,7 +80,7 @@ RUNS: dict[str, tuple[int, Question]] = {
             "additive",
             Fraction(1),
             Placement.TOTAL,
-            **FEW,
+            minimum=1,
         ),
     ),
 }

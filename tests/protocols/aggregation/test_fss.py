@@ -1,7 +1,6 @@
 """Comparison keys as an aggregator: exact counts, and bad keys refused by their sender's name."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
