@@ -17,6 +17,7 @@ import pytest
 
 from parties.block import PartyBlock
 from protocols.aggregation import aggregators
+from protocols.aggregation.shamir import Shamir
 from protocols.errors import LocalError, RunFailed
 from protocols.messages import Message, Phase, Role, body_of
 from protocols.participant import Participant
@@ -35,7 +36,7 @@ from protocols.statistics import (
 )
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Question
-from simulation.runtimes.contract import Plan
+from simulation.runtimes.contract import Opened, Plan
 from simulation.runtimes.inprocess import InProcess
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query
@@ -171,18 +172,20 @@ Lie = Callable[[Query], Query | None]
 class LyingCoordinator(InProcess):
     """All roles are real. Between them sits the coordinator's lie: whoever it lies to is asked
     `told`, under the name of that, and whatever else is said to and by them in this run goes under
-    that name as well."""
+    that name as well. One server may be told to release `without_party_0`."""
+
+    without_party_0 = -1
 
     def lie(self, lied_to: Callable[[Role, int], bool], lie: Lie) -> None:
         self.lied_to, self.told, self.shares = lied_to, lie, [0] * self.plan.servers
 
-    def ask_lying(self, question: Question) -> None:
+    def ask_lying(self, question: Question) -> Opened:
         """Raises `RunFailed` where there is no answer."""
         query = self._coordinator.query(question)
         other = self.told(query)
         assert other is not None
         self.truth, self.other = query, other
-        self.ask(question, lambda _: None)
+        return self.ask(question, lambda _: None)
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
         coordinator = Role.COORDINATOR
@@ -192,6 +195,10 @@ class LyingCoordinator(InProcess):
                 message = replace(message, run=self.other.run)
                 if message.phase is Phase.QUERY:
                     message = replace(message, body=body_of(self.other.encode()))
+            elif message.phase is Phase.RELEASE and first == self.without_party_0:
+                body = message.body.copy()
+                body[0, 0] &= 0x7F
+                message = replace(message, body=body)
         elif message.receiver_role is coordinator:
             if message.phase is Phase.SHARE:
                 self.shares[int(message.senders[0])] += 1
@@ -254,6 +261,29 @@ def test_who_is_asked_something_else_has_no_part_in_a_release(
         for server in released:
             assert runtime.shares[server] == 0, f"server-{server} released: {name}"
             assert runtime.spends()[server] == before[server]
+
+
+def test_servers_that_are_told_to_release_over_different_parties_give_no_answer(
+    room: tuple[LyingCoordinator, Question],
+) -> None:
+    """Their receipts say so; and what they gave adds up to nothing."""
+    runtime, question = room
+    runtime.lie(lambda role, index: False, lambda query: query)
+    runtime.without_party_0 = runtime.plan.servers - 1
+    with pytest.raises(RunFailed):
+        runtime.ask_lying(asked(question, "equivocation")).prove(question)
+
+
+def test_no_two_groups_of_honest_servers_can_each_open_a_sum() -> None:
+    """Told of different parties, they would give two sums of the same noise."""
+    for servers in range(2, 65):
+        for threshold in range(1, servers + 1):
+            if 2 * threshold <= servers:
+                with pytest.raises(LocalError, match="threshold"):
+                    Shamir(threshold).needed(servers)
+            else:
+                assert Shamir(threshold).needed(servers) == threshold
+        assert 2 * Shamir().needed(servers) > servers
 
 
 def test_every_field_has_another_value() -> None:
