@@ -18,6 +18,7 @@ from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.receipts import RECEIPT_BYTES
 from protocols.statistics import Ecdf, Histogram
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import DeskStub, PostStub
@@ -66,7 +67,7 @@ def release(query: Query, members: list[int]) -> Message:
 
 
 def values(share: Message) -> list[int]:
-    found: list[int] = share.body[0].view("<u8").tolist()
+    found: list[int] = share.body[0, RECEIPT_BYTES:].view("<u8").tolist()
     return found
 
 

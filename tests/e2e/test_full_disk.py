@@ -14,6 +14,7 @@ import pytest
 from protocols.errors import RunFailed
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
+from protocols.receipts import RECEIPT_BYTES
 from protocols.statistics import Histogram, Mean
 from simulation import Federation
 from simulation.runtimes import Plan
@@ -103,7 +104,7 @@ def _finish(hand: Hand) -> None:
     assert hand.send(release(QUERY)) == []
     roster, answer = hand.heard(2)
     assert roster.body.tobytes() == bitmap(4, [0, 1, 2, 3])
-    assert np.unique(answer.body[0].view("<u8")).tolist() == [1 + 2 + 3 + 4]
+    assert np.unique(answer.body[0, RECEIPT_BYTES:].view("<u8")).tolist() == [1 + 2 + 3 + 4]
 
 
 def test_a_ledger_that_cannot_be_written_releases_nothing(tmp_path: Path) -> None:
