@@ -105,13 +105,13 @@ class Participant(ABC):
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
             return outcome
-        step = self._tell(known, message)
+        step = self._receive(known, message)
         if not isinstance(step, Rejected):
             self._hear(message)
         elif message.links > 1:
             for single in message.split():
                 if run in self._machines:
-                    step = self._tell(known, single)
+                    step = self._receive(known, single)
                     if not isinstance(step, Rejected):
                         self._hear(single)
                     self._merge(outcome, self._carry_out(run, step))
@@ -119,6 +119,10 @@ class Participant(ABC):
                     outcome.refused.append(self._refusal(single))
             return outcome
         return self._carry_out(run, step)
+
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """A message for a run's machine, unless the participant itself sees to it."""
+        return machine.receive(message)
 
     def _last_round(self, message: Message, machine: Machine) -> int:
         """The last round in which a party may say this: it could drive the rounds up otherwise.
@@ -181,10 +185,6 @@ class Participant(ABC):
             f"its digest is {theirs}, here it is {ours}",
         )
 
-    def _tell(self, machine: Machine, message: Message) -> Step:
-        """Hands a message to the run's machine."""
-        return machine.receive(message)
-
     def _asked_again(self, message: Message) -> Outcome:
         """A coordinator that was restarted asks as before, and hears again what it was told."""
         run = message.run
@@ -214,11 +214,13 @@ class Participant(ABC):
         if self._machines.pop(run, None) is not None:
             self._over[run] = None
         while len(self._over) > MOST_OVER:
-            self.forget(next(iter(self._over)))
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self.forget(oldest)
 
     def forget(self, run: bytes) -> None:
         """Drops all there is of a run but that it was."""
-        self._machines.pop(run, None)
+        self.abandon(run)
         self._name(run)
         self._over.pop(run, None)
         for kept in (

@@ -21,13 +21,14 @@ from protocols.machines import stages
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Meter
 from protocols.participant import Outcome
+from protocols.privacy.ledger import Composition
 from protocols.query import Query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller
 from protos.evidence import asked_to_wire, shares_to_wire
 from protos.tasks import Tasks
-from servers.coordinator import Coordinator, Question, beginning, begun
+from servers.coordinator import MAX_RECORDS_EACH, Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
 from servers.metrics import Metrics, watch_ledger
 from servers.peer_desk import PeerDesk
@@ -53,6 +54,9 @@ class CoordinatorConfig:
     seed: int | None = None
     enrolment: EnrolmentConfig | None = None
     metrics: str | None = None
+    cap_delta: float | None = None
+    composition: Composition = Composition.SUM
+    max_records_per_party: int = MAX_RECORDS_EACH
 
 
 @dataclass
@@ -73,12 +77,13 @@ class Desk(PeerDesk):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(self._store.ledger, config.cap)
+        self._ledger = Ledger(self._store.ledger, config.cap, config.cap_delta, config.composition)
         self.coordinator = Coordinator(
             len(config.servers),
             config.parties,
             self._ledger,
             self._store.randomness(config.seed, "coordinator"),
+            config.max_records_per_party,
             seeded=config.seed is not None,
         )
         self.mailboxes = Mailboxes()
@@ -279,6 +284,8 @@ class Desk(PeerDesk):
             release_seconds=run.over - (run.released or run.over),
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
             refused=total.refused,
+            refusals=[pb.PartyRefusal(party=p, reason=reason) for p, reason in total.refusals],
+            refusing=total.refusing,
             **asked_to_wire(total, self._config.parties),
         )
 

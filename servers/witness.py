@@ -34,13 +34,13 @@ class Witness(Participant):
         super().forget(run)
         self._evidence.pop(run, None)
 
-    def _tell(self, machine: Machine, message: Message) -> Step:
+    def _receive(self, machine: Machine, message: Message) -> Step:
         """A collector takes shares; their receipts are kept beside it."""
         if message.phase is Phase.SHARE:
             if message.links != 1 or message.width < RECEIPT_BYTES:
                 return Rejected(message.sender, "a share without its receipt")
             message = replace(message, body=message.body[:, RECEIPT_BYTES:])
-        return super()._tell(machine, message)
+        return super()._receive(machine, message)
 
     def _hear(self, message: Message) -> None:
         super()._hear(message)

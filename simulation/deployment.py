@@ -93,6 +93,7 @@ class Deployment:
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            refusals=opened.refusals,
             proof=proof,
         )
 

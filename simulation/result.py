@@ -46,7 +46,8 @@ class Result:
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
-    then of that one. `caught` are parties whose submissions were refused, with the reason.
+    then of that one. `caught` are parties whose submissions were refused, with the reason;
+    `refusals` parties that would not take part, with theirs.
     `server_cpu_seconds` is what all servers together computed, without carriage. `proof` is what
     the servers signed for it.
     """
@@ -63,6 +64,7 @@ class Result:
     unsmoothed: Curve | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
+    refusals: Caught = ()
     proof: Proof | None = None
 
     @property
@@ -106,6 +108,11 @@ class Result:
         if self.caught:
             document["caught"] = [
                 {"party": party, "reason": reason} for party, reason in self.caught_by_name
+            ]
+        if self.refusals:
+            document["refusals"] = [
+                {"party": Role.PARTY.named(party), "reason": reason}
+                for party, reason in self.refusals
             ]
         if self.proof is not None:
             document |= self.proof.as_json()

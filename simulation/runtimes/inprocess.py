@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from parties.block import PartyBlock
+from parties.consent import Consent
 from protocols.errors import RunFailed
 from protocols.identity import Authority, Credentials, Identity
 from protocols.machine import Done, Failed
@@ -35,14 +36,15 @@ class InProcess(Runtime):
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
         self._credentials: list[Credentials] = []
+        self._consents: list[Consent] = []
         self._server_cpu_seconds = 0.0
 
     def start(self) -> None:
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            self.block(block, parties, plan.misbehaviour)
-            for block in plan.holdings.blocks(plan.hosts)
+            self.block(block, parties, plan.misbehaviour, self._consent(f"host-{number}"))
+            for number, block in enumerate(plan.holdings.blocks(plan.hosts))
         ]
         now = dt.datetime.now(dt.UTC)
         authority = Authority.create("simulation", now, LIFETIME)
@@ -121,6 +123,8 @@ class InProcess(Runtime):
             total.caught,
             self._server_cpu_seconds,
             total.refused,
+            total.refusals,
+            total.refusing,
             total.evidence
             and total.evidence.certified(lambda server: self._credentials[server].certificate),
             self._credentials[0].authority,
@@ -154,6 +158,8 @@ class InProcess(Runtime):
     def stop(self) -> None:
         for ledger in self._ledgers:
             ledger.close()
+        for consent in self._consents:
+            consent.close()
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
         match message.receiver_role:
@@ -178,5 +184,13 @@ class InProcess(Runtime):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             folder /= "ledger.sqlite"
-        self._ledgers.append(Ledger(folder, self.plan.cap))
+        self._ledgers.append(Ledger(folder, self.plan.cap, self.plan.cap_delta))
         return self._ledgers[-1]
+
+    def _consent(self, host: str) -> Consent | None:
+        if self.plan.policy is None:
+            return None
+        consent = Consent(self.plan.policy, self.plan.store_of(host))
+        consent.joined(self.plan.servers)
+        self._consents.append(consent)
+        return consent

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocols.aggregation.release import NoisySum
 from protocols.errors import LocalError, PeerError
+from protocols.machines import check
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import MAX_PARTIES, Query, run_name
 from protocols.query import decode_query as decode_named
@@ -271,3 +273,28 @@ def test_pairs_that_no_message_could_account_for_are_refused() -> None:
 def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
     with pytest.raises(LocalError, match="too many digits"):
         a_query(epsilon=parse_epsilon("0." + 61 * "3"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "delta"),
+    [
+        ({"parties": 4, "records": 1000, "most": 250}, 1e-3),
+        ({"parties": 4, "records": 1000, "most": 250, "group": 250}, 0.25),
+    ],
+    ids=["record", "party"],
+)
+def test_a_delta_of_one_in_n_is_refused_and_anything_below_is_not(
+    changes: dict[str, int], delta: float
+) -> None:
+    """n counts what is protected. A mechanism that publishes one of n at random has δ = 1/n."""
+    with pytest.raises(LocalError, match="not below one in"):
+        a_query(**changes, delta=delta)
+    assert a_query(**changes, delta=delta * 0.999).delta > 0
+
+
+def test_the_delta_of_a_mechanism_itself_must_be_below_one_in_n(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(NoisySum, "delta", 0.25)
+    with pytest.raises(LocalError, match="not below one in 4"):
+        check(a_query(epsilon=Fraction(1)))
