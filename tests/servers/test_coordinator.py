@@ -166,7 +166,7 @@ def test_questions_without_a_key_have_names_that_never_come_again() -> None:
 
     def nonces(seeded: bool) -> list[bytes]:
         ledger, secret = Ledger(None, None), Randomness.from_seed(1, "coordinator")
-        desk = Coordinator(2, 3, ledger, secret, seeded)
+        desk = Coordinator(2, 3, ledger, secret, seeded=seeded)
         return [desk.nonce_of(QUESTION) for _ in range(3)]
 
     assert len({*nonces(False), *nonces(False)}) == 6
