@@ -16,18 +16,22 @@ from numpy.typing import NDArray
 
 from protocols.errors import PeerError
 
-RUN_BYTES = 8
-VERSION = 1
+NONCE_BYTES = 8
+DIGEST_BYTES = 24
+RUN_BYTES = NONCE_BYTES + DIGEST_BYTES
+"""A run's name ends in a digest of its query (`protocols.query.run_name`), so that every message is
+bound to what was asked."""
+VERSION = 2
 MAX_WIRE_BYTES = 4 << 20
 """No encoded message is larger; a block that would be is sent as several (`Message.chunks`)."""
-MAX_ROW = MAX_WIRE_BYTES - 64
-"""What one link's row may hold: it cannot be split, and travels with a header."""
+MAX_ROW = MAX_WIRE_BYTES - 512
+"""What one link's row may hold: it cannot be split, and travels with a header and a receipt."""
 MAX_MEMBERS = 1 << 24
 """Indices are below this: meters keep arrays by party, which a wild index must not inflate."""
 MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
 
-_HEADER = struct.Struct("<BBBBHH8sIII")
+_HEADER = struct.Struct(f"<BBBBHH{RUN_BYTES}sIII")
 _SHARED = 1
 
 

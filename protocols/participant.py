@@ -10,8 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from protocols.errors import PeerError, TallyError
 from protocols.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from protocols.messages import Message, Phase, Role
+from protocols.messages import NONCE_BYTES, Message, Phase, Role
 from protocols.meter import Direction, Meter
+
+MOST_OVER = 64
+"""Runs that are over and of which something is kept, to be said again if asked."""
+MOST_NAMES = 1 << 16
+"""Runs whose names are kept, so that they cannot be begun again, nor with another question."""
 
 RecordSpends = Callable[[Sequence[Spend]], None]
 """Makes spends durable before anything is released; raises `LedgerRefusal` past the cap."""
@@ -29,12 +34,15 @@ class Outcome:
 
 class Participant(ABC):
     """`deadlines` says, for each run whose deadline was set anew, after how many seconds to
-    `expire` it."""
+    `expire` it. `replaying` is set while a journal tells what was taken before."""
 
     def __init__(self, role: Role, record_spends: RecordSpends) -> None:
         self.role = role
+        self.replaying = False
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
+        self._names: dict[bytes, bytes] = {}
+        self._over: dict[bytes, None] = {}
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}
         self._sent: dict[bytes, int] = {}
@@ -53,14 +61,16 @@ class Participant(ABC):
 
     def begin(self, run: bytes, machine: Machine) -> Outcome:
         """Starts a machine of our own accord."""
-        if run in self._rounds:
+        if self._run_like(run) is not None:
             raise PeerError(run.hex(), "a run of this name was already begun")
+        self._name(run)
         self._machines[run] = machine
         self._rounds[run] = 0
         return self._carry_out(run, machine.start())
 
     def resume(self, run: bytes, machine: Machine) -> Outcome:
         """Starts another machine in a run that was begun before; rounds go on counting."""
+        self._over.pop(run, None)
         self._machines[run] = machine
         return self._carry_out(run, machine.start())
 
@@ -74,7 +84,7 @@ class Participant(ABC):
         run = message.run
         if message.phase is Phase.QUERY and run in self._queries:
             return self._asked_again(message)
-        if message.phase is Phase.QUERY and run not in self._rounds:
+        if message.phase is Phase.QUERY and self._run_like(run) is None:
             try:
                 if message.sender_role is not Role.COORDINATOR:
                     raise PeerError(message.sender, "only the coordinator asks")
@@ -82,14 +92,14 @@ class Participant(ABC):
             except PeerError as error:
                 outcome.refused.append(Rejected(error.sender, error.reason))
                 return outcome
+            self._name(run)
             self._machines[run] = machine
             self._queries[run] = message.body[0].tobytes()
             self._hear(message)
             return self._carry_out(run, machine.start())
         known = self._machines.get(run)
         if known is None:
-            word = "over" if run in self._rounds else "unknown"
-            outcome.refused.append(Rejected(message.sender, f"run {run.hex()} is {word}"))
+            outcome.refused.append(self._refusal(message))
             return outcome
         if message.sender_role is Role.PARTY and message.round > self._last_round(message, known):
             reason = f"round {message.round} was not asked for"
@@ -106,7 +116,7 @@ class Participant(ABC):
                         self._hear(single)
                     self._merge(outcome, self._carry_out(run, step))
                 else:
-                    outcome.refused.append(Rejected(single.sender, f"run {run.hex()} is over"))
+                    outcome.refused.append(self._refusal(single))
             return outcome
         return self._carry_out(run, step)
 
@@ -131,8 +141,10 @@ class Participant(ABC):
         here yet, or has not come so far. Told later, it may be taken."""
         if not message.between_parties:
             return False
-        if message.run not in self._rounds:
+        if (known := self._run_like(message.run)) is None:
             return True
+        if known != message.run:
+            return False
         machine = self._machines.get(message.run)
         return machine is not None and message.round > self._last_round(message, machine)
 
@@ -143,7 +155,35 @@ class Participant(ABC):
     def awaits(self, message: Message) -> bool:
         """Whether there is anything to tell of a message: if not, `handle` refuses it."""
         known = self.is_open(message.run) or message.run in self._queries
-        return known or (message.phase is Phase.QUERY and message.run not in self._rounds)
+        return known or (message.phase is Phase.QUERY and self._run_like(message.run) is None)
+
+    def _run_like(self, run: bytes) -> bytes | None:
+        """The run that is known under the nonce of this one: itself, or one that asks another
+        question; None if there is none."""
+        return self._names.get(run[:NONCE_BYTES])
+
+    def _name(self, run: bytes) -> None:
+        """Keeps the name of a run. The oldest that is over makes room for it."""
+        self._names.setdefault(run[:NONCE_BYTES], run)
+        if len(self._names) > MOST_NAMES:
+            over = (known for known, name in self._names.items() if name not in self._machines)
+            if (oldest := next(over, None)) is not None:
+                del self._names[oldest]
+
+    def _refusal(self, message: Message) -> Rejected:
+        """Why a message is not taken whose run is not open here."""
+        run, known = message.run, self._run_like(message.run)
+        if known is None:
+            return Rejected(message.sender, f"run {run.hex()} is unknown")
+        if known == run:
+            return Rejected(message.sender, f"run {run.hex()} is over")
+        verb = "asks" if message.phase is Phase.QUERY else "was asked"
+        theirs, ours = run[NONCE_BYTES:].hex(), known[NONCE_BYTES:].hex()
+        return Rejected(
+            message.sender,
+            f"{verb} another question in run {run[:NONCE_BYTES].hex()}: "
+            f"its digest is {theirs}, here it is {ours}",
+        )
 
     def _asked_again(self, message: Message) -> Outcome:
         """A coordinator that was restarted asks as before, and hears again what it was told."""
@@ -175,13 +215,20 @@ class Participant(ABC):
 
     def abandon(self, run: bytes) -> None:
         """Drops a run's machine; its messages are refused from now on."""
-        self._machines.pop(run, None)
+        if self._machines.pop(run, None) is not None:
+            self._over[run] = None
+        while len(self._over) > MOST_OVER:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self.forget(oldest)
 
     def forget(self, run: bytes) -> None:
         """Drops all there is of a run but that it was."""
         self.abandon(run)
-        self._rounds.setdefault(run, 0)
+        self._name(run)
+        self._over.pop(run, None)
         for kept in (
+            self._rounds,
             self._queries,
             self._said,
             self._told,
@@ -230,7 +277,7 @@ class Participant(ABC):
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
         """Messages as they go out, metered: one round after the last that was heard, but for those
         whose round the protocol fixes."""
-        following = self._rounds[run] + 1
+        following = self._rounds.get(run, 0) + 1
         outgoing = [replace(message, round=message.round or following) for message in messages]
         meter = self.meters.setdefault(run, Meter())
         for message in outgoing:

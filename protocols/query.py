@@ -4,11 +4,12 @@ import hashlib
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.machine import Spend
-from protocols.messages import MAX_MEMBERS, MAX_ROW
+from protocols.messages import DIGEST_BYTES, MAX_MEMBERS, MAX_ROW, NONCE_BYTES, RUN_BYTES
 from protocols.pairwise.noise import CircuitLaplace
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
@@ -26,6 +27,18 @@ MAX_DEADLINE = 86400
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
+MAX_EPSILON_TEXT = 64
+"""Characters of ε as a fraction: it is read back, and stands in receipts."""
+
+
+def run_name(nonce: bytes, encoded: bytes) -> bytes:
+    """The name of the run that puts this query: its nonce, and a digest of nonce and query.
+
+    Whoever names a run has thereby said what is asked. A coordinator that would have two queries
+    under one name looks for a collision among digests of 192 bits: 2^96 attempts.
+    """
+    digest = hashlib.blake2s(nonce + encoded, digest_size=DIGEST_BYTES, person=b"tallyrun")
+    return nonce + digest.digest()
 
 
 @dataclass(frozen=True)
@@ -36,10 +49,10 @@ class Query:
     largest party's number when it is all that one party holds; `most` is the largest party's number
     of records, which is public. `minimum` is the least number of
     parties for which an answer may be released. `delta` is the δ that the analyst grants, for
-    mechanisms that need one.
+    mechanisms that need one. `nonce` tells runs of the same query apart.
     """
 
-    run: bytes
+    nonce: bytes
     statistic: Statistic
     aggregator: str
     parties: int
@@ -55,6 +68,8 @@ class Query:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        if len(self.nonce) != NONCE_BYTES:
+            raise LocalError(f"the nonce of a run has {NONCE_BYTES} bytes, not {len(self.nonce)}")
         if not 1 <= self.parties <= MAX_PARTIES:
             raise LocalError(f"{self.parties} parties: there must be 1 to {MAX_PARTIES}")
         if not 1 <= self.servers <= MAX_SERVERS:
@@ -72,6 +87,8 @@ class Query:
             )
         if len(self.aggregator) > MAX_SPEC:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
+        if self.epsilon is not None and len(str(self.epsilon)) > MAX_EPSILON_TEXT:
+            raise LocalError("epsilon has too many digits: write it shorter")
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
@@ -86,6 +103,20 @@ class Query:
             raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
         if self.noise is Placement.PARTIES and statistic.pairwise:
             raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+        if isinstance(statistic, Pairs) and self._release_bytes(statistic) > MAX_ROW:
+            raise LocalError(
+                f"{statistic.slots} pairs for each of {self.parties} parties are too many to "
+                "account for: choose fewer --pairs-per-party"
+            )
+
+    def _release_bytes(self, statistic: Pairs) -> int:
+        """A release of pairs names parties, and the slots of each that count: bitmaps in a row."""
+        return -(-self.parties // 8) + self.parties * -(-statistic.slots // 8)
+
+    @cached_property
+    def run(self) -> bytes:
+        """The run's name, which every message of it carries (`run_name`)."""
+        return run_name(self.nonce, self.encode())
 
     @property
     def units(self) -> int:
@@ -157,10 +188,11 @@ class Query:
         others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
         rest = (self.noise, self.data, self.minimum, self.group, self.most, self.delta)
         released = repr((self.statistic.release_key(), *others, *rest)).encode()
-        return f"run {self.run.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
+        return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
     def encode(self) -> bytes:
-        """Canonical JSON: one query has one encoding, whatever the runtime."""
+        """Canonical JSON: one query has one encoding, whatever the runtime, and the nonce is not
+        in it."""
         return json.dumps(
             {
                 "statistic": self.statistic.name,
@@ -175,8 +207,8 @@ class Query:
                 "minimum": self.minimum,
                 "group": self.group,
                 "most": self.most,
-                "deadline": self.deadline,
-                "delta": self.delta,
+                "deadline": float(self.deadline),
+                "delta": float(self.delta),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -184,12 +216,16 @@ class Query:
 
 
 def decode_query(run: bytes, data: bytes, peer: str) -> Query:
-    """Parses what `peer` sent. Raises `PeerError` on anything but a valid query."""
+    """Parses what `peer` sent. Raises `PeerError` on anything but the canonical encoding of the
+    query that the run is named for."""
+    nonce = run[:NONCE_BYTES]
+    if len(run) != RUN_BYTES or run_name(nonce, data) != run:
+        raise PeerError(peer, "the run is named for another query than it puts")
     try:
         fields = json.loads(data)
         statistic = statistic_named(fields.pop("statistic"))
-        return Query(
-            run=run,
+        query = Query(
+            nonce=nonce,
             statistic=statistic.from_parameters(fields.pop("parameters")),
             epsilon=parse_epsilon(fields.pop("epsilon")),
             noise=Placement(fields.pop("noise")),
@@ -205,6 +241,9 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
         RecursionError,
     ) as error:
         raise PeerError(peer, f"malformed query: {error}") from None
+    if query.encode() != data:
+        raise PeerError(peer, "malformed query: it is not in its canonical form")
+    return query
 
 
 _KINDS: dict[str, type | tuple[type, ...]] = {

@@ -249,7 +249,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "reused", "lost_pairs", "question", "asked", "refusals", "refusing", "run")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "run", "query", "cells", "authority", "reused", "lost_pairs", "question", "refusals", "refusing")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -259,13 +259,15 @@ class Answer(_message.Message):
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITY_FIELD_NUMBER: _ClassVar[int]
     REUSED_FIELD_NUMBER: _ClassVar[int]
     LOST_PAIRS_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
-    ASKED_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     REFUSING_FIELD_NUMBER: _ClassVar[int]
-    RUN_FIELD_NUMBER: _ClassVar[int]
     records: int
     total: bytes
     contributors: bytes
@@ -275,14 +277,16 @@ class Answer(_message.Message):
     parties: int
     caught: _containers.RepeatedCompositeFieldContainer[Caught]
     refused: int
+    run: bytes
+    query: bytes
+    cells: bytes
+    authority: bytes
     reused: bool
     lost_pairs: int
     question: str
-    asked: bytes
     refusals: _containers.RepeatedCompositeFieldContainer[PartyRefusal]
     refusing: int
-    run: bytes
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., asked: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ..., run: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., run: _Optional[bytes] = ..., query: _Optional[bytes] = ..., cells: _Optional[bytes] = ..., authority: _Optional[bytes] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("run", "data", "question", "query", "events")
@@ -297,6 +301,20 @@ class Kept(_message.Message):
     query: bytes
     events: _containers.RepeatedCompositeFieldContainer[Event]
     def __init__(self, run: _Optional[bytes] = ..., data: _Optional[bytes] = ..., question: _Optional[str] = ..., query: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
+
+class SignedShare(_message.Message):
+    __slots__ = ("server", "share", "receipt", "certificate", "ask")
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    server: int
+    share: bytes
+    receipt: bytes
+    certificate: bytes
+    ask: bytes
+    def __init__(self, server: _Optional[int] = ..., share: _Optional[bytes] = ..., receipt: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., ask: _Optional[bytes] = ...) -> None: ...
 
 class PartyRefusal(_message.Message):
     __slots__ = ("party", "reason")
@@ -323,11 +341,13 @@ class Failure(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., our_input: _Optional[bool] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("progress", "answer", "failure")
+    __slots__ = ("progress", "answer", "failure", "share")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     progress: Progress
     answer: Answer
     failure: Failure
-    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    share: SignedShare
+    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., share: _Optional[_Union[SignedShare, _Mapping]] = ...) -> None: ...

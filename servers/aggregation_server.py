@@ -1,21 +1,35 @@
 """A server: accumulates shares, keeps its own ledger, adds its own noise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Memory
 from protocols.errors import LocalError, PeerError, TallyError
-from protocols.machine import Machine
+from protocols.machine import Continue, Done, Machine, Spend, Step
 from protocols.machines import check, server_machine
 from protocols.messages import Message, Phase, Role, address, body_of
-from protocols.participant import Participant
+from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
+from protocols.receipts import (
+    Receipt,
+    Signer,
+    charged,
+    request_digest,
+    share_digest,
+    unsigned,
+)
 from storage.ledger import Ledger
 
 
 class AggregationServer(Participant):
-    """Refuses a query its ledger would not pay for before any party works for it."""
+    """Refuses a query its ledger would not pay for before any party works for it.
+
+    Every share goes out behind a receipt that `sign` signed, after the ledger has what it cost.
+    """
 
     def __init__(
         self,
@@ -23,12 +37,17 @@ class AggregationServer(Participant):
         ledger: Ledger,
         randomness: Randomness,
         bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
+        sign: Signer = unsigned,
     ) -> None:
         super().__init__(Role.SERVER, ledger.record)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
         self._bulk = bulk
+        self._sign = sign
+        self._releases: dict[bytes, bytes] = {}
+        self._asks: dict[bytes, bytes] = {}
+        self._charged: dict[bytes, Spend] = {}
 
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
@@ -54,9 +73,56 @@ class AggregationServer(Participant):
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
+            spend = aggregator_named(query.aggregator).release(query).spend
+            if not self.replaying and self._ledger.has(spend):
+                # Begun anew, it would draw the same noise, and could be told other parties.
+                raise LocalError(f"run {query.run.hex()} was released before")
+            self._ledger.check(spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
         return server_machine(query, self.index, randomness, self._bulk(query.run))
+
+    def forget(self, run: bytes) -> None:
+        super().forget(run)
+        for kept in (self._releases, self._asks, self._charged):
+            kept.pop(run, None)
+
+    def _hear(self, message: Message) -> None:
+        super()._hear(message)
+        match message.phase:
+            case Phase.RELEASE:
+                self._releases[message.run] = message.body[0].tobytes()
+            case Phase.ASK:
+                self._asks[message.run] = message.body[0].tobytes()
+
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+        if isinstance(step, Continue | Done) and step.spends:
+            self._charged[run] = step.spends[0]
+        return super()._carry_out(run, step)
+
+    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
+        """Called once what the messages cost is in the ledger."""
+        shares = [message for message in messages if message.phase is Phase.SHARE]
+        if shares:
+            head = np.frombuffer(self._receipt(run, shares).encode(), dtype=np.uint8)
+            messages = [
+                replace(message, body=np.hstack([head[None], message.body]))
+                if message.phase is Phase.SHARE
+                else message
+                for message in messages
+            ]
+        return super()._send(run, messages)
+
+    def _receipt(self, run: bytes, shares: list[Message]) -> Receipt:
+        """One for all parts of a share. What was not charged is said to have cost nothing."""
+        epsilon, delta = charged(self._charged[run]) if run in self._charged else ("0", "0.0")
+        return Receipt(
+            run,
+            self.index,
+            request_digest(self._releases.get(run, b""), self._asks.get(run, b"")),
+            share_digest(share.body[0].tobytes() for share in shares),
+            epsilon,
+            delta,
+        ).signed(self._sign)

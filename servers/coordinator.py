@@ -5,7 +5,8 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,9 +19,9 @@ from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
 from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.machines import check, collector_machine
-from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
+from protocols.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
-from protocols.participant import Outcome, Participant
+from protocols.participant import Outcome
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import MAX_DEADLINE, Query
 from protocols.randomness import Randomness
@@ -28,9 +29,13 @@ from protocols.records import VERSION_BYTES
 from protocols.refusal import Refusals, refusal_words
 from protocols.statistics import Statistic, statistic_named
 from servers.releases import Releases
+from servers.witness import Witness
 from storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
+
+MOST_QUESTIONS = 4096
+"""Of so many, the last, it is known what was asked under their keys."""
 MAX_RECORDS_EACH = 1 << 24
 """One party must not be able to claim more records than any question could be about."""
 
@@ -61,19 +66,19 @@ class Question:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
 
-    def query(self, run: bytes, parties: int, servers: int, records: int, most: int) -> Query:
+    def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
         group = {"record": 1, "party": most}.get(self.unit)
         if group is None:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         return Query(
-            run=run,
+            nonce=nonce,
             statistic=self.statistic.prepared(
                 records,
                 most,
                 self.epsilon,
                 self.noise is Placement.PER_PAIR,
-                hashlib.blake2s(run, person=b"matching").digest(),
+                hashlib.blake2s(nonce, person=b"matching").digest(),
             ),
             aggregator=self.aggregator,
             parties=parties,
@@ -88,6 +93,27 @@ class Question:
             deadline=self.deadline,
             delta=self.delta,
         )
+
+    def as_put(self, query: Query) -> Query:
+        """The query that this question would have been, for the federation of `query`."""
+        return self.query(query.nonce, query.parties, query.servers, query.records, query.most)
+
+    def difference(self, query: Query) -> str | None:
+        """In which field a query does not ask what this question does; None if it does.
+
+        What is left to post-processing may differ, and for how long parties are waited for: a
+        release that is there already is given again to a question that differs in no more.
+        """
+        expected = self.as_put(query)
+        for each in fields(Query):
+            if each.name == "statistic":
+                if expected.statistic.release_key() != query.statistic.release_key():
+                    return each.name
+            elif each.name != "deadline" and getattr(expected, each.name) != getattr(
+                query, each.name
+            ):
+                return each.name
+        return None
 
     def encode(self) -> str:
         return json.dumps(
@@ -135,7 +161,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-class Coordinator(Participant):
+class Coordinator(Witness):
+    """`seeded`: questions without a key are named by the seed as well, and not at random."""
+
     def __init__(
         self,
         servers: int,
@@ -143,9 +171,12 @@ class Coordinator(Participant):
         ledger: Ledger,
         randomness: Randomness,
         max_records_per_party: int = MAX_RECORDS_EACH,
+        seeded: bool = False,
     ) -> None:
         super().__init__(Role.COORDINATOR, ledger.record)
         self._max_records_per_party = max_records_per_party
+        self._seeded = seeded
+        self._questions: dict[bytes, Query] = {}
         self._refusals: dict[bytes, Refusals] = {}
         self.servers = servers
         self.parties = parties
@@ -206,22 +237,36 @@ class Coordinator(Participant):
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
-    def run_of(self, question: Question) -> bytes:
+    def nonce_of(self, question: Question) -> bytes:
         """The same question under the same key is the same run, also after a restart."""
-        if not question.key:
-            return self._randomness.bytes(RUN_BYTES)
-        return self.named(question.key)
+        if question.key:
+            return self.named(question.key)
+        return self._randomness.bytes(NONCE_BYTES) if self._seeded else os.urandom(NONCE_BYTES)
 
     def named(self, key: str) -> bytes:
         """What a question under this key is called."""
-        return self._randomness.derive(f"question {key}").bytes(RUN_BYTES)
+        return self._randomness.derive(f"question {key}").bytes(NONCE_BYTES)
+
+    def asked_before(self, question: Question) -> Query | None:
+        """The query that was put for a question under its key; None if it is new.
+
+        Raises `LocalError` where the key was another question's.
+        """
+        known = self._questions.get(self.nonce_of(question)) if question.key else None
+        if known is not None and question.as_put(known) != known:
+            raise LocalError("another question was asked under this key: choose a new one")
+        return known
 
     def query(self, question: Question) -> Query:
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
-        run = self.run_of(question)
-        query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
+        if (known := self.asked_before(question)) is not None:
+            return known
+        nonce = self.nonce_of(question)
+        query = question.query(
+            nonce, self.parties, self.servers, self.all_records, self.most_records
+        )
         check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         releases, data = self.releases, self.data
@@ -229,15 +274,22 @@ class Coordinator(Participant):
             self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         if question.fresh:
             releases.outdate(query, data)
-        held = releases.held(query, data)
-        return query if held is None else replace(query, run=held[0])
+        return query
+
+    def name_of(self, query: Query) -> bytes:
+        """The run in which a query is put: its own, or that of the tree it asks more points of."""
+        found = self.releases.held(query, self.data)
+        return query.run if found is None else found[0].run
 
     def ask(self, query: Query) -> Outcome:
         """Puts the query to all; servers are told not to wait for parties that are not here."""
-        if (held := self.releases.held(query, self.data)) is not None:
-            self._rounds.setdefault(query.run, 0)  # it may have been begun before a restart
-            return self.resume(query.run, OnDemandCollector(query, self._records, held[1]))
-        outcome = self.start(query, self._records)
+        self._remember_question(query)
+        if (found := self.releases.held(query, self.data)) is not None:
+            held, members = found
+            self.witness(held, np.packbits(members).tobytes())
+            self._rounds.setdefault(held.run, 0)  # it may have been begun before a restart
+            return self.resume(held.run, OnDemandCollector(query, self._records, members, held.run))
+        outcome = self.start(query, self.records)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)
             outcome.messages += self.lose(query.run, absent).messages
@@ -247,6 +299,8 @@ class Coordinator(Participant):
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
         collector = collector_machine(query, records, randomness)
+        self._remember_question(query)
+        self.witness(query)
         self._refusals[query.run] = Refusals(query.parties, query.minimum)
         return self.begin(query.run, collector)
 
@@ -254,6 +308,11 @@ class Coordinator(Participant):
         """Takes back a run that nobody has heard of."""
         self.forget(run)
         self._rounds.pop(run, None)
+
+    def _remember_question(self, query: Query) -> None:
+        self._questions.setdefault(query.nonce, query)
+        while len(self._questions) > MOST_QUESTIONS:
+            del self._questions[next(iter(self._questions))]
 
     @property
     def records(self) -> Records:

@@ -64,6 +64,7 @@ class Desk(PeerDesk):
             self._ledger,
             self._store.randomness(config.seed, "coordinator"),
             config.max_records_per_party,
+            seeded=config.seed is not None,
         )
         self.mailboxes = Mailboxes()
         journal = Journal(self._store.folder / "runs") if self._store.durable else None
@@ -163,7 +164,7 @@ class Desk(PeerDesk):
             question = Question.decode(request.json)
             if not question.key:
                 question = replace(question, key=os.urandom(16).hex())
-            name = self.coordinator.run_of(question)
+            name = self.coordinator.nonce_of(question)
             asked = question.encode()
             kept, run = self.runs.kept(name), self.runs.live.asked(name)
             if kept is None and run is None:

@@ -27,6 +27,8 @@ from storage.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
 
+CERTIFICATE = "certificate-bin"
+"""Under which name a server's certificate goes before what it says."""
 RETRY_SECONDS = 1.0
 """How long to wait for room on a full disk."""
 MOST_WAITING = 1000
@@ -93,6 +95,7 @@ class Post(PostServicer):
         self._tasks = Tasks()
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._cpu_seconds: dict[bytes, float] = {}
+        self.certificate = b""
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
 
@@ -164,11 +167,15 @@ class Post(PostServicer):
     def replay(self, run: bytes, records: list[Record]) -> list[Outcome]:
         """Tells a new participant what the old one was told; what it answers is to be carried."""
         outcomes = []
-        for kind, data in records:
-            if kind is Kind.MESSAGE:
-                outcomes.append(self.participant.handle(decode(data, "journal")))
-            elif kind is Kind.EXPIRE:
-                outcomes.append(self.participant.expire(run))
+        self.participant.replaying = True
+        try:
+            for kind, data in records:
+                if kind is Kind.MESSAGE:
+                    outcomes.append(self.participant.handle(decode(data, "journal")))
+                elif kind is Kind.EXPIRE:
+                    outcomes.append(self.participant.expire(run))
+        finally:
+            self.participant.replaying = False
         self.watch_deadline(run)
         return outcomes
 
@@ -226,7 +233,7 @@ class Post(PostServicer):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{identity.name} already listens")
         queue = self._queue_for(identity)
         self.subscribers.add(identity)
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata(self._introduction)
         try:
             while True:
                 message = await queue.get()
@@ -235,6 +242,11 @@ class Post(PostServicer):
         finally:
             self.subscribers.discard(identity)
             self.lost(identity)
+
+    @property
+    def _introduction(self) -> tuple[tuple[str, bytes], ...]:
+        """With whose key receipts are signed that come down the stream."""
+        return ((CERTIFICATE, self.certificate),) if self.certificate else ()
 
     def _queue_for(self, identity: Identity) -> asyncio.Queue[Message]:
         """A party that comes back to a server is told again what it may have missed."""

@@ -9,6 +9,7 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
 from protocols.privacy.ledger import Composition
+from protocols.receipts import signer
 from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
@@ -43,7 +44,8 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     store = Store(config.store)
     ledger = Ledger(store.ledger, config.cap, config.cap_delta, config.composition)
     randomness = store.randomness(config.seed, f"server-{config.index}")
-    participant = AggregationServer(config.index, ledger, randomness, store.bulk)
+    sign = signer(config.credentials)
+    participant = AggregationServer(config.index, ledger, randomness, store.bulk, sign)
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))
 
@@ -53,6 +55,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
 
     journal = Journal(store.folder / "runs") if store.durable else None
     post = Post(participant, mailboxes, carry, journal)
+    post.certificate = config.credentials.certificate
     if journal:
         for run in journal.forgotten():
             participant.forget(run)

@@ -15,8 +15,8 @@ from protocols.statistics.cumulative import Cumulative
 
 Tree = tuple[str | None, bytes]
 """What is released of which data."""
-Held = tuple[bytes, NDArray[np.bool]]
-"""The run whose keys servers keep, and whose they are."""
+Held = tuple[Query, NDArray[np.bool]]
+"""The query of the run whose keys servers keep, and whose they are."""
 
 MOST_RELEASED = 1000
 MOST_HELD = 16
@@ -50,7 +50,7 @@ class Releases:
 
     def holds(self, run: bytes) -> bool:
         """Whether servers keep the keys of a run, to be asked again."""
-        return any(run == held for held, _ in self._held.values())
+        return any(run == held.run for held, _ in self._held.values())
 
     def remember(self, name: bytes, query: Query, data: bytes, contributors: Ids) -> None:
         """`name` is what the question was called, `data` what it was asked of."""
@@ -62,11 +62,11 @@ class Releases:
             self._released.move_to_end(tree)
             while len(self._released) > MOST_RELEASED:
                 self._released.popitem(last=False)
-        elif tree not in self._held or self._held[tree][0] != query.run:
+        elif tree not in self._held or self._held[tree][0].run != query.run:
             self._outdate(tree)
             members = np.zeros(self._parties, dtype=bool)
             members[contributors] = True
-            self._held[tree] = query.run, members
+            self._held[tree] = query, members
             while len(self._held) > MOST_HELD:
                 self._outdate(next(iter(self._held)))
 
@@ -81,7 +81,7 @@ class Releases:
     def _outdate(self, tree: Tree) -> None:
         self._released.pop(tree, None)
         if (held := self._held.pop(tree, None)) is not None:
-            self.outdated.append(held[0])
+            self.outdated.append(held[0].run)
 
 
 def tree_of(query: Query) -> str | None:
@@ -89,5 +89,13 @@ def tree_of(query: Query) -> str | None:
     if not isinstance(query.statistic, Cumulative):
         return None
     return query.statistic.release_key() + repr(
-        (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
+        (
+            query.aggregator,
+            query.epsilon,
+            query.noise,
+            query.data,
+            query.group,
+            query.minimum,
+            query.delta,
+        )
     )

@@ -16,6 +16,7 @@ from protos import tally_pb2 as pb
 @dataclass
 class Run:
     """`name` is what its question is called, by its key; `data` names what it is asked of.
+    `run` is what its machines call it: the query's own run, or that of the tree it asks again.
 
     `ended` is how the machines ended, `over` what the analyst is told then, once that is kept.
     `stalled` says why the answer, which is paid for, is not here yet.
@@ -25,6 +26,7 @@ class Run:
     question: str
     query: Query
     data: bytes
+    run: bytes
     ended: asyncio.Future[Done | Failed] = field(default_factory=asyncio.Future)
     over: asyncio.Future[Sequence[pb.Event]] = field(default_factory=asyncio.Future)
     phase: str = "submit"
@@ -37,11 +39,6 @@ class Run:
         if not self.ended.done():
             self.finished = time.perf_counter()
             self.ended.set_result(finished)
-
-    @property
-    def run(self) -> bytes:
-        """What its machines call it."""
-        return self.query.run
 
     def kept(self, events: Sequence[pb.Event] = ()) -> pb.Kept:
         return pb.Kept(

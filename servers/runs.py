@@ -24,6 +24,7 @@ from protocols.participant import Outcome
 from protocols.query import Query, decode_query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
+from protos.evidence import asked_to_wire, shares_to_wire
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator, Question
 from servers.dispatch import Dispatch
@@ -87,14 +88,19 @@ class Runs:
 
     async def begin(self, question: Question) -> Run:
         """Begins a run, or finds what answers the question already."""
-        name = self._coordinator.run_of(question)
+        name = self._coordinator.nonce_of(question)
         if name in self._cancelled:
             raise RunFailed(CANCELLED)
-        while (other := self.live.of((query := self._coordinator.query(question)).run)) is not None:
+        while True:
+            query = self._coordinator.query(question)
+            other = self.live.of(self._coordinator.name_of(query))
+            if other is None:
+                break
             if other.name == name:
                 return other
             await asyncio.wait([other.over])  # a stored tree answers one question after the other
-        run = Run(name, question.encode(), query, self._coordinator.data)
+        called = self._coordinator.name_of(query)
+        run = Run(name, question.encode(), query, self._coordinator.data, called)
         if events := self._again(run):
             run.over.set_result(events)
             return run
@@ -166,8 +172,8 @@ class Runs:
             raise LookupError("it was cut off before it began")
         kept, counts = begun(records[0][1])
         query = decode_query(run, kept.query, "journal")
-        name = self._coordinator.run_of(Question.decode(kept.question))
-        return Run(name, kept.question, query, kept.data), counts
+        name = self._coordinator.nonce_of(Question.decode(kept.question))
+        return Run(name, kept.question, query, kept.data, run), counts
 
     def _conduct(self, run: Run, outcomes: list[Outcome]) -> None:
         self._background.spawn(self._carry_all(run, outcomes))
@@ -207,7 +213,8 @@ class Runs:
         finished = await run.ended
         match finished:
             case Done():
-                events = [pb.Event(answer=await self._answer(run, finished))]
+                answer = await self._answer(run, finished)
+                events = [*self._shares(finished), pb.Event(answer=answer)]
             case Failed(reason):
                 events = [pb.Event(failure=pb.Failure(reason=reason))]
         kept = run.kept(events)
@@ -215,7 +222,8 @@ class Runs:
             if not run.over.done():
                 run.over.set_result(events)
             await asyncio.sleep(RETRY_SECONDS)
-        self._remember(run.name, kept, run.query)
+        if run.run == run.query.run:  # not one that asked a stored tree again
+            self._remember(run.name, kept, run.query)
         self.live.remove(run)
         if not run.over.done():
             run.over.set_result(events)
@@ -262,9 +270,15 @@ class Runs:
             refusals=[pb.PartyRefusal(party=p, reason=reason) for p, reason in total.refusals],
             refusing=total.refusing,
             question=run.question,
-            asked=run.query.encode(),
-            run=run.run,
+            **asked_to_wire(total, self._coordinator.parties),
         )
+
+    def _shares(self, done: Done) -> list[pb.Event]:
+        """What the answer is made of, for the analyst to check."""
+        total = done.output
+        if not isinstance(total, Total):
+            return []
+        return list(shares_to_wire(total, lambda server: self._servers[server].certificate))
 
     async def cancel(self, name: bytes) -> pb.Cancelled:
         """Ends a run, if nothing of it is released yet."""

@@ -12,6 +12,7 @@ from protocols.messages import RUN_BYTES, Message, Role, decode
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.tally_pb2_grpc import PostStub
+from servers.post import CERTIFICATE
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ class ServerLink:
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
         self._post = PostStub(self.channel)
+        self.certificate = b""
+        """Of the process that is heard now: the analyst checks whether it is this server's."""
 
     @property
     def index(self) -> int:
@@ -51,7 +54,9 @@ class ServerLink:
         """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
         `PeerError` when it speaks for another."""
         stream = self._post.Receive(pb.Subscription(), wait_for_ready=True)
-        await stream.initial_metadata()
+        for key, value in await stream.initial_metadata() or ():
+            if key == CERTIFICATE and isinstance(value, bytes):
+                self.certificate = value
 
         async def messages() -> AsyncIterator[tuple[Message, bytes]]:
             async for parcel in stream:

@@ -8,13 +8,14 @@ import grpc
 import numpy as np
 
 from protocols.errors import Interrupted, LocalError, RunFailed
+from protocols.evidence import Evidence
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.meter import Bill
-from protocols.query import decode_query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
+from protos.evidence import EvidenceReader
 from protos.tally_pb2_grpc import DeskStub, DirectoryStub
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
@@ -35,6 +36,7 @@ class Analyst:
 
     def __init__(self, coordinator: str, credentials: Credentials) -> None:
         self._durable = False
+        self._authority = credentials.authority
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
         self._desk = DeskStub(self._channel)
 
@@ -75,6 +77,9 @@ class Analyst:
             try:
                 for event in stream:
                     last = time.monotonic()
+                    if event.WhichOneof("kind") == "answer":
+                        # Whose signatures count is not for the coordinator to say.
+                        event.answer.authority = self._authority
                     yield event
                 return
             except grpc.RpcError as error:
@@ -127,6 +132,7 @@ class Analyst:
 def follow(events: Iterable[pb.Event], report: Report) -> Opened:
     """Reports progress until the answer. Raises `LocalError` or `RunFailed`, whose fault it is."""
     begun = time.perf_counter()
+    evidence = EvidenceReader()
     for event in events:
         match event.WhichOneof("kind"):
             case "progress":
@@ -143,12 +149,15 @@ def follow(events: Iterable[pb.Event], report: Report) -> Opened:
             case "failure":
                 kind = LocalError if event.failure.our_input else RunFailed
                 raise kind(event.failure.reason)
+            case "share":
+                evidence.take(event.share)
             case "answer":
-                return _opened(event.answer, time.perf_counter() - begun)
+                shares = evidence.finish(event.answer)
+                return _opened(event.answer, shares, time.perf_counter() - begun)
     raise RunFailed("the coordinator ended the run without an answer")
 
 
-def _opened(answer: pb.Answer, seconds: float) -> Opened:
+def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
     stations = [accounts_from_wire(accounts, "coordinator") for accounts in answer.stations]
     members = np.frombuffer(answer.contributors, dtype=np.uint8)
     spent = {"submit": answer.submit_seconds, "release": answer.release_seconds}
@@ -164,7 +173,8 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         answer.lost_pairs,
         answer.reused,
         Question.decode(answer.question),
-        decode_query(answer.run, answer.asked, "coordinator"),
         tuple((refusal.party, refusal.reason) for refusal in answer.refusals),
         answer.refusing,
+        evidence,
+        answer.authority,
     )

@@ -20,6 +20,7 @@ from simulation.cli_ask import ask
 from simulation.cli_compare import compare_aggregators
 from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
+from simulation.cli_verify import verify_command
 from simulation.result import Result
 from simulation.terminal import show_key, show_progress, show_result, warn
 
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)
+app.add_typer(verify_command)
 
 COMPARE = "compare-aggregators"
 

@@ -91,15 +91,13 @@ class Deployment:
 
     def _result(self, opened: Opened, question: Question) -> Result:
         """Of the federation as it was when it was asked, not as it is now."""
-        query = opened.query
-        if query is None:
-            raise LocalError("the coordinator does not say what it asked")
+        query, proof = opened.prove(question)
         aggregator = aggregator_named(question.aggregator)
         setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
-        release = setting.release(question)
+        release = aggregator.release(query)
         return Result(
             question.statistic.name,
-            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
+            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
             {
@@ -121,6 +119,7 @@ class Deployment:
             key=question.key,
             refusals=opened.refusals,
             data=describe_data("deployed", question.statistic, query.records),
+            proof=proof,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

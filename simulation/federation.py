@@ -15,7 +15,7 @@ from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, par
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.messages import RUN_BYTES, Role
+from protocols.messages import Role
 from protocols.policy import Policy
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
@@ -199,12 +199,11 @@ class Federation:
             missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
-        release = self._setting.release(
-            question, opened.query.run if opened.query else bytes(RUN_BYTES)
-        )
+        query, proof = opened.prove(question)
+        release = self._aggregator.release(query)
         return Result(
             statistic.name,
-            release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
+            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             self._setting.privacy(question, release),
             self._describe(),
@@ -216,10 +215,11 @@ class Federation:
             opened.caught,
             opened.server_cpu_seconds,
             opened.refusals,
-            _noiseless(release.query.statistic, present, opened),
+            _noiseless(proof.statistic, present, opened),
             describe_data(self.data.name, statistic, self.holdings.rows),
             opened.reused,
             opened.lost_pairs,
+            proof=proof,
         )
 
     def _check(self, question: Question) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.messages import Role
 from protocols.meter import Bill
 from protocols.statistics import Curve, Estimate
+from simulation.proof import Proof
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ class Result:
     `server_cpu_seconds` is what all servers together computed, without carriage. `reused` says that
     an earlier release of the same data was given again, which costs nothing; `lost_pairs` are those
     that were to meet and are not in the estimate. `key` is what a deployed federation knows the
-    question by.
+    question by. `proof` is what the servers signed for it.
     """
 
     statistic: str
@@ -73,6 +74,7 @@ class Result:
     reused: bool = False
     lost_pairs: int = 0
     key: str = ""
+    proof: Proof | None = None
 
     @property
     def communication(self) -> dict[str, object]:
@@ -129,6 +131,8 @@ class Result:
             document["lost_pairs"] = self.lost_pairs
         if self.key:
             document["key"] = self.key
+        if self.proof is not None:
+            document |= self.proof.as_json()
         if self.notes:
             document["notes"] = list(self.notes)
         return document

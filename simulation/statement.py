@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
-from protocols.messages import RUN_BYTES, Role
+from protocols.messages import NONCE_BYTES, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.refusal import refusal_words
 from protocols.statistics import Statistic
@@ -38,9 +38,10 @@ class Setting:
                 f"no noise placement {noise!r}; there are {', '.join(Placement)}"
             ) from None
 
-    def release(self, question: Question, run: bytes = bytes(RUN_BYTES)) -> Release:
+    def release(self, question: Question) -> Release:
         """What makes the answer private. Raises `LocalError` if it cannot be asked here."""
-        query = question.query(run, self.parties, self.servers, self.records, self.most)
+        nonce = bytes(NONCE_BYTES)
+        query = question.query(nonce, self.parties, self.servers, self.records, self.most)
         return self.aggregator.release(query)
 
     def privacy(self, question: Question, release: Release) -> Privacy:

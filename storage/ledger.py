@@ -83,10 +83,15 @@ class Ledger:
         query = "SELECT receipt, data, epsilon, delta, written FROM spends ORDER BY rowid"
         return self._db.execute(query).fetchall()
 
+    def has(self, spend: Spend) -> bool:
+        """Whether it was paid for before."""
+        query = "SELECT 1 FROM spends WHERE receipt = ?"
+        return self._db.execute(query, (spend.receipt,)).fetchone() is not None
+
     def check(self, spend: Spend) -> None:
         """Raises `LedgerRefusal` if `spend` would be refused now. Writes nothing."""
         capped = self.caps.epsilon is not None or self.caps.delta is not None
-        if capped and not self._paid(spend):
+        if capped and not self.has(spend):
             check_spend(spend, self._charges(), self.caps)
 
     def record(self, spends: Sequence[Spend]) -> None:
@@ -100,7 +105,7 @@ class Ledger:
             self._db.execute("BEGIN IMMEDIATE")
             for spend in spends:
                 self.check(spend)
-                if not self._paid(spend):
+                if not self.has(spend):
                     epsilon = "inf" if spend.epsilon is None else str(spend.epsilon)
                     self._db.execute(
                         "INSERT INTO spends (receipt, data, epsilon, delta) VALUES (?, ?, ?, ?)",
@@ -115,7 +120,3 @@ class Ledger:
 
     def close(self) -> None:
         self._db.close()
-
-    def _paid(self, spend: Spend) -> bool:
-        query = "SELECT 1 FROM spends WHERE receipt = ?"
-        return self._db.execute(query, (spend.receipt,)).fetchone() is not None

@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
+from protocols.query import Query, run_name
 from protocols.records import Holdings, deal
 from protocols.statistics import Histogram
 
-RUN = b"run-0001"
+NONCE = b"run-0001"
 
 
 def a_query(**changes: Any) -> Query:
     """Four parties and two servers count four bins without noise."""
     query = Query(
-        run=RUN,
+        nonce=NONCE,
         statistic=Histogram(lower=0.0, upper=1.0, bins=4),
         aggregator="additive",
         parties=4,
@@ -33,6 +33,9 @@ def a_query(**changes: Any) -> Query:
     if "parties" in changes:
         changes = {"records": changes["parties"], "minimum": changes["parties"]} | changes
     return replace(query, **changes)
+
+
+RUN = a_query().run
 
 
 def one(text: str = "1") -> Fraction:
@@ -50,9 +53,13 @@ def a_message(
     senders: tuple[int, ...] = (0,),
     receivers: tuple[int, ...] = (0,),
     body: bytes | NDArray[np.uint8] = b"",
-    run: bytes = RUN,
+    run: bytes | None = None,
     round_: int = 1,
 ) -> Message:
+    """Of the run that is named for the query in its body, or for `a_query()`."""
+    if run is None:
+        asks = isinstance(body, bytes) and phase is Phase.QUERY and body.startswith(b"{")
+        run = run_name(NONCE, bytes(body)) if asks else RUN
     rows = body_of(body) if isinstance(body, bytes) else body
     if len(senders) > 1 and len(rows) == 1 and isinstance(body, bytes):
         rows = np.repeat(rows, len(senders), axis=0)

@@ -1,7 +1,9 @@
 """The coordinator's machine: waits for all servers twice, and adds up what they release."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum, auto
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +36,11 @@ COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
 class Collector:
     """Sees noisy shares and who contributed. Asks for the release over those all servers hold.
 
-    With `needed` below the number of servers, the others may be lost at any time.
+    With `needed` below the number of servers, the others may be lost at any time. `public` tells
+    whether anybody who has the shares can open them, as this does.
     """
+
+    public: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -45,9 +50,10 @@ class Collector:
         needed: int | None = None,
     ) -> None:
         self._query = query
+        self._run = query.run
         self._records = records
         self._unshard = unshard
-        self._needed = query.servers if needed is None else needed
+        self.needed = query.servers if needed is None else needed
         self._state = CollectorState.ROSTERS
         self._members = np.ones(query.parties, dtype=bool)
         self._faults: dict[int, Fault] = {}
@@ -93,7 +99,7 @@ class Collector:
     @property
     def can_spare(self) -> bool:
         """Whether more servers are here than are needed."""
-        return len(self._here) > self._needed
+        return len(self._here) > self.needed
 
     @property
     def releases(self) -> bool:
@@ -110,7 +116,7 @@ class Collector:
         if self._state is CollectorState.OVER or not servers & self._here:
             return Continue()
         self._here -= servers
-        if len(self._here) < self._needed:
+        if len(self._here) < self.needed:
             self._state = CollectorState.OVER
             names = ", ".join(Role.SERVER.named(i) for i in sorted(servers))
             return Failed(f"{names} {reason}")
@@ -178,7 +184,8 @@ class Collector:
         total = Total(
             released, contributors, self._members_records(), caught, lost_pairs=self._lost_pairs()
         )
-        return Done(total, spends=(self._query.spend,))
+        spend = replace(self._query.spend, receipt=self._run.hex())
+        return Done(total, spends=(spend,))
 
     def _lost_pairs(self) -> int:
         return 0
@@ -193,9 +200,7 @@ class Collector:
         )
 
     def _message(self, phase: Phase, to: Role, receivers: Ids, body: bytes) -> Message:
-        return Message(
-            self._query.run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body)
-        )
+        return Message(self._run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body))
 
 
 def _some(ids: Ids, limit: int = 5) -> str:

@@ -44,7 +44,7 @@ def query_for(aggregator: Aggregator, servers: int, parties: int, length: int) -
     """An exact sum: no noise is added."""
     epsilon: Fraction | None = None
     return Query(
-        run=b"contract",
+        nonce=b"contract",
         statistic=Histogram(lower=0.0, upper=1.0, bins=length),
         aggregator=aggregator.name,
         parties=parties,

@@ -24,6 +24,7 @@ from protocols.ring import Vector, add_shares
 if TYPE_CHECKING:
     from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
     from protocols.aggregation.release import Release
+    from protocols.evidence import Evidence
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -170,9 +171,10 @@ class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
     `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
-    left out of the sum and cannot be laid at anybody's door. `lost_pairs` are those that were to
+    left out of the sum and cannot be attributed to a party. `lost_pairs` are those that were to
     meet and are not in the sum. `refusals` are the first of the `refusing` parties that would not
-    take part, with what they said.
+    take part, with what they said. `evidence` is what all this can be checked against; a machine
+    alone has none.
     """
 
     vector: Vector
@@ -183,6 +185,7 @@ class Total:
     lost_pairs: int = 0
     refusals: tuple[tuple[int, str], ...] = ()
     refusing: int = 0
+    evidence: "Evidence | None" = None
 
 
 class OneRound(Aggregator):

@@ -8,7 +8,6 @@ how many records a party has. A party that deviates can upload a well-formed key
 or at a threshold of its choice; no server alone can see that, and this aggregator does not try.
 """
 
-import hashlib
 import struct
 from typing import ClassVar
 
@@ -34,9 +33,9 @@ from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.thresholds import RESOLUTION_BITS
 
-VERSION = 1
+VERSION = 2
 RING = Ring(64)
-_HEADER = struct.Struct("<BBBBI8s")
+_HEADER = struct.Struct("<BBBBI")
 
 
 class Fss(Aggregator):
@@ -44,7 +43,7 @@ class Fss(Aggregator):
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
-    party_bytes: ClassVar[str] = "m(16 + 768k); for m ≥ 3 about (8L + 16m)k"
+    party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
@@ -110,17 +109,8 @@ def cumulative(query: Query) -> Cumulative:
 
 
 def header(query: Query, keys: int) -> bytes:
-    """What a submission begins with: the domain, and a digest that binds it to its run and data."""
-    return _HEADER.pack(
-        VERSION, comparison(query).bits, RING.bits, query.servers, keys, binding(query)
-    )
-
-
-def binding(query: Query) -> bytes:
-    """What ties keys and later questions to one run: its data, its grid and its ε."""
-    statistic = query.statistic
-    grid = (statistic.value, statistic.lower, statistic.upper, query.epsilon, query.data)
-    return hashlib.blake2s(query.run + repr(grid).encode(), digest_size=8).digest()
+    """What a submission begins with: the domain. What was asked is in the run's name."""
+    return _HEADER.pack(VERSION, comparison(query).bits, RING.bits, query.servers, keys)
 
 
 class FssParty:
@@ -182,7 +172,7 @@ class FssServer(SummingServer):
         rows = message.rows()
         expected = np.frombuffer(header(self._query, keys), dtype=np.uint8)
         if not (rows[:, :head] == expected).all():
-            return "keys of another version, run, data set or domain"
+            return "keys of another version or domain"
         flat = np.ascontiguousarray(rows[:, head:]).reshape(-1, width)
         if not self._comparison.validate(self._index, flat).all():
             return "a malformed key"

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bulk, Records
-from protocols.aggregation.fss import FssServer, binding
+from protocols.aggregation.fss import FssServer
 from protocols.aggregation.roles import ServerState
 from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase
@@ -62,12 +62,21 @@ class OnDemandServer(FssServer):
 
 
 class OnDemandCollector(Collector):
-    """Asks as the statistic plans. With `held`, those parties' keys are there already."""
+    """Asks as the statistic plans.
+
+    With `held`, those parties' keys are there already, from the run `tree`, in which the points of
+    this query are asked: its own name is known to nobody else.
+    """
 
     def __init__(
-        self, query: Query, records: Records, held: NDArray[np.bool] | None = None
+        self,
+        query: Query,
+        records: Records,
+        held: NDArray[np.bool] | None = None,
+        tree: bytes | None = None,
     ) -> None:
         super().__init__(query, records, add_shares)
+        self._run = tree or query.run
         self._statistic = query.statistic
         self._held = held
         self._known: dict[int, float] = {}
@@ -106,16 +115,21 @@ class OnDemandCollector(Collector):
         self._asked = statistic.plan(self._known)
         if not self._asked:
             return self._done(np.concatenate([np.zeros(0, dtype=np.uint64), *self._counts]))
-        points = np.array(self._asked, dtype="<u8").tobytes()
-        return Continue(self._to_servers(Phase.ASK, binding(self._query) + points))
+        return Continue(self._to_servers(Phase.ASK, points_body(self._asked)))
+
+
+def points_body(points: list[int]) -> bytes:
+    return np.array(points, dtype="<u8").tobytes()
 
 
 def parse_points(message: Message, query: Query) -> NDArray[np.uint64] | Rejected:
-    """Raises nothing: what is wrong with a question is said to who asked it."""
-    bound, body = message.body[0][:8].tobytes(), message.body[0][8:]
-    if message.links != 1 or bound != binding(query):
-        return Rejected(message.sender, "the tree was drawn under another ε, grid or data set")
-    if body.size % 8 or not 0 < body.size <= 8 * MAX_POINTS:
+    """Raises nothing: what is wrong with a question is said to who asked it.
+
+    Any point may be asked, for the whole tree is paid for. Which tree is in the run's name: its
+    grid, data and ε are those of the query that the keys were uploaded for.
+    """
+    body = message.body[0]
+    if message.links != 1 or body.size % 8 or not 0 < body.size <= 8 * MAX_POINTS:
         return Rejected(message.sender, f"1 to {MAX_POINTS} points can be asked at a time")
     points = np.ascontiguousarray(body).view("<u8")
     statistic = query.statistic

@@ -34,7 +34,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.sealing import OVERHEAD
 
-HEADROOM = 256
+HEADROOM = 512
 """For the headers of a message and of a part."""
 
 LARGEST = 1 << 62

@@ -1,6 +1,7 @@
 """The machines of the shuffle model, one class a role: each shows what that role may see."""
 
 import struct
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ _PART = struct.Struct("<II")  # which part this is, and of how many
 
 def context(query: Query) -> bytes:
     """What reports are sealed for: they open in no other run, and for no other question."""
-    return query.stream.encode()
+    return b"tallyroom shuffle " + query.run
 
 
 class ShuffleParty:
@@ -169,7 +170,9 @@ def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
 
 
 class ShuffleCollector(Collector):
-    """Sees reports without names, and who contributed. Opens and estimates."""
+    """Sees reports without names, and who contributed. Opens and estimates, as nobody else can."""
+
+    public: ClassVar[bool] = False
 
     def __init__(self, query: Query, records: Records, randomness: Randomness) -> None:
         super().__init__(query, records, add_shares)

@@ -189,7 +189,8 @@ class Statistic(ABC):
         return int(np.count_nonzero((values < lower) | (values > upper)))
 
     def parameters(self) -> dict[str, Parameter]:
-        return dataclasses.asdict(self)
+        """In one form: a real number is a float, whether it was written 1 or 1.0."""
+        return {f.name: _plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
@@ -202,6 +203,13 @@ class Statistic(ABC):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
         return cls(**values)  # type: ignore[arg-type]  # checked against the fields above
+
+
+def _plain(value: Parameter, annotation: object) -> Parameter:
+    kinds = get_args(annotation) or (annotation,)
+    if isinstance(value, tuple):
+        return tuple(float(each) for each in value)
+    return float(value) if float in kinds and type(value) is int else value
 
 
 def _fits(value: object, annotation: object) -> bool:

@@ -30,7 +30,7 @@ def rows() -> list[Row]:
     values = np.random.default_rng(0).random(PARTIES)
     holdings = deal({"value": values}, PARTIES)
     query = Query(
-        run=bytes(8),
+        nonce=bytes(8),
         statistic=Ecdf(lower=0.0, upper=1.0, thresholds=THRESHOLDS),
         aggregator="fss",
         parties=PARTIES,

@@ -89,7 +89,7 @@ def _masked_sum(neighbours: str, dropped: int, blocks: int) -> tuple[float, int]
         return (message.select(stay),) if len(stay) else ()
 
     query = Query(
-        run=b"benchrun",
+        nonce=b"benchrun",
         statistic=Histogram(lower=0.0, upper=1.0, bins=LENGTH),
         aggregator=f"masking?neighbours={neighbours}",
         parties=PARTIES,

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.misbehaviour import HONEST, Misbehaviour
+from protocols.evidence import Evidence
 from protocols.meter import Bill
 from protocols.policy import Policy
 from protocols.query import Query
 from protocols.records import Holdings
 from protocols.ring import Vector
 from servers.coordinator import Question
+from simulation.proof import Proof, prove
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
-    `refused` counts what was left out of the sum and cannot be laid at anybody's door, `lost_pairs`
+    `refused` counts what was left out of the sum and cannot be attributed to a party, `lost_pairs`
     those that were to meet and are not in the sum. `reused` says that it is of an earlier release
-    of the same data. `question` and `query` are what was asked, and as what it was put to all.
-    `refusals` are the first of the `refusing` parties that would not take part, with what they
-    said.
+    of the same data. `question` is what was asked. `refusals` are the first of the `refusing`
+    parties that would not take part, with what they said. `evidence` is what the servers signed,
+    to be checked against their members' `authority`.
     """
 
     total: Vector
@@ -78,9 +80,16 @@ class Opened:
     lost_pairs: int = 0
     reused: bool = False
     question: Question | None = None
-    query: Query | None = None
     refusals: tuple[tuple[int, str], ...] = ()
     refusing: int = 0
+    evidence: Evidence | None = None
+    authority: bytes = b""
+
+    def prove(self, question: Question) -> tuple[Query, Proof]:
+        """Raises `RunFailed` unless the servers signed for this answer to this question."""
+        return prove(
+            question, self.evidence, self.authority, self.total, self.contributors, self.records
+        )
 
 
 class Runtime(ABC):

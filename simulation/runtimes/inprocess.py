@@ -1,5 +1,6 @@
 """`inprocess`: all machines in one process, messages in a queue."""
 
+import datetime as dt
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -12,12 +13,15 @@ from parties.block import PartyBlock
 from parties.consent import Consent
 from protocols.aggregation.contract import Total
 from protocols.errors import RunFailed
+from protocols.evidence import Evidence
+from protocols.identity import Authority, Credentials, Identity
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Bill, Meter, relayed
 from protocols.participant import Outcome, Participant
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator, Question
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
@@ -25,6 +29,7 @@ from storage.ledger import Ledger
 
 MOST_KEPT = 100
 """Releases that are given again without being made anew."""
+LIFETIME = dt.timedelta(days=365)
 
 
 class InProcess(Runtime):
@@ -36,6 +41,7 @@ class InProcess(Runtime):
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
         self._kept: OrderedDict[bytes, Total] = OrderedDict()
+        self._credentials: list[Credentials] = []
         self._consents: list[Consent] = []
         self._server_cpu_seconds = 0.0
 
@@ -46,9 +52,17 @@ class InProcess(Runtime):
             self.block(block, parties, plan.misbehaviour, self._consent(f"host-{number}"))
             for number, block in enumerate(plan.holdings.blocks(plan.hosts))
         ]
+        now = dt.datetime.now(dt.UTC)
+        authority = Authority.create("simulation", now, LIFETIME)
+        self._credentials = [
+            authority.issue(Identity(Role.SERVER, i, i), now, LIFETIME) for i in range(plan.servers)
+        ]
         self._servers = [
             AggregationServer(
-                i, self._ledger(f"server-{i}"), Randomness.for_role(plan.seed, f"server-{i}")
+                i,
+                self._ledger(f"server-{i}"),
+                Randomness.for_role(plan.seed, f"server-{i}"),
+                sign=signer(self._credentials[i]),
             )
             for i in range(plan.servers)
         ]
@@ -57,6 +71,7 @@ class InProcess(Runtime):
             len(plan.holdings.ids),
             self._ledger("coordinator"),
             Randomness.for_role(plan.seed, "coordinator"),
+            seeded=plan.seed is not None,
         )
         counts = plan.holdings.counts.astype("uint32")
         self._coordinator.enrol(plan.holdings.ids, counts, plan.holdings.version(parties))
@@ -67,6 +82,7 @@ class InProcess(Runtime):
         query = self._coordinator.query(question)
         if (opened := self._again(question, query)) is not None:
             return opened
+        run = self._coordinator.name_of(query)
         clock = {"submit": started}
         finished: Done | Failed | None = None
         queue: deque[Message] = deque()
@@ -85,7 +101,7 @@ class InProcess(Runtime):
         take(self._coordinator.ask(query), self._coordinator)
         while finished is None:
             if not queue:  # everybody waits: that is what a passed deadline means here
-                self._pass_deadline(query.run, take, queue)
+                self._pass_deadline(run, take, queue)
                 continue
             message = queue.popleft()
             if message.phase is Phase.RELEASE and "release" not in clock:
@@ -97,17 +113,18 @@ class InProcess(Runtime):
                 take(outcome, receiver, message.sender_role)
         ended = time.perf_counter()
         if isinstance(finished, Failed):
-            self._forget(query.run)
+            self._forget(run)
             raise RunFailed(finished.reason)
         total = finished.output
         assert isinstance(total, Total)
-        self._keep(query, total)
-        stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
-        hosts = [p.meters.pop(query.run, Meter()).between_parties() for p in self._blocks]
+        if run == query.run:  # not one that asked a stored tree again
+            self._keep(query, total)
+        stations = [p.meters.pop(run, Meter()) for p in (*self._servers, self._coordinator)]
+        hosts = [p.meters.pop(run, Meter()).between_parties() for p in self._blocks]
         if self.plan.peer == "relay":
             hosts = [relayed(meter) for meter in hosts]
-        if not self._coordinator.releases.holds(query.run):
-            self._forget(query.run)
+        if not self._coordinator.releases.holds(run):
+            self._forget(run)
         released = clock.get("release", ended)
         return Opened(
             total.vector,
@@ -120,9 +137,10 @@ class InProcess(Runtime):
             total.refused,
             total.lost_pairs,
             question=question,
-            query=query,
             refusals=total.refusals,
             refusing=total.refusing,
+            evidence=self._certified(total),
+            authority=self._credentials[0].authority,
         )
 
     def _again(self, question: Question, query: Query) -> Opened | None:
@@ -143,8 +161,15 @@ class InProcess(Runtime):
             refusing=total.refusing,
             reused=True,
             question=question,
-            query=query,
+            evidence=self._certified(total),
+            authority=self._credentials[0].authority,
         )
+
+    def _certified(self, total: Total) -> Evidence | None:
+        """What the servers signed, with the certificates that their signatures go by."""
+        if total.evidence is None:
+            return None
+        return total.evidence.certified(lambda server: self._credentials[server].certificate)
 
     def _keep(self, query: Query, total: Total) -> None:
         releases, data = self._coordinator.releases, self._coordinator.data

@@ -18,6 +18,7 @@ from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.receipts import RECEIPT_BYTES
 from protocols.statistics import Ecdf, Histogram
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import DeskStub, PostStub
@@ -66,12 +67,12 @@ def release(query: Query, members: list[int]) -> Message:
 
 
 def values(share: Message) -> list[int]:
-    found: list[int] = share.body[0].view("<u8").tolist()
+    found: list[int] = share.body[0, RECEIPT_BYTES:].view("<u8").tolist()
     return found
 
 
 def test_replayed_submissions_count_once(servers: LoneServers) -> None:
-    query = a_query(run=b"replayed")
+    query = a_query(nonce=b"replayed")
     with Hand(servers) as hand:
         assert hand.send(question(query)) == []
         first, *others = shares(query)
@@ -92,7 +93,7 @@ def test_replayed_submissions_count_once(servers: LoneServers) -> None:
 
 
 def test_messages_out_of_turn_are_refused_and_the_run_is_unharmed(servers: LoneServers) -> None:
-    query = a_query(run=b"reorders")
+    query = a_query(nonce=b"reorders")
     excuse = a_message(
         Phase.EXCUSE, Role.COORDINATOR, Role.SERVER, body=bitmap(4, [0]), run=query.run
     )
@@ -111,14 +112,14 @@ def test_messages_out_of_turn_are_refused_and_the_run_is_unharmed(servers: LoneS
         for late in (excuse, ask):
             assert "while closed is out of turn" in hand.send(late)[0]
         assert "must come from coordinator" in hand.send(from_party)[0]
-        other = a_query(run=query.run, minimum=1)
-        assert "begun with another query" in hand.send(question(other))[0]
+        other = a_query(nonce=query.nonce, minimum=1)
+        assert "asks another question in run" in hand.send(question(other))[0]
         assert hand.send(release(query, EVERYONE)) == []
         assert values(hand.heard(2)[1]) == [10] * 4
 
 
 def test_an_old_runs_messages_do_nothing_to_a_new_run(servers: LoneServers) -> None:
-    old, new = a_query(run=b"old run."), a_query(run=b"new run.")
+    old, new = a_query(nonce=b"old run."), a_query(nonce=b"new run.")
     with Hand(servers) as hand:
         hand.send(question(old))
         for message in shares(old):
@@ -137,13 +138,12 @@ def test_an_old_runs_messages_do_nothing_to_a_new_run(servers: LoneServers) -> N
         assert values(found[1]) == [10] * 4
 
 
-def test_keys_of_an_old_run_under_a_new_runs_name_are_refused(servers: LoneServers) -> None:
+def test_keys_for_another_run_or_question_are_refused(servers: LoneServers) -> None:
     curve = Ecdf(lower=0.0, upper=1.0, thresholds=4)
-    old, new = (
-        a_query(run=run, statistic=curve, aggregator="fss", epsilon=Fraction(1))
-        for run in (b"old keys", b"new keys")
+    old, other, new = (
+        a_query(nonce=nonce, statistic=curve, aggregator="fss", epsilon=Fraction(epsilon))
+        for nonce, epsilon in ((b"old keys", 1), (b"new keys", 2), (b"new keys", 1))
     )
-    block = PartyBlock(holdings_of(VALUES, 4), Randomness.from_seed(1, "parties"))
 
     def keys(query: Query) -> Message:
         asked = a_message(
@@ -154,23 +154,13 @@ def test_keys_of_an_old_run_under_a_new_runs_name_are_refused(servers: LoneServe
             body=query.encode(),
             run=query.run,
         )
+        block = PartyBlock(holdings_of(VALUES, 4), Randomness.from_seed(1, "parties"))
         return block.handle(asked).messages[0]
 
     with Hand(servers) as hand:
         assert hand.send(question(new)) == []
-        relabelled = keys(old)
-        disguised = a_message(
-            Phase.SUBMIT,
-            Role.PARTY,
-            Role.SERVER,
-            (0, 1, 2, 3),
-            body=relabelled.body,
-            run=new.run,
-            round_=2,
-        )
-        reasons = hand.send(disguised)
-        assert len(reasons) == 4
-        assert set(reasons) == {"keys of another version, run, data set or domain"}
+        assert "is unknown" in hand.send(keys(old))[0]
+        assert "was asked another question in run" in hand.send(keys(other))[0]
         assert hand.send(keys(new)) == []
         assert [message.phase for message in hand.heard(1)] == [Phase.ROSTER]
 
@@ -179,7 +169,8 @@ def test_a_coordinator_gets_nothing_past_a_servers_cap(tmp_path: Path) -> None:
     """Both runs are open before either is released, which no cap can know; then one is paid."""
     plan = Plan(holdings_of(VALUES, 4), 2, 1, seed=1, cap=Fraction(1), store=tmp_path)
     paid, unpaid, late = (
-        a_query(run=run, epsilon=Fraction(3, 4)) for run in (b"paid....", b"unpaid..", b"late....")
+        a_query(nonce=run, epsilon=Fraction(3, 4))
+        for run in (b"paid....", b"unpaid..", b"late....")
     )
     with LoneServers(plan) as capped:
         with Hand(capped) as hand:
@@ -192,7 +183,7 @@ def test_a_coordinator_gets_nothing_past_a_servers_cap(tmp_path: Path) -> None:
             for _ in range(2):
                 assert hand.send(release(unpaid, EVERYONE)) != []
             assert "0.25 of 1 is left" in hand.send(question(late))[0]
-            without_noise = a_query(run=b"no noise")
+            without_noise = a_query(nonce=b"no noise")
             assert "without noise is refused" in hand.send(question(without_noise))[0]
             assert hand.heard(0) == []
         capped.children["server-0"].kill()
@@ -207,7 +198,7 @@ def test_a_coordinator_gets_nothing_past_a_servers_cap(tmp_path: Path) -> None:
 
 def test_a_second_release_over_other_parties_is_refused(servers: LoneServers) -> None:
     """The difference of the two would be one party's share."""
-    query = a_query(run=b"differs.", minimum=2, epsilon=Fraction(1))
+    query = a_query(nonce=b"differs.", minimum=2, epsilon=Fraction(1))
     with Hand(servers) as hand:
         hand.send(question(query))
         for message in shares(query):

@@ -14,6 +14,7 @@ import pytest
 from protocols.errors import RunFailed
 from protocols.messages import Message, Phase, Role
 from protocols.query import Query
+from protocols.receipts import RECEIPT_BYTES
 from protocols.statistics import Histogram, Mean
 from simulation import Federation
 from simulation.runtimes import Plan
@@ -24,7 +25,7 @@ from tests.samples import a_message, a_query, bitmap, holdings_of
 
 BINS = 2000
 QUERY = a_query(
-    run=b"fulldisk",
+    nonce=b"fulldisk",
     statistic=Histogram(lower=0.0, upper=1.0, bins=BINS),
     aggregator="additive",
     epsilon=None,
@@ -103,11 +104,11 @@ def _finish(hand: Hand) -> None:
     assert hand.send(release(QUERY)) == []
     roster, answer = hand.heard(2)
     assert roster.body.tobytes() == bitmap(4, [0, 1, 2, 3])
-    assert np.unique(answer.body[0].view("<u8")).tolist() == [1 + 2 + 3 + 4]
+    assert np.unique(answer.body[0, RECEIPT_BYTES:].view("<u8")).tolist() == [1 + 2 + 3 + 4]
 
 
 def test_a_ledger_that_cannot_be_written_releases_nothing(tmp_path: Path) -> None:
-    query = a_query(run=b"unwriten", epsilon=Fraction(1))
+    query = a_query(nonce=b"unwriten", epsilon=Fraction(1))
     plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
     path = tmp_path / "server-0" / "ledger.sqlite"
     with LoneServers(plan) as servers, Hand(servers) as hand:

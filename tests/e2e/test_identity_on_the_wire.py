@@ -73,14 +73,16 @@ def submission(*senders: int, run: bytes = RUN) -> pb.Parcel:
     return pb.Parcel(message=message.encode())
 
 
-def open_run(federation: Addressed, run: bytes) -> None:
-    """The coordinator's certificate puts a query to server-0."""
-    query = a_query(run=run)
-    body = query.encode()
-    message = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=body, run=run)
+def open_run(federation: Addressed, nonce: bytes) -> bytes:
+    """The coordinator's certificate puts a query to server-0. Returns the run's name."""
+    query = a_query(nonce=nonce)
+    message = a_message(
+        Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
+    )
     with federation.reach("server-0", COORDINATOR) as channel:
         receipt = PostStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
         assert not receipt.refused
+    return query.run
 
 
 def submissions_counted(federation: Addressed, run: bytes) -> int:
@@ -105,8 +107,8 @@ def submissions_counted(federation: Addressed, run: bytes) -> int:
 def test_a_forged_sender_is_denied_and_nothing_is_counted(
     federation: Addressed, identity: Identity, senders: tuple[int, ...]
 ) -> None:
-    run = hashlib.sha256(f"{identity}{senders}".encode()).digest()[:8]
-    open_run(federation, run)
+    nonce = hashlib.sha256(f"{identity}{senders}".encode()).digest()[:8]
+    run = open_run(federation, nonce)
     with federation.reach("server-0", identity) as channel:
         code = refusal(
             lambda: PostStub(channel).Send(submission(*senders, run=run), timeout=SECONDS)
@@ -116,16 +118,16 @@ def test_a_forged_sender_is_denied_and_nothing_is_counted(
 
 
 def test_the_same_submission_by_its_owner_is_counted(federation: Addressed) -> None:
-    open_run(federation, b"honest-1")
+    run = open_run(federation, b"honest-1")
     with federation.reach("server-0", party(0, 1)) as channel:
-        receipt = PostStub(channel).Send(submission(0, run=b"honest-1"), timeout=SECONDS)
+        receipt = PostStub(channel).Send(submission(0, run=run), timeout=SECONDS)
     assert not receipt.refused
-    assert submissions_counted(federation, b"honest-1") == 1
+    assert submissions_counted(federation, run) == 1
 
 
 def test_a_party_may_not_put_a_query(federation: Addressed) -> None:
-    body = a_query(run=b"by party").encode()
-    message = a_message(Phase.QUERY, Role.PARTY, Role.SERVER, body=body, run=b"by party")
+    query = a_query(nonce=b"by party")
+    message = a_message(Phase.QUERY, Role.PARTY, Role.SERVER, body=query.encode(), run=query.run)
     with federation.reach("server-0", party(0)) as channel:
         receipt = PostStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
     assert [r.reason for r in receipt.refused] == ["only the coordinator asks"]

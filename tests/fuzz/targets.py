@@ -21,7 +21,7 @@ from protocols.messages import Phase, Role, decode
 from protocols.meter import Direction, Meter
 from protocols.pairwise.outputs import Output
 from protocols.privacy.mechanisms import Placement
-from protocols.query import decode_query
+from protocols.query import decode_query, run_name
 from protocols.statistics import Ecdf, Histogram, Mean
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
@@ -30,7 +30,7 @@ from storage.journal import Journal, Kind, read_records
 from tests.fuzz.pair_targets import PAIR_TARGETS
 from tests.protocols.pairwise.circuits import greater
 from tests.protocols.pairwise.dealing import dealt
-from tests.samples import RUN, a_message, a_query
+from tests.samples import NONCE, RUN, a_message, a_query
 
 COMPARISONS = (Comparison(8, Ring(64), 2), Comparison(4, Ring(64), 3), Comparison(16, Ring(32), 3))
 THRESHOLDS = np.array([0, 3, 15], dtype=np.uint64)
@@ -58,11 +58,11 @@ def message(data: bytes) -> None:
 
 def query(data: bytes) -> None:
     try:
-        decoded = decode_query(RUN, data, "peer")
+        decoded = decode_query(run_name(NONCE, data), data, "peer")
         _ = decoded.mechanism  # what a server asks of a query before it takes part
     except (PeerError, LocalError):
         return
-    assert decode_query(RUN, decoded.encode(), "peer") == decoded
+    assert decoded.encode() == data
 
 
 def question(data: bytes) -> None:

@@ -129,7 +129,7 @@ def test_shares_of_pairs_are_kept_for_the_last_runs_only() -> None:
     first: list[Message] = []
     for number in range(MOST_REPEATED + 1):
         query = replace(
-            a_pairs_query(Gini(lower=0.0, upper=1.0), holdings), run=bytes([number] * 8)
+            a_pairs_query(Gini(lower=0.0, upper=1.0), holdings), nonce=bytes([number] * 8)
         )
         body = query.encode()
         asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1), body=body)

@@ -99,7 +99,7 @@ def test_the_cap_holds_whatever_the_coordinator_calls_the_data_or_the_run(tmp_pa
     """An old run's name with another question behind it is another answer, and is charged."""
     first = a_query(epsilon=Fraction(1, 2))
     wider = replace(first, statistic=replace(first.statistic, upper=2.0))
-    third = replace(first, run=b"run-0003", data="another name")
+    third = replace(first, nonce=b"run-0003", data="another name")
     for query, refused in ((first, False), (wider, False), (third, True), (first, False)):
         consent = Consent(TINY, tmp_path)  # restarted each time: memory does not help
         messages = block(consent).handle(asking(query)).messages
@@ -124,7 +124,7 @@ def test_delta_is_capped_too() -> None:
         delta=1e-6,
     )
     for number in range(3):
-        said = parties.handle(asking(replace(query, run=bytes([number]) * 8))).messages
+        said = parties.handle(asking(replace(query, nonce=bytes([number]) * 8))).messages
         assert [m.phase for m in said if m.phase is Phase.REFUSE] == [Phase.REFUSE] * (number == 2)
     assert "no room" in reason(said)
     consent.close()

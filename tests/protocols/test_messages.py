@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protocols.errors import PeerError
 from protocols.messages import (
     MAX_WIRE_BYTES,
+    VERSION,
     Message,
     Phase,
     Role,
@@ -19,7 +20,7 @@ from protocols.messages import (
 )
 from tests.samples import RUN, a_message, same
 
-HEADER = struct.Struct("<BBBBHH8sIII")
+HEADER = struct.Struct("<BBBBHH32sIII")
 
 
 @st.composite
@@ -34,7 +35,7 @@ def messages(draw: st.DrawFn) -> Message:
     rows = draw(st.sampled_from([1, links]))
     body = np.frombuffer(draw(st.binary(min_size=rows * width, max_size=rows * width)), np.uint8)
     return Message(
-        draw(st.binary(min_size=8, max_size=8)),
+        draw(st.binary(min_size=32, max_size=32)),
         draw(st.sampled_from(Phase)),
         *roles,
         address(*draw(st.lists(ids, min_size=senders, max_size=senders, unique=True))),
@@ -92,7 +93,7 @@ def test_one_changed_byte_is_refused_or_decodes_to_exactly_those_bytes(
 
 def header(**changes: int) -> bytes:
     fields = {
-        "version": 1,
+        "version": VERSION,
         "phase": 2,
         "sender_role": 1,
         "receiver_role": 2,
@@ -120,7 +121,8 @@ def test_the_header_under_test_is_the_real_one() -> None:
     "changes",
     [
         {"version": 0},
-        {"version": 2},
+        {"version": VERSION - 1},
+        {"version": VERSION + 1},
         {"phase": 0},
         {"phase": 200},
         {"sender_role": 0},
@@ -220,7 +222,7 @@ def test_an_index_that_no_federation_has_is_refused(index: int) -> None:
 )
 def test_a_header_that_promises_the_moon_costs_nothing(counts: tuple[int, int, int]) -> None:
     with pytest.raises(PeerError, match="promises"):
-        decode(HEADER.pack(1, 2, 1, 2, 1, 0, RUN, *counts), "peer")
+        decode(HEADER.pack(VERSION, 2, 1, 2, 1, 0, RUN, *counts), "peer")
 
 
 @given(messages())

@@ -7,7 +7,7 @@ from protocols.meter import SEALING_BYTES, Bill, Direction, Meter, relayed
 from tests.samples import a_message
 
 PARTIES = 5
-HEADER = 36
+HEADER = 60
 
 
 def pair(senders: tuple[int, ...], receivers: tuple[int, ...], width: int = 4) -> Message:
@@ -42,7 +42,7 @@ def test_hosts_accounts_add_up_to_the_same_bill_however_parties_are_dealt() -> N
     whole = Bill(hosts_of((0, 1, 2, 3, 4)), PARTIES)
     assert whole.total.messages == 6
     assert whole.total.bytes == 6 * (HEADER + 4)
-    assert whole.party_bytes().tolist() == [4 * 40, 2 * 40, 2 * 40, 2 * 40, 2 * 40]
+    assert whole.party_bytes().tolist() == [each * (HEADER + 4) for each in (4, 2, 2, 2, 2)]
     assert whole.by_link().keys() == {"party->party"}
     for blocks in (((0, 1), (2, 3, 4)), ((0,), (1,), (2,), (3,), (4,)), ((4, 0), (3, 1), (2,))):
         split = Bill(hosts_of(*blocks), PARTIES)
@@ -52,7 +52,7 @@ def test_hosts_accounts_add_up_to_the_same_bill_however_parties_are_dealt() -> N
 
 def test_rows_name_the_sender_and_no_single_receiver() -> None:
     rows = list(Bill(hosts_of((0, 1), (2, 3, 4)), PARTIES).rows())
-    assert rows[0] == ("pair", 3, "party-0", "other parties", 80, 2)
+    assert rows[0] == ("pair", 3, "party-0", "other parties", 2 * (HEADER + 4), 2)
     assert [row[2] for row in rows] == [f"party-{i}" for i in range(PARTIES)]
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
+from protocols import participant
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.bodies import Fault
 from protocols.aggregation.contract import Memory
@@ -13,11 +15,15 @@ from protocols.errors import TallyError
 from protocols.machine import Continue, Failed, Machine, Spend, Step
 from protocols.messages import MAX_ROUND, Message, Phase, Role
 from protocols.meter import Direction
-from protocols.participant import Outcome, Participant
-from protocols.query import decode_query
+from protocols.participant import MOST_OVER, Outcome, Participant
+from protocols.query import Query, decode_query, run_name
 from protocols.randomness import Randomness
-from tests.samples import RUN, a_message, a_query, bitmap
+from tests import samples
+from tests.samples import a_query, bitmap
 
+QUERY = a_query(epsilon=Fraction(1))
+RUN = QUERY.run
+a_message = partial(samples.a_message, run=RUN)
 EVERYONE = bitmap(4, [0, 1, 2, 3])
 
 
@@ -44,7 +50,7 @@ class Station(Participant):
 
 
 def ask(sender: Role = Role.COORDINATOR, receiver: int = 0) -> Message:
-    body = a_query(epsilon=Fraction(1)).encode()
+    body = QUERY.encode()
     return a_message(Phase.QUERY, sender, Role.SERVER, receivers=(receiver,), body=body)
 
 
@@ -170,8 +176,11 @@ def test_mail_for_somebody_else_is_refused_and_not_counted(station: Station) -> 
 
 
 def test_a_malformed_query_is_refused_and_may_be_put_again(station: Station) -> None:
-    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}")
+    named = run_name(RUN[:8], b"{}")
+    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}", run=named)
     assert "malformed query" in reasons(station.handle(bad))[0][1]
+    bad = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=b"{}")
+    assert "named for another query" in reasons(station.handle(bad))[0][1]
     assert station.handle(ask()).refused == []
 
 
@@ -314,3 +323,41 @@ def test_a_station_knows_for_how_many_rounds_parties_may_speak_among_themselves(
     )
     assert "was not asked for" in reasons(desk.handle(late))[0][1]
     assert desk.handle(last).refused == []
+
+
+def test_runs_that_are_over_are_forgotten_but_not_their_names(station: Station) -> None:
+    """A process that runs for years keeps of old runs a bounded number of names."""
+    queries = [a_query(nonce=i.to_bytes(8, "little")) for i in range(2 * MOST_OVER)]
+
+    def put(query: Query) -> Message:
+        return samples.a_message(
+            Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
+        )
+
+    for query in queries:
+        assert station.handle(put(query)).refused == []
+        station.handle(submit(0, run=query.run))
+        station.abandon(query.run)
+    kept = (station._queries, station._said, station._asked, station._rounds, station.meters)
+    assert all(len(each) <= MOST_OVER for each in kept)
+    assert "is over" in reasons(station.handle(put(queries[0])))[0][1]
+    other = a_query(nonce=queries[0].nonce, minimum=2)
+    assert "asks another question" in reasons(station.handle(put(other)))[0][1]
+
+
+def test_names_are_bounded_and_those_of_open_runs_stay(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(participant, "MOST_NAMES", 4)
+    station.handle(ask())
+    for number in range(20):
+        station.forget(bytes([number]) * 32)
+    assert len(station._names) == 4
+    assert station.handle(submit(0)).refused == []
+
+
+def test_to_forget_a_run_under_another_digest_changes_nothing(station: Station) -> None:
+    station.handle(ask())
+    station.forget(RUN[:8] + bytes(24))
+    assert station.handle(submit(0)).refused == []
+    assert station.handle(ask()).refused == []

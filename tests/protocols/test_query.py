@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,9 +14,16 @@ from protocols.aggregation.release import NoisySum
 from protocols.errors import LocalError, PeerError
 from protocols.machines import check
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import MAX_PARTIES, Query, decode_query
-from protocols.statistics import Histogram, Mean, Statistic, Sum
-from tests.samples import RUN, a_query
+from protocols.query import MAX_PARTIES, Query, run_name
+from protocols.query import decode_query as decode_named
+from protocols.statistics import Gini, Histogram, Mean, Statistic, Sum
+from tests.samples import NONCE, a_query
+
+
+def decode_query(data: bytes) -> Query:
+    """Of a run that is named for it."""
+    return decode_named(run_name(NONCE, data), data, "coordinator")
+
 
 finite = st.floats(-1e6, 1e6)
 
@@ -40,7 +48,7 @@ def queries(draw: st.DrawFn) -> Query:
     records = parties + draw(st.integers(0, 10**6))
     epsilon = draw(st.none() | st.fractions(Fraction(1, 1000), 1000, max_denominator=10**6))
     return Query(
-        RUN,
+        NONCE,
         draw(statistics()),
         draw(st.text(max_size=10)),
         parties,
@@ -58,7 +66,7 @@ def queries(draw: st.DrawFn) -> Query:
 
 @given(queries())
 def test_what_is_encoded_is_decoded(query: Query) -> None:
-    back = decode_query(query.run, query.encode(), "coordinator")
+    back = decode_named(query.run, query.encode(), "coordinator")
     assert back == query
     assert back.encode() == query.encode()
     assert back.mechanism == query.mechanism
@@ -66,11 +74,12 @@ def test_what_is_encoded_is_decoded(query: Query) -> None:
 
 def wire(**changes: Any) -> bytes:
     fields = json.loads(a_query(epsilon=Fraction(1)).encode()) | changes
-    return json.dumps({key: value for key, value in fields.items() if value != "absent"}).encode()
+    kept = {key: value for key, value in fields.items() if value != "absent"}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
 
 
 def test_the_wire_under_test_is_the_real_one() -> None:
-    assert decode_query(RUN, wire(), "coordinator") == a_query(epsilon=Fraction(1))
+    assert decode_query(wire()) == a_query(epsilon=Fraction(1))
 
 
 KEYS = sorted(json.loads(wire()))
@@ -81,13 +90,12 @@ WRONG: list[Any] = ["absent", None, True, [], {"a": 1}, [[]], "no such thing", -
 @pytest.mark.parametrize("value", WRONG, ids=lambda value: str(value)[:14])
 def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
     free_text = key in ("aggregator", "data") and value == "no such thing"
-    defaulted = key in ("group", "most", "deadline", "delta") and value == "absent"
     real = key == "deadline" and value == 1.5
-    if free_text or defaulted or real:
-        decode_query(RUN, wire(**{key: value}), "coordinator")
+    if free_text or real:
+        decode_query(wire(**{key: value}))
         return
     with pytest.raises(PeerError, match="malformed query"):
-        decode_query(RUN, wire(**{key: value}), "coordinator")
+        decode_query(wire(**{key: value}))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +136,7 @@ def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
 )
 def test_malformed_queries(data: bytes) -> None:
     with pytest.raises(PeerError, match="malformed query"):
-        decode_query(RUN, data, "coordinator")
+        decode_query(data)
 
 
 @given(
@@ -141,7 +149,7 @@ def test_malformed_queries(data: bytes) -> None:
 )
 def test_any_json_value_anywhere_raises_nothing_but_a_peer_error(value: Any, key: str) -> None:
     with contextlib.suppress(PeerError):
-        decode_query(RUN, wire(**{key: value}), "coordinator")
+        decode_query(wire(**{key: value}))
 
 
 HOSTILE_EPSILON = [
@@ -178,7 +186,7 @@ def test_hostile_epsilons_are_refused_in_both_places(text: str) -> None:
     with pytest.raises(LocalError, match="epsilon"):
         parse_epsilon(text)
     with pytest.raises(PeerError):
-        decode_query(RUN, wire(epsilon=text), "coordinator")
+        decode_query(wire(epsilon=text))
 
 
 @given(st.text(alphabet="0123456789.e+-/ _infaN", max_size=70))
@@ -214,6 +222,57 @@ def test_a_release_must_have_noise_of_enough_parties() -> None:
             else:
                 with pytest.raises(LocalError, match="parties"):
                     a_query(epsilon=Fraction(1), **changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b'"deadline":30.0', b'"deadline":30'),
+        lambda data: data.replace(b'"lower":0.0', b'"lower":0'),
+        lambda data: data.replace(b'"lower":0.0', b'"lower":0.00'),
+        lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"1.0"'),
+        lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"2/2"'),
+        lambda data: data.replace(b'"group":1', b'"group":2,"group":1'),
+        lambda data: data.replace(b'"data":"data"', b'"data":"d\\u0061ta"'),
+        lambda data: data + b" ",
+        lambda data: data.replace(b",", b", ", 1),
+        lambda data: b"{" + b",".join(sorted(data[1:-1].split(b",", 1), reverse=True)) + b"}",
+    ],
+)
+def test_a_query_has_one_encoding(change: Callable[[bytes], bytes]) -> None:
+    data = a_query(epsilon=Fraction(1)).encode()
+    assert change(data) != data
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(change(data))
+
+
+def test_a_number_is_one_number_however_it_was_written() -> None:
+    written = a_query(statistic=Histogram(lower=0, upper=1, bins=4), deadline=30, delta=0)
+    assert written.encode() == a_query().encode()
+
+
+@given(queries(), st.integers(0, 31), st.integers(1, 255))
+def test_a_run_is_named_for_its_query(query: Query, place: int, flip: int) -> None:
+    name = bytearray(query.run)
+    name[place] ^= flip
+    with pytest.raises(PeerError, match="coordinator: the run is named for another query"):
+        decode_named(bytes(name), query.encode(), "coordinator")
+    with pytest.raises(PeerError, match="named for another query"):
+        decode_named(query.run[:-1], query.encode(), "coordinator")
+
+
+def test_pairs_that_no_message_could_account_for_are_refused() -> None:
+    """A server would keep a bit for each of them: 2^24 parties with 2^15 slots are 64 GB."""
+    pairs = Gini(lower=0.0, upper=1.0, matchings=1 << 15)
+    few = a_query(statistic=pairs, parties=1000, noise=Placement.TOTAL)
+    assert few.statistic == pairs
+    with pytest.raises(LocalError, match="too many to account for"):
+        a_query(statistic=pairs, parties=1 << 24, noise=Placement.TOTAL)
+
+
+def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
+    with pytest.raises(LocalError, match="too many digits"):
+        a_query(epsilon=parse_epsilon("0." + 61 * "3"))
 
 
 @pytest.mark.parametrize(

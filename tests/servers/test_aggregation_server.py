@@ -1,19 +1,28 @@
 """A server decides for itself what it takes part in, whatever the coordinator says."""
 
+import datetime as dt
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+from protocols.identity import Authority, Identity
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.receipts import (
+    RECEIPT_BYTES,
+    decode_receipt,
+    request_digest,
+    share_digest,
+    signer,
+)
 from protocols.statistics import Mean
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
-from tests.samples import RUN, a_message, a_query, bitmap
+from tests.samples import NONCE, a_message, a_query, bitmap
 
 
 def server(cap: Fraction | None = None, index: int = 0) -> AggregationServer:
@@ -49,18 +58,18 @@ def test_more_than_the_servers_own_cap_is_refused_whatever_the_coordinator_holds
     first = a_query(epsilon=Fraction(3, 4))
     assert asked.handle(question(first)).refused == []
     assert [m.phase for m in release(asked, first).messages] == [Phase.SHARE]
-    second = a_query(run=b"run-0002", epsilon=Fraction(1, 2), data="under another name")
+    second = a_query(nonce=b"run-0002", epsilon=Fraction(1, 2), data="under another name")
     (refusal,) = asked.handle(question(second)).refused
     assert "epsilon 0.5 refused: 0.25 of 1 is left" in refusal.reason
     assert "unknown" in release(asked, second).refused[0].reason
-    last = a_query(run=b"run-0003", epsilon=Fraction(1, 4))
+    last = a_query(nonce=b"run-0003", epsilon=Fraction(1, 4))
     assert asked.handle(question(last)).refused == []
 
 
 def test_two_runs_that_were_both_opened_cannot_both_be_released() -> None:
     """The check at the opening is a courtesy; the one at the release is the rule."""
     asked = server(cap=Fraction(1))
-    queries = [a_query(run=f"run-000{i}".encode(), epsilon=Fraction(3, 4)) for i in (1, 2)]
+    queries = [a_query(nonce=f"run-000{i}".encode(), epsilon=Fraction(3, 4)) for i in (1, 2)]
     for query in queries:
         assert asked.handle(question(query)).refused == []
     assert len(release(asked, queries[0]).messages) == 1
@@ -91,7 +100,7 @@ def test_what_cannot_be_done_is_refused_before_parties_work_for_it(changes: dict
     query = a_query(**({"epsilon": Fraction(1)} | changes))
     (refusal,) = asked.handle(question(query)).refused
     assert refusal.sender == "coordinator"
-    assert RUN not in asked.deadlines
+    assert query.run not in asked.deadlines
     assert asked.handle(question(a_query())).refused == []
 
 
@@ -103,20 +112,53 @@ def test_a_server_is_among_those_that_are_asked() -> None:
 
 
 def test_the_deadline_is_the_querys() -> None:
-    asked = server()
-    asked.handle(question(a_query(deadline=7.5)))
-    assert asked.deadlines == {RUN: 7.5}
+    asked, query = server(), a_query(deadline=7.5)
+    asked.handle(question(query))
+    assert asked.deadlines == {query.run: 7.5}
 
 
 def test_runs_and_servers_draw_noise_of_their_own() -> None:
-    def noise(run: bytes, seed_role: str) -> list[int]:
+    def noise(nonce: bytes, seed_role: str) -> list[int]:
         asked = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, seed_role))
-        query = a_query(run=run, epsilon=Fraction(1, 100))
+        query = a_query(nonce=nonce, epsilon=Fraction(1, 100))
         asked.handle(question(query))
         (share,) = release(asked, query).messages
-        drawn: list[int] = share.body[0].view("<i8").tolist()
+        drawn: list[int] = share.body[0, RECEIPT_BYTES:].view("<i8").tolist()
         return drawn
 
-    drawn = [noise(RUN, "server-0"), noise(b"run-0002", "server-0"), noise(RUN, "server-1")]
+    drawn = [noise(NONCE, "server-0"), noise(b"run-0002", "server-0"), noise(NONCE, "server-1")]
     assert len({tuple(each) for each in drawn}) == 3
-    assert noise(RUN, "server-0") == drawn[0]
+    assert noise(NONCE, "server-0") == drawn[0]
+
+
+def test_a_run_that_was_released_is_not_begun_anew_though_it_was_forgotten() -> None:
+    """It would draw the same noise, and could be told to release over other parties."""
+    ledger = Ledger(None, None)
+    query = a_query(epsilon=Fraction(1), minimum=1)
+    first = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
+    first.handle(question(query))
+    assert release(first, query).messages
+    again = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
+    (refusal,) = again.handle(question(query)).refused
+    assert refusal.reason == f"run {query.run.hex()} was released before"
+    again.replaying = True
+    assert again.handle(question(query)).refused == []
+    ledger.close()
+
+
+def test_a_receipt_says_what_the_ledger_has_and_covers_the_share() -> None:
+    members = Authority.create("members", dt.datetime.now(dt.UTC), dt.timedelta(days=1))
+    held = members.issue(Identity(Role.SERVER, 0, 0), dt.datetime.now(dt.UTC), dt.timedelta(days=1))
+    ledger = Ledger(None, None)
+    asked = AggregationServer(0, ledger, Randomness.from_seed(1, "s"), sign=signer(held))
+    query = a_query(epsilon=Fraction(1, 3))
+    asked.handle(question(query))
+    (share,) = release(asked, query).messages
+    body = share.body[0].tobytes()
+    receipt = decode_receipt(query.run, 0, body[:RECEIPT_BYTES])
+    receipt.check_signature(held.certificate, members.pem)
+    assert receipt.share == share_digest([body[RECEIPT_BYTES:]])
+    assert receipt.request == request_digest(bitmap(4, [0, 1, 2, 3]))
+    ((_, _, epsilon, delta, _),) = ledger.rows()
+    assert (receipt.epsilon, receipt.delta) == (epsilon, repr(delta)) == ("1/3", "0.0")
+    ledger.close()

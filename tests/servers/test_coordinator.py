@@ -146,3 +146,28 @@ def test_a_party_cannot_claim_more_records_than_any_question_is_about() -> None:
     with pytest.raises(LocalError, match="at most"):
         desk.enrol(ids(0), ids(2**32 - 1))
     assert desk.enrolled == 0
+
+
+def test_a_key_is_of_one_question() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
+    asked = Question(**{**QUESTION.__dict__, "key": "ours"})
+    query = desk.query(asked)
+    desk.ask(query)
+    desk.enrol(ids(1), ids(7))  # the same question, though a party has more records by now
+    assert desk.query(asked) == query
+    for field, value in {"epsilon": Fraction(2), "minimum": 2, "deadline": 9.0}.items():
+        with pytest.raises(LocalError, match="another question was asked under this key"):
+            desk.query(Question(**{**asked.__dict__, field: value}))
+
+
+def test_questions_without_a_key_have_names_that_never_come_again() -> None:
+    """Also after a restart, with the same secret; under a seed they are the seed's."""
+
+    def nonces(seeded: bool) -> list[bytes]:
+        ledger, secret = Ledger(None, None), Randomness.from_seed(1, "coordinator")
+        desk = Coordinator(2, 3, ledger, secret, seeded=seeded)
+        return [desk.nonce_of(QUESTION) for _ in range(3)]
+
+    assert len({*nonces(False), *nonces(False)}) == 6
+    assert nonces(True) == nonces(True)

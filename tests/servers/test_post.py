@@ -84,7 +84,9 @@ class Slow(AggregationServer):
 
 def submission(party: int, query: Query) -> Message:
     body = bytes(8 * query.statistic.length)
-    return a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, round_=2)
+    return a_message(
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, run=query.run, round_=2
+    )
 
 
 def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path) -> None:

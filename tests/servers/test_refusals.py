@@ -11,18 +11,35 @@ from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome
 from protocols.randomness import Randomness
+from protocols.receipts import RECEIPT_BYTES
 from protocols.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
 from servers.coordinator import Coordinator
 from storage.ledger import Ledger
-from tests.samples import a_message, a_query, bitmap
+from tests.samples import RUN, a_message, a_query, bitmap
 
 
-def begun(minimum: int = 3, parties: int = 4) -> Coordinator:
-    """A coordinator that asked."""
-    asked = Coordinator(2, parties, Ledger(None, None), Randomness.from_seed(1, "coordinator"))
+class Asked(Coordinator):
+    """A coordinator that asked. Messages of no run in particular are of the one that it began."""
+
+    name = b""
+
+    def handle(self, message: Message) -> Outcome:
+        return super().handle(self._here(message))
+
+    def awaits(self, message: Message) -> bool:
+        return super().awaits(self._here(message))
+
+    def _here(self, message: Message) -> Message:
+        return replace(message, run=self.name) if message.run == RUN else message
+
+
+def begun(minimum: int = 3, parties: int = 4) -> Asked:
+    asked = Asked(2, parties, Ledger(None, None), Randomness.from_seed(1, "coordinator"))
     everyone = np.arange(parties, dtype=np.uint32)
     asked.enrol(everyone, np.ones(parties, dtype=np.uint32))
-    asked.ask(a_query(parties=parties, minimum=minimum))
+    query = a_query(parties=parties, minimum=minimum)
+    asked.name = query.run
+    asked.ask(query)
     return asked
 
 
@@ -43,7 +60,8 @@ def answers(asked: Coordinator, members: list[int]) -> Outcome:
         )
         asked.handle(roster)
     for server in range(2):
-        share = a_message(Phase.SHARE, Role.SERVER, Role.COORDINATOR, (server,), body=bytes(32))
+        body = bytes(RECEIPT_BYTES + 32)
+        share = a_message(Phase.SHARE, Role.SERVER, Role.COORDINATOR, (server,), body=body)
         outcome = asked.handle(share)
     return outcome
 
@@ -68,7 +86,7 @@ def test_too_many_refusals_end_the_run_at_once_with_their_reasons() -> None:
     assert "2 of 4 parties agree to take part and 3 are needed" in finished.reason
     assert "party-0 refuses: too few servers" in finished.reason
     assert "party-2 refuses: no curator" in finished.reason
-    assert not asked.is_open(a_query().run)
+    assert not asked.is_open(asked.name)
 
 
 def test_a_failure_for_another_reason_tells_of_refusals_as_well() -> None:
@@ -138,7 +156,7 @@ def test_a_flood_of_refusals_is_not_kept() -> None:
 def test_refusals_are_forgotten_with_their_run() -> None:
     asked = begun(minimum=1)
     asked.handle(refuse(3))
-    asked.abandon(a_query().run)
+    asked.abandon(asked.name)
     assert asked._refusals == {}
 
 

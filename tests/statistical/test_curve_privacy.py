@@ -20,7 +20,7 @@ from scipy import stats
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss import FssServer, binding
+from protocols.aggregation.fss import FssServer
 from protocols.aggregation.roles import SummingServer
 from protocols.machine import Continue, Done
 from protocols.messages import Message, Phase, Role
@@ -78,7 +78,7 @@ def released(query: Query, server: SummingServer, points: Sequence[int]) -> Vect
     step = server.receive(tell(query, Phase.RELEASE, bitmap(1, [0])))
     if points:
         asked = np.array(points, dtype="<u8").tobytes()
-        step = server.receive(tell(query, Phase.ASK, binding(query) + asked))
+        step = server.receive(tell(query, Phase.ASK, asked))
     assert isinstance(step, Continue)
     (share,) = step.messages
     assert share.phase is Phase.SHARE

@@ -21,6 +21,7 @@ from protocols.privacy.laplace import Integers, discrete_laplace
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
+from protocols.receipts import RECEIPT_BYTES
 from protocols.ring import Vector, signed
 from protocols.statistics import Histogram
 from servers.aggregation_server import AggregationServer
@@ -38,7 +39,7 @@ RUNS_A_LEDGER = 10
 
 def query_of(run: int, placement: Placement, parties: int, servers: int) -> Query:
     return a_query(
-        run=run.to_bytes(8, "little"),
+        nonce=run.to_bytes(8, "little"),
         statistic=Histogram(lower=0.0, upper=1.0, bins=2),
         aggregator="curator" if servers == 1 else "additive",
         parties=parties,
@@ -73,7 +74,7 @@ def released(query: Query, server: AggregationServer, submission: Message) -> Ve
     (roster,) = server.handle(submission).messages
     (share,) = tell(Phase.RELEASE, roster.body.tobytes())
     assert share.phase is Phase.SHARE
-    opened: Vector = share.body[0].view("<u8")
+    opened: Vector = share.body[0, RECEIPT_BYTES:].view("<u8")
     return opened
 
 

@@ -18,7 +18,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
 from protocols.sealing import OVERHEAD
 from protocols.statistics import Histogram, Statistic
-from tests.samples import RUN, a_message, bitmap
+from tests.samples import NONCE, a_message, bitmap
 
 PARTIES, RECORDS = 6, 15
 WIDTH = 4 + OVERHEAD
@@ -28,7 +28,7 @@ COUNTS = Histogram(lower=0.0, upper=1.0, bins=3)
 def a_query(statistic: Statistic = COUNTS, **changes: Any) -> Query:
     """Six parties with two or three records each; little privacy, so that ε0 is ε."""
     query = Query(
-        run=RUN,
+        nonce=NONCE,
         statistic=statistic,
         aggregator="shuffle",
         parties=PARTIES,

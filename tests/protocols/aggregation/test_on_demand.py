@@ -1,12 +1,12 @@
 """Points on demand: one tree of noise, drawn as it is touched, the same whenever it is asked."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from protocols.aggregation.fss import binding
 from protocols.aggregation.on_demand import MAX_POINTS, OnDemandServer, parse_points
 from protocols.errors import LocalError
 from protocols.machine import Continue, Rejected
@@ -19,14 +19,12 @@ from tests.protocols.aggregation.test_fss import a_query as fss_query
 
 
 def a_query(epsilon: Fraction | None) -> Any:
-    from dataclasses import replace
-
     statistic = EcdfPoints(lower=0.0, upper=1.0, at=(0.5,))
     return replace(fss_query(statistic=statistic), epsilon=epsilon)
 
 
-def ask(query: Any, points: list[int], bound: bytes | None = None) -> Message:
-    body = (bound or binding(query)) + np.array(points, dtype="<u8").tobytes()
+def ask(query: Any, points: list[int]) -> Message:
+    body = np.array(points, dtype="<u8").tobytes()
     return Message(
         query.run, Phase.ASK, Role.COORDINATOR, Role.SERVER, address(0), address(0), body_of(body)
     )
@@ -81,28 +79,27 @@ def test_the_noise_is_that_of_the_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "bound", "reason"),
+    ("points", "reason"),
     [
-        ([], None, "1 to"),
-        ([2_000_000_001], None, "outside"),
-        ([2**32], None, "outside"),
-        ([2**64 - 1], None, "outside"),
-        (list(range(MAX_POINTS + 1)), None, "1 to"),
-        ([1], b"otherone", "another ε"),
+        ([], "1 to"),
+        ([2_000_000_001], "outside"),
+        ([2**32], "outside"),
+        ([2**64 - 1], "outside"),
+        (list(range(MAX_POINTS + 1)), "1 to"),
     ],
 )
-def test_bad_questions_are_refused(points: list[int], bound: bytes | None, reason: str) -> None:
-    query = a_query(Fraction(1))
-    refused = parse_points(ask(query, points, bound), query)
+def test_bad_questions_are_refused(points: list[int], reason: str) -> None:
+    refused = parse_points(ask(a_query(Fraction(1)), points), a_query(Fraction(1)))
     assert isinstance(refused, Rejected)
     assert reason in refused.reason
 
 
-def test_a_tree_asked_under_another_epsilon_is_refused() -> None:
-    drawn, other = a_query(Fraction(1)), a_query(Fraction(2))
-    step = a_serving_server(drawn, 1).receive(ask(drawn, [1], binding(other)))
-    assert isinstance(step, Rejected)
-    assert "another ε" in step.reason
+def test_a_tree_under_another_epsilon_is_another_run() -> None:
+    """Points are asked under the tree's own name, which ends in its ε, grid and data."""
+    drawn = a_query(Fraction(1))
+    others = [a_query(Fraction(2)), replace(drawn, data="other"), replace(drawn, group=2, most=2)]
+    assert len({query.run for query in (drawn, *others)}) == 4
+    assert len({query.nonce for query in (drawn, *others)}) == 1
 
 
 @pytest.mark.parametrize("runtime", ["inprocess", "processes"])

@@ -125,7 +125,7 @@ def test_every_server_adds_the_whole_noise(statistic: Statistic, servers: int) -
     exact = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
     drawn = []
     for run in range(5):
-        query = query_about(statistic, servers, epsilon=Fraction(1), run=run.to_bytes(8, "big"))
+        query = query_about(statistic, servers, epsilon=Fraction(1), nonce=run.to_bytes(8, "big"))
         exchange = Exchange(Prio3(), query, seed=run, records=holdings.counts.astype(np.int64))
         exchange.enter(holdings.ids, Prio3().party(query, holdings, exchange.randomness))
         exchange.run()

@@ -171,7 +171,7 @@ def test_a_replayed_report_is_laid_at_the_door_of_who_came_later(whole: bool) ->
     check_caught(exchange, vectors, "its submission came before, from another party or from itself")
 
 
-@pytest.mark.parametrize("change", [{"run": b"run-0002"}, {"data": "other"}, {"minimum": 4}])
+@pytest.mark.parametrize("change", [{"nonce": b"run-0002"}, {"data": "other"}, {"minimum": 4}])
 def test_a_report_made_for_another_run_or_query_does_not_verify(change: dict[str, Any]) -> None:
     """Party 2 sends what it made for another; the widths are the same."""
     query = one_each(4)

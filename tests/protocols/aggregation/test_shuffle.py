@@ -196,7 +196,7 @@ def test_the_honest_are_counted_exactly() -> None:
         (a_query(Ecdf(lower=0.0, upper=1.0)), "no local randomizer for ecdf"),
         (a_query(noise=Placement.PARTIES), "leave --noise out"),
         (a_query(most=90_000, records=100_000), "do not fit a message"),
-        (a_query(Histogram(lower=0.0, upper=1.0, bins=524_280), epsilon=None), "do not fit"),
+        (a_query(Histogram(lower=0.0, upper=1.0, bins=524_224), epsilon=None), "do not fit"),
         (
             a_query(Sum(lower=0.0, upper=1.0), epsilon=Fraction(1, 10**9), delta=1e-13),
             "too small",

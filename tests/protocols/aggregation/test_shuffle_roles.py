@@ -237,7 +237,7 @@ def test_replayed_forged_and_stray_reports_are_left_out_and_counted() -> None:
     flipped[PUBLIC_BYTES - 1] ^= 0x80  # the same point in another encoding
     changed = bytearray(reports[2])
     changed[-1] ^= 1
-    stray = replace(query, run=b"another1")
+    stray = replace(query, nonce=b"another1")
     out_of_range = key.seal((3).to_bytes(4, "little"), context(query), bytes(32))
     bad = [
         reports[0],
@@ -383,7 +383,7 @@ def test_a_coordinator_that_comes_back_is_told_all_parts_again(
     server.handle(asked)
     for message in submissions(query, some_holdings(), key_of(a_collector(query))):
         assert server.handle(replace(message, round=2)).refused == []
-    parts = server.handle(release()).messages
+    parts = server.handle(replace(release(), run=query.run)).messages
     assert len(parts) == 4
     told = server.handle(asked).messages
     assert [m.phase for m in told] == [Phase.ROSTER] + [Phase.SHARE] * 4

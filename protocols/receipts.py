@@ -1,0 +1,141 @@
+"""Receipts: what a server signs of a release, with the key of its certificate.
+
+A receipt says in which run the server released, hence in answer to which query (`run_name`), over
+which parties, what, and how much of its budget that cost. It travels in front of the share.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
+
+from protocols.errors import PeerError
+from protocols.identity import Credentials, Identity, identity_of
+from protocols.machine import Spend
+from protocols.messages import RUN_BYTES, Role
+
+SIGNATURE_BYTES = 64
+_SCALAR = SIGNATURE_BYTES // 2
+_TAG = b"tallyroom receipt 1\0"
+_CLAIMS = struct.Struct("<32s32s64s32s")  # request, share, ε and δ as text, padded with zeros
+_HEAD = struct.Struct(f"<{len(_TAG)}s{RUN_BYTES}sI")
+RECEIPT_BYTES = _CLAIMS.size + SIGNATURE_BYTES
+
+Signer = Callable[[bytes], bytes]
+
+
+def request_digest(release: bytes, ask: bytes = b"") -> bytes:
+    """Of what a server was told to release: the body of RELEASE, and of ASK where that follows."""
+    return _digest((release, ask), b"request")
+
+
+def share_digest(bodies: Iterable[bytes]) -> bytes:
+    """Of what a server released, in the order in which it was sent."""
+    return _digest(bodies, b"share")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """`epsilon` and `delta` are what the server's ledger has for this run, in exact text."""
+
+    run: bytes
+    server: int
+    request: bytes
+    share: bytes
+    epsilon: str
+    delta: str
+    signature: bytes = bytes(SIGNATURE_BYTES)
+
+    @property
+    def statement(self) -> bytes:
+        """The bytes that are signed."""
+        return _HEAD.pack(_TAG, self.run, self.server) + self._claims
+
+    @property
+    def _claims(self) -> bytes:
+        texts = (self.epsilon.encode(), self.delta.encode())
+        return _CLAIMS.pack(self.request, self.share, *texts)
+
+    def signed(self, sign: Signer) -> "Receipt":
+        return replace(self, signature=sign(self.statement))
+
+    def encode(self) -> bytes:
+        """Always `RECEIPT_BYTES` long. Who says it in which run stands in the message's header."""
+        return self._claims + self.signature
+
+    def check_signature(self, certificate: bytes, authority: bytes) -> None:
+        """Raises `PeerError` unless the members' authority certified this server, and it signed."""
+        name = Role.SERVER.named(self.server)
+        try:
+            holder = x509.load_pem_x509_certificate(certificate)
+            holder.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+        except (ValueError, TypeError, InvalidSignature):
+            raise PeerError(
+                name, "its certificate is not signed by the members' authority"
+            ) from None
+        if identity_of(certificate) != Identity(Role.SERVER, self.server, self.server):
+            raise PeerError(name, "its receipt came with the certificate of somebody else")
+        key = holder.public_key()
+        r, s = (
+            int.from_bytes(self.signature[start : start + _SCALAR], "big") for start in (0, _SCALAR)
+        )
+        try:
+            if not isinstance(key, ec.EllipticCurvePublicKey):
+                raise InvalidSignature
+            key.verify(encode_dss_signature(r, s), self.statement, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            raise PeerError(name, "its receipt is not signed with its certificate's key") from None
+
+
+def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
+    """Raises `PeerError` on anything but a receipt."""
+    refusal = PeerError(Role.SERVER.named(server), "malformed receipt")
+    if len(data) != RECEIPT_BYTES or len(run) != RUN_BYTES or not 0 <= server < 1 << 32:
+        raise refusal
+    request, share, *texts = _CLAIMS.unpack_from(data)
+    try:
+        epsilon, delta = (text.rstrip(b"\0").decode("ascii") for text in texts)
+    except UnicodeDecodeError:
+        raise refusal from None
+    return Receipt(run, server, request, share, epsilon, delta, data[_CLAIMS.size :])
+
+
+def charged(spend: Spend) -> tuple[str, str]:
+    """ε and δ of a spend, as receipts have them."""
+    return "inf" if spend.epsilon is None else str(spend.epsilon), repr(float(spend.delta))
+
+
+def signer(credentials: Credentials) -> Signer:
+    """Signs with the key of a certificate: ECDSA on P-256, always 64 bytes."""
+    key = serialization.load_pem_private_key(credentials.key, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise ValueError("receipts are signed with keys on P-256")
+    private = key
+
+    def sign(statement: bytes) -> bytes:
+        r, s = decode_dss_signature(private.sign(statement, ec.ECDSA(hashes.SHA256())))
+        return r.to_bytes(_SCALAR, "big") + s.to_bytes(_SCALAR, "big")
+
+    return sign
+
+
+def unsigned(statement: bytes) -> bytes:
+    """Of a server that has no certificate: nobody believes its receipts."""
+    return bytes(SIGNATURE_BYTES)
+
+
+def _digest(parts: Iterable[bytes], purpose: bytes) -> bytes:
+    digest = hashlib.blake2s(person=purpose)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,255 @@
+"""The proof of an answer: checked when it comes, kept in result.json, checked again by anybody.
+
+What it proves: that the servers it names, each certified by the members' authority, released these
+shares over these parties in answer to this query, charged its ε and δ, and that the estimate is
+what the shares add up to. What it cannot prove: how many records the contributors hold, within what
+the query allows; and under `shuffle` the sum itself: only the coordinator can open the reports.
+"""
+
+import base64
+import binascii
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Ids
+from protocols.errors import LocalError, PeerError, RunFailed, TallyError
+from protocols.evidence import Answered, Evidence, Opening
+from protocols.messages import Role
+from protocols.query import Query
+from protocols.receipts import Receipt, decode_receipt
+from protocols.ring import Vector
+from protocols.statistics import Curve, Estimate, Statistic, statistic_named
+from servers.coordinator import Question
+
+SAME = 1e-9
+"""Relative difference of estimates that two machines may compute from the same shares."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`statistic` is what was decoded: that of the query, or another reading of its release."""
+
+    evidence: Evidence
+    authority: bytes
+    statistic: Statistic
+    records: int
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.authority)
+
+    def as_json(self) -> dict[str, object]:
+        """The entries `asked` and `receipts` of result.json."""
+        evidence = self.evidence
+        return {
+            "asked": {
+                "run": evidence.run.hex(),
+                "query": evidence.query.decode(),
+                "release": _text(evidence.release),
+                "records": self.records,
+                "statistic": self.statistic.name,
+                "parameters": self.statistic.parameters(),
+                "authority": self.authority.decode(),
+                "authority_sha256": self.fingerprint,
+            },
+            "receipts": [
+                _receipt_json(evidence.run, answer, opening.ask)
+                for opening in evidence.openings
+                for answer in opening.answers
+            ],
+        }
+
+
+def prove(
+    question: Question,
+    evidence: Evidence | None,
+    authority: bytes,
+    total: Vector,
+    contributors: Ids,
+    records: int,
+) -> tuple[Query, Proof]:
+    """Holds an answer against the question. Raises `RunFailed` with who is not to be believed."""
+    try:
+        if evidence is None:
+            raise PeerError("coordinator", "it has no receipts")
+        query = evidence.check(authority)
+        if (field := question.difference(query)) is not None:
+            raise PeerError("coordinator", f"it put another question: its {field} is not as asked")
+        evidence.check_contributors(query, contributors, records)
+        # Pairs are drawn by the coordinator; all else is read as the question wants it.
+        statistic = query.statistic if query.statistic.pairwise else question.statistic
+        summed = evidence.total(query, statistic, records)
+        if summed is not None and not np.array_equal(summed, total):
+            raise PeerError("coordinator", "its total is not the sum of the servers' shares")
+    except (PeerError, LocalError) as error:
+        raise RunFailed(f"the answer is refused: {error}") from None
+    return query, Proof(evidence, authority, statistic, records)
+
+
+# --- result.json, later ---
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The document of a result, in a folder or by itself. Raises `LocalError`."""
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        document = json.loads(file.read_text())
+    except OSError as error:
+        raise LocalError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise LocalError(f"{file} is not a result") from None
+    if not isinstance(document, dict) or "asked" not in document:
+        raise LocalError(f"{file} has no receipts")
+    return document
+
+
+def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Receipt]:
+    """The receipts of a result, if all of them hold and all that the result says follows from them.
+
+    Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed;
+    left out, the result's own is taken.
+    """
+    try:
+        proof, receipts = _parse(document)
+        if authority is not None and fingerprint_of(authority) != proof.fingerprint:
+            raise PeerError("authority", f"the result was made under {proof.fingerprint}")
+        if document["asked"]["authority_sha256"] != proof.fingerprint:
+            raise PeerError("authority", "its fingerprint is not as stated")
+        evidence = proof.evidence
+        query = evidence.check(proof.authority)
+        members = np.unpackbits(np.frombuffer(evidence.release, np.uint8), count=query.parties)
+        contributors = np.flatnonzero(members).astype(np.uint32)
+        evidence.check_contributors(query, contributors, proof.records)
+        if proof.statistic.release_key() != query.statistic.release_key():
+            raise PeerError("result", "its statistic cannot be read off what was released")
+        _check_summary(document, query, proof.statistic)
+        total = evidence.total(query, proof.statistic, proof.records)
+        if total is not None:
+            exact = aggregator_named(query.aggregator).release(query).exact
+            estimate = proof.statistic.decode(total, proof.records, exact=exact)
+            if not _same(document["estimate"], estimate):
+                raise PeerError("result", "its estimate is not what the servers released")
+    except (TallyError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as bad:
+        raise TallyError(f"the result does not hold: {bad}") from None
+    return receipts
+
+
+def fingerprint_of(authority: bytes) -> str:
+    """Raises `LocalError` if it is not a certificate."""
+    try:
+        return x509.load_pem_x509_certificate(authority).fingerprint(hashes.SHA256()).hex()
+    except ValueError:
+        raise LocalError("the authority is not a certificate (PEM)") from None
+
+
+def _receipt_json(run: bytes, answer: Answered, ask: bytes) -> dict[str, object]:
+    receipt = decode_receipt(run, answer.server, answer.receipt)
+    return {
+        "server": Role.SERVER.named(answer.server),
+        "epsilon": receipt.epsilon,
+        "delta": receipt.delta,
+        "request": receipt.request.hex(),
+        "share_digest": receipt.share.hex(),
+        "signature": receipt.signature.hex(),
+        "ask": _text(ask),
+        "share": _text(answer.share),
+        "certificate": answer.certificate.decode(),
+    }
+
+
+def _parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
+    """Raises what reading a document raises that is not one."""
+    asked = document["asked"]
+    run = bytes.fromhex(asked["run"])
+    openings: list[Opening] = []
+    receipts = []
+    for entry in document["receipts"]:
+        server = int(entry["server"].removeprefix("server-"))
+        receipt = Receipt(
+            run,
+            server,
+            bytes.fromhex(entry["request"]),
+            bytes.fromhex(entry["share_digest"]),
+            entry["epsilon"],
+            entry["delta"],
+            bytes.fromhex(entry["signature"]),
+        )
+        if Role.SERVER.named(server) != entry["server"]:
+            raise ValueError(f"no server is called {entry['server']}")
+        answer = Answered(
+            server, _bytes(entry["share"]), receipt.encode(), entry["certificate"].encode()
+        )
+        ask = _bytes(entry["ask"])
+        last = openings[-1] if openings else None
+        again = last is not None and any(known.server == server for known in last.answers)
+        if last is None or last.ask != ask or again:
+            openings.append(Opening((answer,), ask))
+        else:
+            openings[-1] = Opening((*last.answers, answer), ask)
+        receipts.append(receipt)
+    evidence = Evidence(run, asked["query"].encode(), _bytes(asked["release"]), tuple(openings))
+    statistic = statistic_named(asked["statistic"]).from_parameters(asked["parameters"])
+    if type(asked["records"]) is not int:
+        raise TypeError("records are a whole number")
+    return Proof(evidence, asked["authority"].encode(), statistic, asked["records"]), receipts
+
+
+def _check_summary(document: dict[str, Any], query: Query, statistic: Statistic) -> None:
+    """That the result says of itself what the servers were asked. Raises `PeerError`."""
+    release = aggregator_named(query.aggregator).release(query)
+    stated = {
+        "statistic": (document["statistic"], statistic.name),
+        "epsilon": (
+            document["privacy"]["epsilon"],
+            "inf" if query.epsilon is None else float(query.epsilon),
+        ),
+        "delta": (document["privacy"]["delta"], release.delta),
+        "noise": (document["privacy"]["noise"], release.placement),
+        "parties": (document["federation"]["parties"], query.parties),
+        "servers": (document["federation"]["servers"], query.servers),
+        "aggregator": (document["federation"]["aggregator"], query.aggregator),
+    }
+    for what, (said, asked) in stated.items():
+        if said != asked:
+            raise PeerError("result", f"its {what} is {said}, where the servers were asked {asked}")
+
+
+def _same(stated: object, estimate: Estimate) -> bool:
+    if isinstance(estimate, Curve):
+        return (
+            isinstance(stated, dict)
+            and stated.keys() == {"x", "y"}
+            and _close(stated["x"], estimate.x)
+            and _close(stated["y"], estimate.y)
+        )
+    return _close([stated], [estimate])
+
+
+def _close(stated: object, values: list[float]) -> bool:
+    return (
+        isinstance(stated, list)
+        and len(stated) == len(values)
+        and all(
+            type(said) in (int, float) and math.isclose(said, value, rel_tol=SAME, abs_tol=1e-12)
+            for said, value in zip(stated, values, strict=True)
+        )
+    )
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None

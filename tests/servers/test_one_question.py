@@ -1,0 +1,316 @@
+"""One question, seen alike by everybody: a coordinator that shows parties and servers different
+queries gets no release, whichever field they differ in.
+
+The fields are those of the class: one that is added later makes these tests fail until there is
+another value to lie with.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.block import PartyBlock
+from protocols.aggregation import aggregators
+from protocols.aggregation.shamir import Shamir
+from protocols.errors import LocalError, RunFailed
+from protocols.messages import Message, Phase, Role, body_of
+from protocols.participant import Participant
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import deal
+from protocols.statistics import (
+    STATISTICS,
+    Ecdf,
+    Gini,
+    Histogram,
+    Mean,
+    QuantileSearch,
+    Sum,
+)
+from servers.aggregation_server import AggregationServer
+from servers.coordinator import Question
+from simulation.runtimes.contract import Opened, Plan
+from simulation.runtimes.inprocess import InProcess
+from storage.ledger import Ledger
+from tests.samples import a_message, a_query
+
+PARTIES = 4
+HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, PARTIES)
+PAIR = deal({"value": np.array([0.25, 0.75])}, 2)
+"""Every two parties that meet cost tens of milliseconds."""
+
+COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
+CURVE = Ecdf(lower=0.0, upper=1.0, thresholds=4)
+RUNS: dict[str, tuple[int, Question]] = {
+    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, minimum=1)),
+    "additive": (2, Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "additive mean": (
+        3,
+        Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, minimum=2),
+    ),
+    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "on demand": (
+        2,
+        Question(
+            QuantileSearch(lower=0.0, upper=1.0),
+            "fss",
+            Fraction(1),
+            Placement.EACH_SERVER,
+            minimum=1,
+        ),
+    ),
+    "shamir": (3, Question(COUNTS, "shamir", Fraction(1), Placement.PARTIES, minimum=2)),
+    "masking": (1, Question(COUNTS, "masking", Fraction(1), Placement.CURATOR, minimum=3)),
+    "shuffle": (
+        1,
+        Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, minimum=1),
+    ),
+    "pairs": (
+        2,
+        Question(
+            Gini(lower=0.0, upper=1.0, bits=4, pairs_per_party="1"),
+            "additive",
+            Fraction(1),
+            Placement.TOTAL,
+            minimum=1,
+        ),
+    ),
+}
+
+OTHER: dict[str, Callable[[Query], Any]] = {
+    "nonce": lambda query: bytes(8),
+    "statistic": lambda query: (
+        COUNTS if not isinstance(query.statistic, Histogram) else Sum(lower=0.0, upper=1.0)
+    ),
+    "aggregator": lambda query: "curator" if query.aggregator != "curator" else "masking",
+    "parties": lambda query: query.parties + 1,
+    "servers": lambda query: query.servers + 1,
+    "records": lambda query: query.records + 1,
+    "epsilon": lambda query: Fraction(1, 10**6),
+    "noise": lambda query: (
+        Placement.PARTIES if query.noise is not Placement.PARTIES else Placement.EACH_SERVER
+    ),
+    "data": lambda query: "other",
+    "minimum": lambda query: query.minimum + 1,
+    "group": lambda query: query.group + 1,
+    "most": lambda query: query.most + 1,
+    "deadline": lambda query: query.deadline + 1,
+    "delta": lambda query: query.delta / 2 or 1e-9,
+}
+"""Another value for every field of a query."""
+
+OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
+    "value": lambda value: "other",
+    "lower": lambda value: value - 1,
+    "upper": lambda value: value + 1,
+    "bins": lambda value: 2 * value,
+    "thresholds": lambda value: 2 * value,
+    "steps": lambda value: 2 * value,
+    "spacing": lambda value: "log" if value == "linear" else "linear",
+    "mechanism": lambda value: "tree" if value == "hierarchy" else "hierarchy",
+    "smooth": lambda value: "2" if value == "none" else "none",
+    "box": lambda value: not value,
+    "solver": lambda value: "cvxopt" if value == "interior-point" else "interior-point",
+    "quantile": lambda value: (0.25,),
+    "at": lambda value: (0.25,),
+    "pairs_per_party": lambda value: "2" if value == "1" else "1",
+    "bits": lambda value: value + 1 if value < 8 else value - 1,
+    "matchings": lambda value: value + 1,
+    "most": lambda value: value + 1,
+    "pairing": lambda value: "00" * 16,
+    "inside": lambda value: not value,
+    "pilot": lambda value: (0.1, 0.2),
+    "kernel": lambda value: "abs(a.value - b.value)",
+    "kernel_name": lambda value: "other",
+    "time": lambda value: "other",
+    "tau": lambda value: "a" if value == "b" else "b",
+    "x": lambda value: "other",
+    "y": lambda value: "other",
+    "score": lambda value: "other",
+    "label": lambda value: "other",
+}
+"""Another value for every parameter of any statistic."""
+
+
+def changed(query: Query, name: str) -> Query | None:
+    """The query with one of its fields, or `parameter` of its statistic, another one.
+
+    None for a value that the class refuses: nobody can be told so.
+    """
+    try:
+        if name in OTHER:
+            value = OTHER[name](query)
+            assert value != getattr(query, name)
+            return replace(query, **{name: value})
+        parameter, statistic = name.removeprefix("parameter "), query.statistic
+        value = OTHER_PARAMETER[parameter](getattr(statistic, parameter))
+        assert value != getattr(statistic, parameter)
+        return replace(query, statistic=replace(statistic, **{parameter: value}))
+    except LocalError:
+        return None
+
+
+def names_in(query: Query) -> list[str]:
+    """All that there is to lie about."""
+    fields = [field.name for field in dataclasses.fields(Query)]
+    parameters = [f"parameter {field.name}" for field in dataclasses.fields(query.statistic)]
+    return [name for name in (*fields, *parameters) if changed(query, name) is not None]
+
+
+Lie = Callable[[Query], Query | None]
+
+
+class LyingCoordinator(InProcess):
+    """All roles are real. Between them sits the coordinator's lie: whoever it lies to is asked
+    `told`, under the name of that, and whatever else is said to and by them in this run goes under
+    that name as well. One server may be told to release `without_party_0`."""
+
+    without_party_0 = -1
+
+    def lie(self, lied_to: Callable[[Role, int], bool], lie: Lie) -> None:
+        self.lied_to, self.told, self.shares = lied_to, lie, [0] * self.plan.servers
+
+    def ask_lying(self, question: Question) -> Opened:
+        """Raises `RunFailed` where there is no answer."""
+        query = self._coordinator.query(question)
+        other = self.told(query)
+        assert other is not None
+        self.truth, self.other = query, other
+        return self.ask(question, lambda _: None)
+
+    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+        coordinator = Role.COORDINATOR
+        if message.sender_role is coordinator and message.run == self.truth.run:
+            first = int(message.receivers[0])
+            if self.lied_to(message.receiver_role, first):
+                message = replace(message, run=self.other.run)
+                if message.phase is Phase.QUERY:
+                    message = replace(message, body=body_of(self.other.encode()))
+            elif message.phase is Phase.RELEASE and first == self.without_party_0:
+                body = message.body.copy()
+                body[0, 0] &= 0x7F
+                message = replace(message, body=body)
+        elif message.receiver_role is coordinator:
+            if message.phase is Phase.SHARE:
+                self.shares[int(message.senders[0])] += 1
+            if message.run == self.other.run:
+                message = replace(message, run=self.truth.run)
+        if message.receiver_role is Role.SERVER and message.receivers[0] >= self.plan.servers:
+            return []  # parties were told of one more
+        return super()._receivers(message)
+
+    def spends(self) -> list[int]:
+        """Of each server."""
+        return [len(ledger.rows()) for ledger in self._ledgers[: self.plan.servers]]
+
+
+@pytest.fixture(params=RUNS, ids=str)
+def room(request: pytest.FixtureRequest) -> Iterator[tuple[LyingCoordinator, Question]]:
+    servers, question = RUNS[request.param]
+    holdings = PAIR if question.statistic.pairwise else HOLDINGS
+    with LyingCoordinator(Plan(holdings, servers, hosts=2)) as runtime:
+        yield runtime, question
+
+
+def asked(question: Question, key: str) -> Question:
+    return replace(question, key=key)
+
+
+def test_without_a_lie_there_is_an_answer(room: tuple[LyingCoordinator, Question]) -> None:
+    runtime, question = room
+    runtime.lie(lambda role, index: True, lambda query: query)
+    runtime.ask_lying(asked(question, "the truth"))
+    assert min(runtime.shares) >= 1
+    assert runtime.spends() == [1] * runtime.plan.servers
+
+
+@pytest.mark.parametrize("whom", ["servers", "parties", "the last server"])
+def test_who_is_asked_something_else_has_no_part_in_a_release(
+    room: tuple[LyingCoordinator, Question], whom: str
+) -> None:
+    runtime, question = room
+    servers = runtime.plan.servers
+    last = servers - 1
+    lied_to: Callable[[Role, int], bool] = {
+        "servers": lambda role, index: role is Role.SERVER,
+        "parties": lambda role, index: role is Role.PARTY,
+        "the last server": lambda role, index: role is Role.SERVER and index == last,
+    }[whom]
+    runtime.lie(lambda role, index: False, lambda query: query)
+    names = names_in(runtime._coordinator.query(asked(question, "names")))
+    assert len(names) >= 12
+    spared = whom == "the last server" and question.aggregator == "shamir"
+    for name in names:
+        runtime.lie(lied_to, partial(changed, name=name))
+        before = runtime.spends()
+        try:
+            runtime.ask_lying(asked(question, name))
+            assert spared, f"an answer although {whom} were asked another {name}"
+        except RunFailed:
+            pass
+        released = range(servers) if whom != "the last server" else [last]
+        for server in released:
+            assert runtime.shares[server] == 0, f"server-{server} released: {name}"
+            assert runtime.spends()[server] == before[server]
+
+
+def test_servers_that_are_told_to_release_over_different_parties_give_no_answer(
+    room: tuple[LyingCoordinator, Question],
+) -> None:
+    """Their receipts say so; and what they gave adds up to nothing."""
+    runtime, question = room
+    runtime.lie(lambda role, index: False, lambda query: query)
+    runtime.without_party_0 = runtime.plan.servers - 1
+    with pytest.raises(RunFailed):
+        runtime.ask_lying(asked(question, "equivocation")).prove(question)
+
+
+def test_no_two_groups_of_honest_servers_can_each_open_a_sum() -> None:
+    """Told of different parties, they would give two sums of the same noise."""
+    for servers in range(2, 65):
+        for threshold in range(1, servers + 1):
+            if 2 * threshold <= servers:
+                with pytest.raises(LocalError, match="threshold"):
+                    Shamir(threshold).needed(servers)
+            else:
+                assert Shamir(threshold).needed(servers) == threshold
+        assert 2 * Shamir().needed(servers) > servers
+
+
+def test_every_field_has_another_value() -> None:
+    """A field with none would be one that nobody tried to lie about."""
+    assert OTHER.keys() == {field.name for field in dataclasses.fields(Query)}
+    parameters = {field.name for kind in STATISTICS.values() for field in dataclasses.fields(kind)}
+    assert parameters <= OTHER_PARAMETER.keys()
+
+
+def test_every_aggregator_is_tried() -> None:
+    assert {question.aggregator for _, question in RUNS.values()} >= aggregators().keys()
+
+
+def test_who_was_asked_something_else_is_named() -> None:
+    """By the server to the party, with both digests."""
+    query, other = a_query(), a_query(epsilon=Fraction(1))
+    server = AggregationServer(0, Ledger(None, None), Randomness(bytes(16)))
+    server.handle(a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode()))
+    holdings = deal({"value": np.linspace(0, 1, 4)}, 4)
+    block = PartyBlock(holdings, Randomness(bytes(16)))
+    question = a_message(
+        Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1, 2, 3), body=other.encode()
+    )
+    submission = block.handle(question).messages[0].select(slice(3, 4))
+    (refusal,) = server.handle(submission).refused
+    assert refusal.sender == "party-3"
+    assert refusal.reason == (
+        f"was asked another question in run {query.nonce.hex()}: its digest is "
+        f"{other.run[8:].hex()}, here it is {query.run[8:].hex()}"
+    )

@@ -1,0 +1,349 @@
+"""The proof of an answer: what the analyst's side refuses, and what `tally verify` finds later."""
+
+import copy
+import dataclasses
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.errors import LocalError, RunFailed, TallyError
+from protocols.evidence import Answered, Evidence
+from protocols.identity import Authority, Identity
+from protocols.messages import Role
+from protocols.privacy.mechanisms import Placement
+from protocols.receipts import RECEIPT_BYTES, decode_receipt, signer
+from protocols.records import deal
+from protocols.statistics import Ecdf, EcdfPoints, Gini, Histogram, Mean, QuantileSearch, Statistic
+from servers.coordinator import Question
+from simulation import Federation
+from simulation.proof import verify
+from simulation.result import Result
+from simulation.runtimes.contract import Opened, Plan
+from simulation.runtimes.inprocess import InProcess
+
+NOW = dt.datetime.now(dt.UTC)
+DAY = dt.timedelta(days=1)
+QUESTION = Question(
+    Histogram(lower=0.0, upper=1.0, bins=3),
+    "additive",
+    Fraction(1, 3),
+    Placement.EACH_SERVER,
+    minimum=2,
+    key="k",
+)
+HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, 4)
+
+
+@pytest.fixture(scope="module")
+def opened() -> Opened:
+    with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
+        return runtime.ask(QUESTION, lambda _: None)
+
+
+def evidence_of(opened: Opened) -> Evidence:
+    assert opened.evidence is not None
+    return opened.evidence
+
+
+def test_an_honest_answer_is_proved(opened: Opened) -> None:
+    query, proof = opened.prove(QUESTION)
+    assert QUESTION.as_put(query) == query
+    assert proof.records == 8
+
+
+OTHERS: dict[str, Any] = {
+    "statistic": Histogram(lower=0.0, upper=1.0, bins=4),
+    "aggregator": "curator",
+    "epsilon": Fraction(1, 4),
+    "noise": Placement.CURATOR,
+    "data": "other",
+    "unit": "party",
+    "minimum": 3,
+    "delta": 1e-9,
+}
+FREE = {"deadline", "key"}
+"""How long one waits and what one calls a question change nothing about the answer."""
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])
+def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, field: str) -> None:
+    if field in FREE:
+        same: dict[str, Any] = {"deadline": 7.0, "key": "other"}
+        opened.prove(replace(QUESTION, **{field: same[field]}))
+        return
+    named = {"unit": "group"}.get(field, field)
+    with pytest.raises(RunFailed, match=f"refused: coordinator: .*its {named} is not as asked"):
+        opened.prove(replace(QUESTION, **{field: OTHERS[field]}))
+
+
+@pytest.mark.parametrize("parameter", [f.name for f in dataclasses.fields(Histogram)])
+def test_so_is_the_answer_to_a_statistic_with_another_parameter(
+    opened: Opened, parameter: str
+) -> None:
+    other: dict[str, Any] = {"value": "x", "lower": -1.0, "upper": 2.0, "bins": 2}
+    statistic = replace(QUESTION.statistic, **{parameter: other[parameter]})
+    with pytest.raises(RunFailed, match="its statistic is not as asked"):
+        opened.prove(replace(QUESTION, statistic=statistic))
+
+
+def with_answer(opened: Opened, server: int, change: Callable[[Answered], Answered]) -> Opened:
+    evidence = evidence_of(opened)
+    (opening,) = evidence.openings
+    answers = tuple(change(a) if a.server == server else a for a in opening.answers)
+    return replace(
+        opened, evidence=replace(evidence, openings=(replace(opening, answers=answers),))
+    )
+
+
+def resigned(opened: Opened, authority: Authority, **claims: str) -> Callable[[Answered], Answered]:
+    """What server-1 would sign with a certificate of this authority."""
+    credentials = authority.issue(Identity(Role.SERVER, 1, 1), NOW, DAY)
+
+    def change(answer: Answered) -> Answered:
+        receipt = decode_receipt(evidence_of(opened).run, 1, answer.receipt)
+        signed = replace(receipt, **claims).signed(signer(credentials))  # type: ignore[arg-type]
+        return replace(answer, receipt=signed.encode(), certificate=credentials.certificate)
+
+    return change
+
+
+def test_a_coordinator_cannot_alter_the_answer(opened: Opened) -> None:
+    total = opened.total.copy()
+    total[0] += 1
+    lies = {
+        "its total is not the sum": replace(opened, total=total),
+        "names other contributors": replace(opened, contributors=opened.contributors[:-1]),
+        "none of 4 parties": replace(opened, contributors=np.array([4], dtype=np.uint32)),
+        "7 records in the sum": replace(opened, records=7),
+        "9 records in the sum": replace(opened, records=9),
+        "it has no receipts": replace(opened, evidence=None),
+        "0 openings": replace(opened, evidence=replace(evidence_of(opened), openings=())),
+        "named for another query": replace(
+            opened, evidence=replace(evidence_of(opened), query=b"{}")
+        ),
+        "released over other parties": replace(
+            opened,
+            evidence=replace(evidence_of(opened), release=b"\xe0"),
+            contributors=np.arange(3, dtype=np.uint32),
+        ),
+    }
+    for words, lie in lies.items():
+        with pytest.raises(RunFailed, match=f"the answer is refused: .*{words}"):
+            lie.prove(QUESTION)
+
+
+def test_a_receipt_is_of_its_server_its_share_and_its_charge(opened: Opened) -> None:
+    (opening,) = evidence_of(opened).openings
+    zero, one = opening.answers
+    outside = Authority.create("other", NOW, DAY)
+    lies: dict[str, Callable[[Answered], Answered]] = {
+        "its share is not the one that it signed": lambda a: replace(a, share=zero.share),
+        "not signed with its certificate's key": lambda a: replace(a, receipt=zero.receipt),
+        "the certificate of somebody else": lambda a: replace(a, certificate=zero.certificate),
+        "not signed by the members' authority": resigned(opened, outside),
+        "malformed receipt": lambda a: replace(a, receipt=a.receipt[1:]),
+        "certificate is not signed": lambda a: replace(a, certificate=b""),
+    }
+    for words, change in lies.items():
+        with pytest.raises(RunFailed, match=f"the answer is refused: server-1: .*{words}"):
+            with_answer(opened, 1, change).prove(QUESTION)
+    for place in range(RECEIPT_BYTES):
+        changed = bytearray(one.receipt)
+        changed[place] ^= 1
+        forged = replace(one, receipt=bytes(changed))
+        with pytest.raises(RunFailed, match="the answer is refused: server-1"):
+            with_answer(opened, 1, lambda _, to=forged: to).prove(QUESTION)  # type: ignore[misc]
+    missing = replace(
+        opened,
+        evidence=replace(evidence_of(opened), openings=(replace(opening, answers=(zero,)),)),
+    )
+    with pytest.raises(RunFailed, match="receipts of 1 servers, where 2 are needed"):
+        missing.prove(QUESTION)
+    twice = replace(opening, answers=(zero, one, one))
+    with pytest.raises(RunFailed, match="not one of each server"):
+        replace(opened, evidence=replace(evidence_of(opened), openings=(twice,))).prove(QUESTION)
+
+
+@pytest.mark.parametrize("claim", ["epsilon", "delta"])
+def test_a_server_that_charged_something_else_is_named(claim: str) -> None:
+    """It holds a certificate, and signs what its ledger has."""
+    authority = Authority.create("members", NOW, DAY)
+    with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
+        opened = runtime.ask(QUESTION, lambda _: None)
+    certified = authority.issue(Identity(Role.SERVER, 0, 0), NOW, DAY)
+
+    def honest(answer: Answered) -> Answered:
+        receipt = decode_receipt(evidence_of(opened).run, 0, answer.receipt)
+        signed = receipt.signed(signer(certified))
+        return replace(answer, receipt=signed.encode(), certificate=certified.certificate)
+
+    opened = replace(with_answer(opened, 0, honest), authority=authority.pem)
+    with_answer(opened, 1, resigned(opened, authority)).prove(QUESTION)
+    lying = with_answer(opened, 1, resigned(opened, authority, **{claim: "0.5"}))
+    with pytest.raises(RunFailed, match=f"server-1: it charged {claim} 0.5, where"):
+        lying.prove(QUESTION)
+
+
+# --- result.json ---
+
+ASKED: list[tuple[str, int, Statistic, dict[str, Any]]] = [
+    ("additive", 3, Histogram(value="score", bins=4), {}),
+    ("prio3", 2, Histogram(value="score", bins=4), {}),
+    ("shamir", 3, Mean(value="score"), {}),
+    ("masking", 1, Mean(value="score"), {}),
+    ("fss", 2, Ecdf(value="score", thresholds=8, smooth="2"), {}),
+    ("fss", 2, QuantileSearch(value="score"), {}),
+    ("shuffle", 1, Histogram(value="score", bins=4), {"delta": 1e-6}),
+    ("additive", 2, Gini(value="score", bits=4, pairs_per_party="1"), {}),
+]
+
+
+def document_of(result: Result) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(result.as_json()))
+    return document
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "servers", "statistic", "more"), ASKED, ids=lambda v: getattr(v, "name", str(v))
+)
+def test_every_kind_of_answer_can_be_verified_later(
+    aggregator: str, servers: int, statistic: Statistic, more: dict[str, Any]
+) -> None:
+    data = "synthetic:scores?n=12"
+    with Federation(3, servers, aggregator, data=data) as federation:
+        result = federation.run(statistic, 1, **more)
+    receipts = verify(document_of(result))
+    assert {receipt.server for receipt in receipts} == set(range(servers))
+    assert {receipt.epsilon for receipt in receipts} == {"1"}
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        for key in value:
+            yield from leaves(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index in range(len(value)):
+            yield from leaves(value[index], (*path, index))
+    else:
+        yield path
+
+
+def tampered(document: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
+    """The same with one leaf another: a letter in the middle, or a number a little larger."""
+    changed = copy.deepcopy(document)
+    place = changed
+    for key in path[:-1]:
+        place = place[key]
+    match place[path[-1]]:
+        case str() as text if text:
+            at = len(text) // 2
+            at += text[at] == "\n"  # white space in a certificate says nothing
+            letter = "0" if text[at] != "0" else "1"
+            place[path[-1]] = text[:at] + letter + text[at + 1 :]
+        case str():
+            place[path[-1]] = "AAAA"
+        case bool() as truth:
+            place[path[-1]] = not truth
+        case int() | float() as number:
+            place[path[-1]] = number + 1e-3 if isinstance(number, float) else number + 1
+        case None:
+            place[path[-1]] = 1
+    return changed
+
+
+READING = {"smooth", "box", "solver"}
+"""How a curve is read off its release, where another value may read the same."""
+SAID = ("statistic", "estimate", "asked", "receipts")
+STATED = {
+    "privacy": ("epsilon", "delta", "noise"),
+    "federation": ("parties", "servers", "aggregator"),
+}
+
+
+@pytest.mark.parametrize("kind", [0, 4, 5], ids=["sum", "curve", "on demand"])
+def test_whatever_is_changed_in_a_result_is_found_out(kind: int) -> None:
+    aggregator, servers, statistic, _ = ASKED[kind]
+    if statistic.on_demand:
+        statistic = EcdfPoints(value="score", at=(0.25, 0.5))
+    reading = {*READING, "thresholds"} if statistic.on_demand else READING
+    with Federation(3, servers, aggregator, data="synthetic:scores?n=12") as federation:
+        document = document_of(federation.run(statistic, 1))
+    verify(document)
+    paths = [path for entry in SAID for path in leaves(document[entry], (entry,))]
+    paths += [(entry, key) for entry, keys in STATED.items() for key in keys]
+    receipts = [path for path in paths if path[0] == "receipts"]
+    paths = [path for path in paths if path[0] != "receipts"] + receipts[: 4 * 9]
+    assert len(paths) > 30
+    for path in paths:
+        if path[:2] == ("asked", "parameters") and path[2] in reading:
+            continue
+        try:
+            verify(tampered(document, path))
+        except TallyError as error:
+            assert "does not hold" in str(error)  # noqa: PT017 - which path it was is said below
+        else:
+            pytest.fail(f"{path} was changed and nobody noticed")
+    for entry in ("asked", "receipts"):
+        for missing in range(len(document["receipts"])) if entry == "receipts" else [0]:
+            less = copy.deepcopy(document)
+            if entry == "receipts":
+                del less["receipts"][missing]
+            else:
+                del less["asked"]["query"]
+            with pytest.raises(TallyError, match="does not hold"):
+                verify(less)
+
+
+def test_a_curve_that_is_read_again_has_the_receipts_of_its_release() -> None:
+    with Federation(4, 2, "fss", data="synthetic:scores?n=40", seed=1) as federation:
+        first = document_of(federation.run(Ecdf(value="score", thresholds=8), 0.05))
+        again = document_of(federation.run(Ecdf(value="score", thresholds=8, smooth="2"), 0.05))
+    assert again["receipts"] == first["receipts"]
+    assert again["estimate"] != first["estimate"]
+    verify(again)
+    with pytest.raises(TallyError, match="its estimate is not what the servers released"):
+        verify(again | {"estimate": first["estimate"]})
+
+
+def tally(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from simulation.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_says_a_line_a_server_and_pins_an_authority(tmp_path: Path) -> None:
+    with Federation(3, 2, data="synthetic:scores?n=12") as federation:
+        result = federation.run(Mean(value="score"), 1)
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(result.as_json()))
+    assert result.proof is not None
+    ours, theirs = tmp_path / "ours.pem", tmp_path / "theirs.pem"
+    ours.write_bytes(result.proof.authority)
+    theirs.write_bytes(Authority.create("theirs", NOW, DAY).pem)
+    good = tally("verify", str(tmp_path), "--authority", str(ours))
+    assert good.returncode == 0
+    assert [line.split()[0] for line in good.stdout.splitlines()] == ["server-0", "server-1"]
+    bad = tally("verify", str(file), "--authority", str(theirs))
+    assert (bad.returncode, bad.stdout) == (3, "")
+    assert bad.stderr.startswith("tally: the result does not hold: authority")
+    assert bad.stderr.count("\n") == 1
+    file.write_text("{}")
+    none = tally("verify", str(file))
+    assert (none.returncode, none.stderr) == (2, f"tally: {file} has no receipts\n")
+
+
+def test_what_is_no_result_is_said(tmp_path: Path) -> None:
+    from simulation.proof import read_result
+
+    (tmp_path / "text").write_text("no")
+    for path, words in ((tmp_path / "gone", "cannot read"), (tmp_path / "text", "not a result")):
+        with pytest.raises(LocalError, match=words):
+            read_result(path)
