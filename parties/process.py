@@ -76,7 +76,6 @@ class PartyHost:
         )
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
-        self._party_authority = config.credentials.authority
         self._joined = asyncio.Event()
         self._in_order = asyncio.Lock()
         self._carrying = Tasks()
@@ -100,7 +99,7 @@ class PartyHost:
                 self._config.peer,
                 self._config.coordinator,
                 self._config.credentials,
-                self._party_authority,
+                self._config.credentials.authority_of_parties,
                 self._config.holdings.ids,
                 self._hear,
                 self._carriage.ends,
@@ -152,7 +151,6 @@ class PartyHost:
         welcome = await DeskStub(channel).Join(request, wait_for_ready=True)
         for index, target in enumerate(welcome.servers):
             self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
-        self._party_authority = welcome.party_authority or self._party_authority
         self._joined.set()
         async for parcel in stream:
             message = decode(parcel.message, "coordinator")

@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing import parent_process
 from types import CoroutineType
-from typing import Any
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity, identity_of
-from protocols.messages import MAX_WIRE_BYTES, Message, Role, decode
+from protocols.identity import Credentials, Identity, claimed_identity
+from protocols.messages import MAX_WIRE_BYTES, Message, decode
 from protos import tally_pb2 as pb
+from protos.certified import Certified
+from protos.certified import Context as Context
+from protos.certified import certificate_of as certificate_of
 from protos.strict import Strict
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ def _client_tls(credentials: Credentials) -> grpc.ChannelCredentials:
 
 
 def _client_options(expected: Identity) -> list[tuple[str, str | int]]:
-    return [("grpc.ssl_target_name_override", expected.name), *_LIMITS]
+    return [("grpc.ssl_target_name_override", expected.tls_name), *_LIMITS]
 
 
 def new_server(
@@ -70,7 +72,7 @@ def new_server(
     """
     server = grpc.aio.server(
         options=[*_LIMITS, ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 64)],
-        interceptors=[*interceptors, Strict()],
+        interceptors=[Certified(credentials.trust), *interceptors, Strict()],
     )
     tls = grpc.ssl_server_credentials(
         [(credentials.key, credentials.certificate)],
@@ -96,13 +98,10 @@ def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.ai
     return server, _bind(server, listen, tls)
 
 
-def open_enrolment_channel(target: str, coordinator: bytes) -> grpc.aio.Channel:
-    """A channel to a coordinator whose very certificate is known; the caller shows none."""
-    return grpc.aio.secure_channel(
-        target,
-        grpc.ssl_channel_credentials(coordinator),
-        _client_options(Identity(Role.COORDINATOR)),
-    )
+def open_enrolment_channel(target: str, expected: Identity, certificate: bytes) -> grpc.aio.Channel:
+    """A channel to somebody whose very certificate is known; the caller shows none."""
+    tls = grpc.ssl_channel_credentials(certificate)
+    return grpc.aio.secure_channel(target, tls, _client_options(expected))
 
 
 def _bind(server: grpc.aio.Server, listen: str, tls: grpc.ServerCredentials) -> int:
@@ -113,13 +112,11 @@ def _bind(server: grpc.aio.Server, listen: str, tls: grpc.ServerCredentials) -> 
         raise OSError(f"cannot listen on {listen}: {reason}") from None
 
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
-
 async def caller(context: Context) -> Identity:
-    """Who is calling, as its certificate says. Ends the call where it says nothing."""
+    """Who is calling, as its certificate says: `Certified` let nobody through whose certificate
+    is not signed by an authority that may say so. Ends the call where it says nothing."""
     try:
-        return identity_of(certificate_of(context))
+        return claimed_identity(certificate_of(context))
     except PeerError as error:
         return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
 
@@ -132,12 +129,6 @@ async def received(parcel: pb.Parcel, context: Context) -> tuple[Identity, Messa
     except PeerError as error:
         log.warning("refused: %s", error)
         return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-
-
-def certificate_of(context: Context) -> bytes:
-    """The PEM that the caller showed, which TLS has verified; empty if there is none."""
-    certificates = list(context.auth_context().get("x509_pem_cert", []))
-    return bytes(certificates[0]) if certificates else b""
 
 
 @asynccontextmanager

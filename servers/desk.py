@@ -154,12 +154,7 @@ class Desk(PeerDesk):
                     self.mailboxes.deliver(message, identity)
         async with self._joined:
             self._joined.notify_all()
-        shown = self._config.credentials
-        return pb.Welcome(
-            servers=self._config.servers,
-            parties=self._config.parties,
-            party_authority=shown.party_authority or shown.authority,
-        )
+        return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
 
     async def Ask(  # noqa: N802
         self, request: pb.Question, context: Context
