@@ -13,6 +13,7 @@ from protocols.participant import Outcome, Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.vouchers import Signet
 
 MOST_REPEATED = 8
 """Runs of pairs whose shares are kept, to be submitted again if asked."""
@@ -29,9 +30,11 @@ class PartyBlock(Participant):
         holdings: Holdings,
         randomness: Randomness,
         misbehaviour: Misbehaviour = HONEST,
+        signet: Signet | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self.holdings = holdings
+        self.signet = signet
         self._misbehaviour = misbehaviour
         absent = misbehaviour.absent
         self._answering = holdings.without(absent) if absent else holdings
@@ -86,8 +89,8 @@ class PartyBlock(Participant):
             randomness = self._randomness.derive(query.stream)
             liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
             if np.isin(self._answering.ids, list(liars)).any():
-                return cheating_machine(query, self._answering, liars, randomness)
-            return party_machine(query, self._answering, randomness)
+                return cheating_machine(query, self._answering, liars, randomness, self.signet)
+            return party_machine(query, self._answering, randomness, self.signet)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
 

@@ -2,6 +2,7 @@
 NAT."""
 
 import asyncio
+import datetime as dt
 import logging
 import os
 from dataclasses import dataclass, field, replace
@@ -74,6 +75,7 @@ class PartyHost:
         self._block = block or PartyBlock(
             config.holdings, party_randomness(config), config.misbehaviour
         )
+        self._block.signet = config.credentials.signet(_now)
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._joined = asyncio.Event()
@@ -87,6 +89,7 @@ class PartyHost:
     def use(self, credentials: Credentials) -> None:
         """From the next connection on: what runs now is not cut off."""
         self._config = replace(self._config, credentials=credentials)
+        self._block.signet = credentials.signet(_now)
         if self._peers is not None:
             self._peers.use(credentials)
 
@@ -288,6 +291,10 @@ class PartyHost:
         channel = open_channel(target, expected, self._config.credentials)
         self._channels.append(channel)
         return channel
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _is_cancelled() -> bool:

@@ -27,12 +27,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from protocols.errors import LocalError, PeerError
 from protocols.messages import Message, Role
+from protocols.vouchers import EXTENSION, Clock, Signet, make_voucher
 
 _URI = re.compile(r"tally:(party|server|coordinator|analyst|registrar):(\d{1,9})-(\d{1,9})")
 _RESERVED = re.compile(
     r"(party|server|coordinator|analyst|registrar)(-[^.]*)?|(.*\.)?tally\.invalid", re.IGNORECASE
 )
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)
+MAX_NAME = 64
+"""Of a common name, by X.509."""
 _CLOCK_SLACK = dt.timedelta(minutes=5)
 _PARTIES_ONLY = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "parties")
 
@@ -100,6 +103,10 @@ class Credentials:
         later, which could name an authority of its own."""
         return self.party_authority or self.authority
 
+    def signet(self, clock: Clock | None = None) -> Signet:
+        """What a party host signs with for other parties. Raises `LocalError` if it is none."""
+        return Signet(self.authority_of_parties, self.certificate, self.key, clock)
+
     @property
     def trust(self) -> "Trust":
         """Whose signature on a caller's certificate is taken."""
@@ -121,7 +128,7 @@ class Authority:
     ) -> "Authority":
         """A new one. What one for `parties_only` signs is taken for a party and nothing else."""
         key = ec.generate_private_key(ec.SECP256R1())
-        common = x509.NameAttribute(NameOID.COMMON_NAME, f"Tallyroom {federation}")
+        common = x509.NameAttribute(NameOID.COMMON_NAME, f"Tallyroom {federation}"[:MAX_NAME])
         name = x509.Name([common, _PARTIES_ONLY] if parties_only else [common])
         certificate = (
             _builder(name, name, key.public_key(), now, lifetime)
@@ -192,13 +199,18 @@ class Authority:
         usage = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if identity.role is not Role.ANALYST:  # parties serve each other
             usage.append(ExtendedKeyUsageOID.SERVER_AUTH)
-        certificate = (
+        builder = (
             _builder(name, self._certificate.subject, public_key, now, lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-            .sign(self._key, hashes.SHA256())
         )
+        if identity.role is Role.PARTY:
+            first, last, ends = identity.first, identity.last, now + lifetime
+            voucher = make_voucher(self._key, first, last, ends, public_key)
+            extension = x509.UnrecognizedExtension(EXTENSION, voucher)
+            builder = builder.add_extension(extension, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM)
 
     def revoke(self, serials: Iterable[int], number: int, now: dt.datetime) -> bytes:

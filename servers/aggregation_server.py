@@ -11,6 +11,7 @@ from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.participant import Participant
 from protocols.query import decode_query
 from protocols.randomness import Randomness
+from protocols.vouchers import Vouchers
 from storage.ledger import Ledger
 
 
@@ -23,12 +24,14 @@ class AggregationServer(Participant):
         ledger: Ledger,
         randomness: Randomness,
         bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
+        vouchers: Vouchers | None = None,
     ) -> None:
         super().__init__(Role.SERVER, ledger.record)
         self.index = index
         self._ledger = ledger
         self._randomness = randomness
         self._bulk = bulk
+        self._vouchers = vouchers
 
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
@@ -59,4 +62,4 @@ class AggregationServer(Participant):
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
-        return server_machine(query, self.index, randomness, self._bulk(query.run))
+        return server_machine(query, self.index, randomness, self._bulk(query.run), self._vouchers)

@@ -8,6 +8,7 @@ from pathlib import Path
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
+from protocols.vouchers import Vouchers
 from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
@@ -40,7 +41,8 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     store = Store(config.store)
     ledger = Ledger(store.ledger, config.cap)
     randomness = store.randomness(config.seed, f"server-{config.index}")
-    participant = AggregationServer(config.index, ledger, randomness, store.bulk)
+    vouchers = Vouchers(config.credentials.authority_of_parties)
+    participant = AggregationServer(config.index, ledger, randomness, store.bulk, vouchers)
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))
 
