@@ -101,6 +101,7 @@ def _shown_certificate(host: str, port: int) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # The token's authority is checked on the certificate itself, and gRPC then takes no other.
     context.check_hostname = False
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     with (

@@ -15,10 +15,12 @@ from grpc_health.v1 import health, health_pb2_grpc
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity, claimed_identity
 from protocols.messages import MAX_WIRE_BYTES, Message, decode
+from protos import TLS13_ONLY
 from protos import tally_pb2 as pb
 from protos.certified import Certified
 from protos.certified import Context as Context
 from protos.certified import certificate_of as certificate_of
+from protos.descriptors import most_connections
 from protos.strict import Strict
 
 log = logging.getLogger(__name__)
@@ -35,6 +37,9 @@ _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.http2.max_ping_strikes", 0),
 ]
 
+HANDSHAKE_SECONDS = 10
+"""How long a connection may take to become one. gRPC would wait for two minutes, and whoever opens
+a thousand and says nothing would keep all others out for as long."""
 ENDING_SECONDS = 2.0
 """How long calls that were cut off may take to end."""
 
@@ -71,7 +76,7 @@ def new_server(
     Raises `OSError` if it cannot listen there.
     """
     server = grpc.aio.server(
-        options=[*_LIMITS, ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 64)],
+        options=[*_LIMITS, *_guard(), ("grpc.max_concurrent_streams", 64)],
         interceptors=[Certified(credentials.trust), *interceptors, Strict()],
     )
     tls = grpc.ssl_server_credentials(
@@ -84,14 +89,24 @@ def new_server(
     return server, port
 
 
+def _guard() -> list[tuple[str, str | int]]:
+    """Against those who connect and say nothing: not for long, and never all there is."""
+    if not TLS13_ONLY:
+        log.warning("gRPC was imported before Tallyroom: TLS 1.2 is not refused")
+    return [
+        ("grpc.server_handshake_timeout_ms", 1000 * HANDSHAKE_SECONDS),
+        ("grpc.max_allowed_incoming_connections", most_connections()),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
 def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, int]:
     """A server that anybody may call: small messages, few calls at a time. Raises `OSError`."""
     options: list[tuple[str, str | int]] = [
         ("grpc.max_receive_message_length", 16 << 10),
         ("grpc.max_concurrent_streams", 4),
         ("grpc.max_connection_idle_ms", 30_000),
-        ("grpc.server_handshake_timeout_ms", 10_000),
-        ("grpc.so_reuseport", 0),
+        *_guard(),
     ]
     server = grpc.aio.server(options=options, interceptors=[Strict()], maximum_concurrent_rpcs=64)
     tls = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])

@@ -121,7 +121,9 @@ class Desk(PeerDesk):
         metrics.watch(
             "tally_parties_present", "Parties that are here.", lambda: self.coordinator.enrolled
         )
-        metrics.watch("tally_runs", "Runs in progress.", lambda: len(self._runs))
+        metrics.watch(
+            "tally_runs", "Runs in progress.", lambda: sum(map(self.is_running, self._runs))
+        )
 
     async def close(self) -> None:
         await self._background.close()
@@ -224,6 +226,7 @@ class Desk(PeerDesk):
             if run.ended.done():
                 break
             if clock() > deadline:
+                await self._lose_those_away(run)
                 with contextlib.suppress(OSError):  # at the next look
                     await self.post.expire(run.query.run)
                     deadline = clock() + GRACE_SECONDS
@@ -238,6 +241,12 @@ class Desk(PeerDesk):
         except RunFailed:
             self._drop(run)
             raise
+
+    async def _lose_those_away(self, run: Run) -> None:
+        """A run that is out of time ends with the name of who is away, not of who waits for it."""
+        for server in self.servers:
+            if server.away is not None:
+                await self._lose_server(run.query.run, server, server.away)
 
     def _drop(self, run: Run) -> None:
         self._runs.pop(run.query.run, None)
@@ -330,6 +339,7 @@ class Desk(PeerDesk):
                 reason = f"is refused: {error.reason}"
             except OSError as error:  # it says it again once it is heard again
                 reason = f"cannot be heard: {error.strerror or error}"
+            server.away = reason
             log.warning("%s %s", server.name, reason)
             if not self._store.durable:
                 for run in list(self._runs):

@@ -145,23 +145,31 @@ class EnrolmentDesk(EnrolmentServicer):
 
     async def Enrol(self, request: pb.EnrolRequest, context: Context) -> pb.Certified:  # noqa: N802
         address = context.peer().rpartition(":")[0]
-        if self._attempts.exhausted(address):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many failed attempts")
         try:
             certificate = await self._registrar.enrol(request.token, request.request)
         except PeerError as error:
-            self._attempts.failed(address)
+            await self._slow_down(address, context)
             log.warning("enrolment refused: %s", error)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
         log.info("enrolled a party, certificate %x", passport_of(certificate).serial)
         return self._certified(certificate)
 
+    async def _slow_down(self, address: str, context: Context) -> None:
+        """One that failed too often is not told why any more, nor is it in the log. A good token
+        from the same address works all the same: it may be another's, behind the same router, and
+        guessing is hopeless at any rate."""
+        if self._attempts.exhausted(address):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many failed attempts")
+        self._attempts.failed(address)
+
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Certified:  # noqa: N802
+        address = context.peer().rpartition(":")[0]
         try:
             certificate = await self._registrar.renew(
                 request.certificate, request.request, request.signature
             )
         except PeerError as error:
+            await self._slow_down(address, context)
             log.warning("renewal refused: %s", error)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
         log.info("renewed a party, certificate %x", passport_of(certificate).serial)

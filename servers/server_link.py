@@ -21,10 +21,13 @@ GRACE_SECONDS = 10.0
 
 
 class ServerLink:
+    """`away` is why it is not heard now; None while it is."""
+
     def __init__(self, index: int, target: str, credentials: Credentials) -> None:
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
         self._post = PostStub(self.channel)
+        self.away: str | None = "cannot be reached"
 
     @property
     def index(self) -> int:
@@ -49,6 +52,7 @@ class ServerLink:
         `PeerError` when it speaks for another."""
         stream = self._post.Receive(pb.Subscription(), wait_for_ready=True)
         await stream.initial_metadata()
+        self.away = None
 
         async def messages() -> AsyncIterator[tuple[Message, bytes]]:
             async for parcel in stream:

@@ -132,9 +132,10 @@ def test_wrong_tokens_are_refused_and_counted(tmp_path: Path) -> None:
             for token in (guess, moved, "", "tally1-", genuine.encode()[:-1]):
                 assert await refusal(room.enrol(token, request_for(0))) is DENIED
             for _ in range(FAILURES - 5):
-                await refusal(room.enrol(guess, request_for(0)))
-            last = await refusal(room.enrol(genuine.encode(), request_for(0)))
+                assert await refusal(room.enrol(guess, request_for(0))) is DENIED
+            last = await refusal(room.enrol(guess, request_for(0)))
             assert last is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert (await room.enrol(genuine.encode(), request_for(0))).certificate
 
     asyncio.run(scenario())
 
