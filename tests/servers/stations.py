@@ -73,7 +73,7 @@ async def running(
     made: Federation, lifetime: dt.timedelta = dt.timedelta(days=30)
 ) -> AsyncIterator[Federation]:
     """Both stations, until the block ends. Party certificates hold for `lifetime`."""
-    async with _started(
+    async with started(
         lambda ready: run_server(
             ServerConfig(
                 0,
@@ -96,7 +96,7 @@ async def running(
                 ready=enrolment.set_result,
             ),
         )
-        async with _started(lambda ready: run_coordinator(config, ready)) as port:
+        async with started(lambda ready: run_coordinator(config, ready)) as port:
             yield Federation(
                 made.folder,
                 made.tokens,
@@ -107,7 +107,7 @@ async def running(
 
 
 @asynccontextmanager
-async def _started(run: Callable[[Callable[[int], None]], Awaitable[None]]) -> AsyncIterator[int]:
+async def started(run: Callable[[Callable[[int], None]], Awaitable[None]]) -> AsyncIterator[int]:
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(run(ready.set_result))
     task.add_done_callback(lambda ended: ready.done() or ready.cancel())
