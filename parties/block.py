@@ -1,6 +1,7 @@
 """The parties of one host: their records, and what they answer to a query."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from protocols.machine import Machine
 from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome, Participant
-from protocols.query import decode_query
+from protocols.query import Query, decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.refusal import RefusingParty
 from protocols.vouchers import Signet
+
+if TYPE_CHECKING:
+    from parties.consent import Consent
 
 MOST_REPEATED = 8
 """Runs of pairs whose shares are kept, to be submitted again if asked."""
@@ -22,7 +27,8 @@ MOST_REPEATED = 8
 class PartyBlock(Participant):
     """One party, or many whose vectors are computed together as array rows.
 
-    In a simulation some of them may misbehave, by a script.
+    In a simulation some of them may misbehave, by a script. Without `consent` they take part in
+    whatever is asked.
     """
 
     def __init__(
@@ -30,9 +36,11 @@ class PartyBlock(Participant):
         holdings: Holdings,
         randomness: Randomness,
         misbehaviour: Misbehaviour = HONEST,
+        consent: "Consent | None" = None,
         signet: Signet | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
+        self._consent = consent
         self.holdings = holdings
         self.signet = signet
         self._misbehaviour = misbehaviour
@@ -86,13 +94,26 @@ class PartyBlock(Participant):
             for run in list(self._of_pairs)[:-MOST_REPEATED]:
                 self._of_pairs[run].clear()
         try:
-            randomness = self._randomness.derive(query.stream)
-            liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
-            if np.isin(self._answering.ids, list(liars)).any():
-                return cheating_machine(query, self._answering, liars, randomness, self.signet)
-            return party_machine(query, self._answering, randomness, self.signet)
+            if (reason := self._objection(query)) is not None:
+                return RefusingParty(query.run, self._answering.ids, reason)
+            machine = self._answer(query, self._answering)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
+        if self._consent is not None and (reason := self._consent.charge(query)) is not None:
+            return RefusingParty(query.run, self._answering.ids, reason)
+        return machine
+
+    def _objection(self, query: Query) -> str | None:
+        if self._consent is None or self._answering is None:
+            return None
+        return self._consent.refusal(query, int(self._answering.counts.max()))
+
+    def _answer(self, query: Query, holdings: Holdings) -> Machine:
+        randomness = self._randomness.derive(query.stream)
+        liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
+        if np.isin(holdings.ids, list(liars)).any():
+            return cheating_machine(query, holdings, liars, randomness, self.signet)
+        return party_machine(query, holdings, randomness, self.signet)
 
     def _hear(self, message: Message) -> None:
         super()._hear(message)

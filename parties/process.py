@@ -2,7 +2,6 @@
 NAT."""
 
 import asyncio
-import datetime as dt
 import logging
 import os
 from dataclasses import dataclass, field, replace
@@ -14,13 +13,16 @@ import grpc.aio
 
 from parties.block import PartyBlock
 from parties.carriage import Carriage
+from parties.consent import Consent
 from parties.misbehaviour import HONEST, Misbehaviour
 from parties.peer_config import PeerConfig
+from parties.signing import signet_of
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Phase, Role, decode
 from protocols.meter import Meter
 from protocols.participant import Outcome
+from protocols.policy import Policy
 from protocols.randomness import KEY_BYTES, Randomness
 from protocols.records import Holdings
 from protos import tally_pb2 as pb
@@ -45,6 +47,8 @@ REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 @dataclass(frozen=True)
 class PartyConfig:
+    """Without a `policy` the parties take part in whatever is asked, and keep no ledger."""
+
     credentials: Credentials
     coordinator: str
     holdings: Holdings
@@ -52,6 +56,7 @@ class PartyConfig:
     store: Path | None = None
     misbehaviour: Misbehaviour = HONEST
     peer: PeerConfig = field(default_factory=PeerConfig)
+    policy: Policy | None = None
 
 
 def party_randomness(config: PartyConfig) -> Randomness:
@@ -72,10 +77,11 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
         self._config = config
+        self._consent = Consent(config.policy, config.store) if config.policy else None
         self._block = block or PartyBlock(
-            config.holdings, party_randomness(config), config.misbehaviour
+            config.holdings, party_randomness(config), config.misbehaviour, self._consent
         )
-        self._block.signet = config.credentials.signet(_now)
+        self._block.signet = signet_of(config.credentials)
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._joined = asyncio.Event()
@@ -89,7 +95,7 @@ class PartyHost:
     def use(self, credentials: Credentials) -> None:
         """From the next connection on: what runs now is not cut off."""
         self._config = replace(self._config, credentials=credentials)
-        self._block.signet = credentials.signet(_now)
+        self._block.signet = signet_of(credentials)
         if self._peers is not None:
             self._peers.use(credentials)
 
@@ -120,6 +126,8 @@ class PartyHost:
             await self._carrying.close()
             if self._peers is not None:
                 await self._peers.close()
+            if self._consent is not None:
+                self._consent.close()
 
     async def _serve_once(self) -> None:
         shown = self._config.credentials
@@ -151,7 +159,9 @@ class PartyHost:
         # The stream is open before the parties are counted as here, so that no query is missed.
         stream = PostStub(channel).Receive(pb.Subscription(), wait_for_ready=True)
         await stream.initial_metadata()
-        welcome = await DeskStub(channel).Join(request, wait_for_ready=True)
+        welcome = await self._join(request)
+        if self._consent is not None:
+            self._consent.joined(len(welcome.servers))
         for index, target in enumerate(welcome.servers):
             self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
         self._joined.set()
@@ -160,6 +170,19 @@ class PartyHost:
             if message.sender_role is not Role.COORDINATOR:
                 raise PeerError("coordinator", f"claims to be {message.sender}")
             await self._answer(message)
+
+    async def _join(self, request: pb.JoinRequest) -> pb.Welcome:
+        """Raises `PeerError` where the federation does not take what we hold: asking again would
+        not help."""
+        try:
+            welcome: pb.Welcome = await DeskStub(self._coordinator).Join(
+                request, wait_for_ready=True
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                raise PeerError("coordinator", f"refused to join: {error.details()}") from None
+            raise
+        return welcome
 
     async def _listen_to_servers(self) -> None:
         """Only for runs in which servers speak to parties: a stream each is not for nothing.
@@ -291,10 +314,6 @@ class PartyHost:
         channel = open_channel(target, expected, self._config.credentials)
         self._channels.append(channel)
         return channel
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
 
 
 def _is_cancelled() -> bool:

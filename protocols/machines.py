@@ -18,7 +18,9 @@ def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so."""
     if query.statistic.pairwise:
         _one_round(query)
-    aggregator_named(query.aggregator).check(query)
+    aggregator = aggregator_named(query.aggregator)
+    aggregator.check(query)
+    query.check_delta(aggregator.release(query).delta)
 
 
 def stages(query: Query) -> int:

@@ -65,6 +65,7 @@ class Phase(IntEnum):
     PAIR = 14  # party <-> party: a computation between two of them
     PAIRED = 15  # party -> coordinator: which pairs are done
     GIVE_UP = 16  # server -> coordinator: why it cannot go on
+    REFUSE = 17  # party -> coordinator: why it does not take part
 
     @property
     def label(self) -> str:

@@ -95,13 +95,13 @@ class Participant(ABC):
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
             return outcome
-        step = known.receive(message)
+        step = self._receive(known, message)
         if not isinstance(step, Rejected):
             self._hear(message)
         elif message.links > 1:
             for single in message.split():
                 if run in self._machines:
-                    step = known.receive(single)
+                    step = self._receive(known, single)
                     if not isinstance(step, Rejected):
                         self._hear(single)
                     self._merge(outcome, self._carry_out(run, step))
@@ -109,6 +109,10 @@ class Participant(ABC):
                     outcome.refused.append(Rejected(single.sender, f"run {run.hex()} is over"))
             return outcome
         return self._carry_out(run, step)
+
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """A message for a run's machine, unless the participant itself sees to it."""
+        return machine.receive(message)
 
     def _last_round(self, message: Message, machine: Machine) -> int:
         """The last round in which a party may say this: it could drive the rounds up otherwise.

@@ -75,6 +75,7 @@ class Query:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
+        self.check_delta(self.delta)
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         statistic = self.statistic
@@ -86,6 +87,19 @@ class Query:
             raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
         if self.noise is Placement.PARTIES and statistic.pairwise:
             raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+
+    @property
+    def units(self) -> int:
+        """How many units of privacy there are: records, or parties where the unit is a party."""
+        return self.records if self.group == 1 else self.parties
+
+    def check_delta(self, delta: float) -> None:
+        """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
+        if delta * self.units >= 1:
+            raise LocalError(
+                f"delta {delta:g} is not below one in {self.units}, the number of records or "
+                "parties that are protected: it would allow publishing one of them"
+            )
 
     @property
     def mechanism(self) -> DiscreteLaplace | None:

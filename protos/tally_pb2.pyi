@@ -229,7 +229,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "refusals", "refusing")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,8 @@ class Answer(_message.Message):
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    REFUSING_FIELD_NUMBER: _ClassVar[int]
     records: int
     total: bytes
     contributors: bytes
@@ -248,7 +250,17 @@ class Answer(_message.Message):
     parties: int
     caught: _containers.RepeatedCompositeFieldContainer[Caught]
     refused: int
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ...) -> None: ...
+    refusals: _containers.RepeatedCompositeFieldContainer[PartyRefusal]
+    refusing: int
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ...) -> None: ...
+
+class PartyRefusal(_message.Message):
+    __slots__ = ("party", "reason")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    party: int
+    reason: str
+    def __init__(self, party: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Caught(_message.Message):
     __slots__ = ("party", "reason")

@@ -16,7 +16,7 @@ from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Records, Total
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
-from protocols.machine import Continue, Done, Failed, Machine
+from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.machines import check, collector_machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
@@ -24,6 +24,7 @@ from protocols.participant import Outcome, Participant
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import MAX_DEADLINE, Query, decode_query
 from protocols.randomness import Randomness
+from protocols.refusal import Refusals, refusal_words
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.cumulative import Cumulative
 from storage.ledger import Ledger
@@ -132,8 +133,17 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 class Coordinator(Participant):
-    def __init__(self, servers: int, parties: int, ledger: Ledger, randomness: Randomness) -> None:
+    def __init__(
+        self,
+        servers: int,
+        parties: int,
+        ledger: Ledger,
+        randomness: Randomness,
+        max_records_per_party: int = MAX_RECORDS_EACH,
+    ) -> None:
         super().__init__(Role.COORDINATOR, ledger.record)
+        self._max_records_per_party = max_records_per_party
+        self._refusals: dict[bytes, Refusals] = {}
         self.servers = servers
         self.parties = parties
         self._ledger = ledger
@@ -162,8 +172,11 @@ class Coordinator(Participant):
         """Parties join, with the number of records that each holds, which is public."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:
             raise LocalError("every party needs at least one record to join")
-        if int(records.max()) > MAX_RECORDS_EACH:
-            raise LocalError(f"a party holds at most {MAX_RECORDS_EACH} records")
+        if int(records.max()) > self._max_records_per_party:
+            raise LocalError(
+                f"a party holds at most {self._max_records_per_party} records in this federation, "
+                f"not {int(records.max())}"
+            )
         if int(ids.max()) >= self.parties:
             raise LocalError(f"this federation has room for {self.parties} parties")
         self._records[ids] = records
@@ -220,6 +233,7 @@ class Coordinator(Participant):
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
         collector = collector_machine(query, records, randomness)
+        self._refusals[query.run] = Refusals(query.parties, query.minimum)
         return self.begin(query.run, collector)
 
     @property
@@ -253,6 +267,42 @@ class Coordinator(Participant):
             run,
             lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
         )
+
+    def awaits(self, message: Message) -> bool:
+        """Nothing is written down of a refusal that was heard before, however often it comes."""
+        if message.phase is Phase.REFUSE and message.sender_role is Role.PARTY:
+            refusals = self._refusals.get(message.run)
+            return refusals is not None and not refusals.is_known(message)
+        return super().awaits(message)
+
+    def abandon(self, run: bytes) -> None:
+        super().abandon(run)
+        self._refusals.pop(run, None)
+
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """Whether parties take part is no matter of the aggregator."""
+        if message.phase is not Phase.REFUSE or message.sender_role is not Role.PARTY:
+            return super()._receive(machine, message)
+        refusals = self._refusals.get(message.run)
+        if refusals is None:
+            return Rejected(message.sender, "nobody waits for it to take part")
+        if (rejected := refusals.take(message)) is not None:
+            return rejected
+        if (reason := refusals.too_many) is not None:
+            return Failed(reason)
+        return machine.lose(message.senders) if isinstance(machine, Collector) else Continue()
+
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+        """How a run ends is told with who would have no part in it."""
+        refusals = self._refusals.get(run)
+        if refusals is not None and refusals.count:
+            reasons, count = refusals.reasons, refusals.count
+            if isinstance(step, Failed):
+                step = Failed(f"{step.reason}; {refusal_words(reasons, count)}")
+            elif isinstance(step, Done) and isinstance(step.output, Total):
+                told = replace(step.output, refusals=reasons, refusing=count)
+                step = replace(step, output=told)
+        return super()._carry_out(run, step)
 
     def can_spare(self, run: bytes) -> bool:
         """Whether a run goes on if one more server is lost."""

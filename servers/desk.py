@@ -21,12 +21,13 @@ from protocols.machines import stages
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Meter
 from protocols.participant import Outcome
+from protocols.privacy.ledger import Composition
 from protocols.query import Query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller
 from protos.tasks import Tasks
-from servers.coordinator import Coordinator, Question, beginning, begun
+from servers.coordinator import MAX_RECORDS_EACH, Coordinator, Question, beginning, begun
 from servers.enrolment import EnrolmentConfig
 from servers.metrics import Metrics, watch_ledger
 from servers.peer_desk import PeerDesk
@@ -52,6 +53,9 @@ class CoordinatorConfig:
     seed: int | None = None
     enrolment: EnrolmentConfig | None = None
     metrics: str | None = None
+    cap_delta: float | None = None
+    composition: Composition = Composition.SUM
+    max_records_per_party: int = MAX_RECORDS_EACH
 
 
 @dataclass
@@ -71,12 +75,13 @@ class Desk(PeerDesk):
         super().__init__()
         self._config = config
         self._store = Store(config.store)
-        self._ledger = Ledger(self._store.ledger, config.cap)
+        self._ledger = Ledger(self._store.ledger, config.cap, config.cap_delta, config.composition)
         self.coordinator = Coordinator(
             len(config.servers),
             config.parties,
             self._ledger,
             self._store.randomness(config.seed, "coordinator"),
+            config.max_records_per_party,
         )
         self.mailboxes = Mailboxes()
         journal = Journal(self._store.folder / "runs") if self._store.durable else None
@@ -272,6 +277,8 @@ class Desk(PeerDesk):
             release_seconds=run.over - (run.released or run.over),
             caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
             refused=total.refused,
+            refusals=[pb.PartyRefusal(party=p, reason=reason) for p, reason in total.refusals],
+            refusing=total.refusing,
         )
 
     def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:

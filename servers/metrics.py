@@ -104,8 +104,18 @@ class Metrics(grpc.aio.ServerInterceptor):
 def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
     metrics.watch(
         "tally_epsilon_spent",
-        "The epsilon of all private spends in this keeper's ledger.",
-        lambda: float(ledger.spent()),
+        "The epsilon of all spends in this keeper's ledger; +Inf after a release without noise.",
+        lambda: ledger.totals().in_all,
+    )
+    metrics.watch(
+        "tally_delta_spent",
+        "The delta of all spends in this keeper's ledger.",
+        lambda: float(ledger.totals().delta),
+    )
+    metrics.watch(
+        "tally_releases_without_noise",
+        "Releases in this keeper's ledger that are not private.",
+        lambda: ledger.totals().exact,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
+from protocols.privacy.ledger import Composition
 from protocols.vouchers import Vouchers
 from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
@@ -34,12 +35,14 @@ class ServerConfig:
     cap: Fraction | None = None
     seed: int | None = None
     metrics: str | None = None
+    cap_delta: float | None = None
+    composition: Composition = Composition.SUM
 
 
 async def run_server(config: ServerConfig, ready: Ready) -> None:
     """Serves until the process is told to stop. With a store it carries on where it was killed."""
     store = Store(config.store)
-    ledger = Ledger(store.ledger, config.cap)
+    ledger = Ledger(store.ledger, config.cap, config.cap_delta, config.composition)
     randomness = store.randomness(config.seed, f"server-{config.index}")
     vouchers = Vouchers(config.credentials.authority_of_parties)
     participant = AggregationServer(config.index, ledger, randomness, store.bulk, vouchers)

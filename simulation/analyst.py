@@ -100,4 +100,6 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         tuple((caught.party, caught.reason) for caught in answer.caught),
         sum(cpu_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
         answer.refused,
+        tuple((refusal.party, refusal.reason) for refusal in answer.refusals),
+        answer.refusing,
     )

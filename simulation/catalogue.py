@@ -1,14 +1,11 @@
 """What there is to choose from, in words."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from fss import native
-from protocols.errors import LocalError
 from protocols.statistics import STATISTICS
 from simulation.runtimes import RUNTIMES
 from simulation.trust import promises
-from storage.ledger import Ledger
 
 
 def _statistics() -> dict[str, str]:
@@ -44,15 +41,3 @@ CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
 
 def describe_native() -> str:
     return native.implementation()
-
-
-def read_ledger(path: Path) -> tuple[list[dict[str, object]], float]:
-    """Every spend, and the ε of all of them. Raises `LocalError` if there is no ledger."""
-    if not path.is_file():
-        raise LocalError(f"no ledger at {path}")
-    ledger = Ledger(path, None)
-    names = ("receipt", "data", "epsilon", "delta", "written")
-    rows = [dict(zip(names, row, strict=True)) for row in ledger.rows()]
-    spent = float(ledger.spent())
-    ledger.close()
-    return rows, spent

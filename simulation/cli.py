@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 from parties.data import Dataset
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.names import look_up
+from protocols.privacy.ledger import DEFAULT_CAP_DELTA
 from protocols.statistics import Pairs, Statistic, statistic_named
 from simulation.cli_ask import ask
 from simulation.cli_compare import compare_aggregators
@@ -77,6 +78,10 @@ def run(
         str | None, typer.Option(help="How parties that meet do: direct or relay.")
     ] = None,
     cap: Annotated[str | None, typer.Option(help="The most epsilon servers release.")] = None,
+    cap_delta: Annotated[float | None, typer.Option(help="The most delta servers release.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="TOML: what all simulated parties agree to; anything.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Reproducible, hence not private.")] = None,
     lower: Annotated[float | None, typer.Option(help="Public lower bound of values.")] = None,
     upper: Annotated[float | None, typer.Option(help="Public upper bound of values.")] = None,
@@ -113,6 +118,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Both commands: they take the same options. `tally run compare-aggregators` compares too."""
+    from parties.consent import read_policy
     from parties.data import load
     from simulation.deployment import Deployment
     from simulation.federation import DEFAULT_DATA, Federation
@@ -136,6 +142,8 @@ def run(
         "servers": servers,
         "hosts": hosts,
         "cap": cap,
+        "cap-delta": cap_delta,
+        "policy": policy,
         "seed": seed,
         "dropout": dropout or None,
         "drop-after": drop_after or None,
@@ -173,6 +181,7 @@ def run(
     )
     if pilot is not None:
         question = with_pilot(question, load(pilot), dataset)
+    agreed = read_policy(policy) if policy is not None else None
     if out is not None:
         check_writable(out)
 
@@ -194,6 +203,8 @@ def run(
                 drop_after=drop_after,
                 cheats=cheat or (),
                 peer=peer,
+                policy=agreed,
+                cap_delta=cap_delta,
             )
         with asked as federation, show_progress() as report:
             return federation.run(
@@ -317,19 +328,21 @@ def reproduce(
 
 @app.command()
 def ledger(
-    path: Annotated[Path, typer.Argument(help="A ledger.sqlite that a keeper wrote.")],
+    path: Annotated[Path, typer.Argument(help="A keeper's ledger.sqlite, or the folder it is in.")],
+    delta: Annotated[
+        float, typer.Option(help="The δ in all at which the tighter total is stated.")
+    ] = DEFAULT_CAP_DELTA,
     as_json: Json = False,
 ) -> None:
-    """What has been spent, oldest first."""
-    from simulation.catalogue import read_ledger
+    """What has been spent, oldest first, with the plain sums and the tighter total."""
+    from simulation.ledger_report import read_ledger
 
-    rows, spent = read_ledger(path)
+    report = read_ledger(path, delta)
     if as_json:
-        print(json.dumps({"schema": 1, "spent": spent, "spends": rows}))
+        print(json.dumps(report.as_json(), allow_nan=False))
         return
-    for row in rows:
-        print(f"{row['written']}  ε {row['epsilon']:<8} {row['receipt']}  {row['data']}")
-    print(f"spent: ε {spent:g}")
+    for line in report.lines():
+        print(line)
 
 
 def main() -> None:

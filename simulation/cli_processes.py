@@ -5,6 +5,7 @@ import asyncio
 import datetime as dt
 import socket
 from collections.abc import Coroutine
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,13 @@ import typer
 from protocols.errors import LocalError
 from protocols.identity import Credentials, passport_of
 from protocols.messages import Role
+from protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition
 from protocols.privacy.mechanisms import parse_epsilon
 from protos.identity_files import read_identity
 from servers.logs import configure_logs
 from servers.process import Ready
 from simulation.terminal import err
+from storage.store import keep_private
 
 processes = typer.Typer()
 
@@ -26,9 +29,23 @@ MAX_TOKEN = 4096
 IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
 Lifetime = Annotated[float, typer.Option(help="Days that party certificates hold.")]
 Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
-Store = Annotated[Path | None, typer.Option(help="Folder for the ledger; memory if left out.")]
+Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and what was received.")]
 Cap = Annotated[
-    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon ever released; no cap.")
+    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon ever released.")
+]
+CapDelta = Annotated[
+    float, typer.Option(envvar="TALLY_CAP_DELTA", help="The most delta ever released.")
+]
+Composes = Annotated[
+    Composition,
+    typer.Option(
+        "--composition",
+        help="How spends add up: sum; or tight, if no epsilon is chosen by an earlier answer.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", envvar="TALLY_INSECURE", help="For trials: do without safeguards."),
 ]
 LogFormat = Annotated[str, typer.Option(envvar="TALLY_LOG_FORMAT", help="text or json.")]
 LogLevel = Annotated[
@@ -45,6 +62,9 @@ def server(
     listen: Listen = "127.0.0.1:7101",
     store: Store = None,
     cap: Cap = None,
+    cap_delta: CapDelta = DEFAULT_CAP_DELTA,
+    composition: Composes = Composition.SUM,
+    insecure: Insecure = False,
     metrics: MetricsAt = None,
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
@@ -53,14 +73,18 @@ def server(
     from servers.process import ServerConfig, run_server
 
     credentials = _member(identity, Role.SERVER)
+    limit = parse_epsilon(cap) if cap else None
+    _check_safe("server", store, limit, insecure)
     configure_logs(credentials.identity.name, log_format, log_level)
     config = ServerConfig(
         credentials.identity.first,
         credentials,
         listen,
         store,
-        parse_epsilon(cap) if cap else None,
+        limit,
         metrics=metrics,
+        cap_delta=None if limit is None else cap_delta,
+        composition=composition,
     )
     _serve(run_server(config, _announce(credentials.identity.name)))
 
@@ -82,11 +106,18 @@ def coordinator(
     lifetime: Lifetime = 30.0,
     store: Store = None,
     cap: Cap = None,
+    cap_delta: CapDelta = DEFAULT_CAP_DELTA,
+    composition: Composes = Composition.SUM,
+    max_records_per_party: Annotated[
+        int | None, typer.Option(help="Parties that claim more may not join.", min=1)
+    ] = None,
+    insecure: Insecure = False,
     metrics: MetricsAt = None,
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
     """Run the coordinator until it is stopped."""
+    from servers.coordinator import MAX_RECORDS_EACH
     from servers.coordinator_process import run_coordinator
     from servers.desk import CoordinatorConfig
     from servers.enrolment import EnrolmentConfig
@@ -95,6 +126,8 @@ def coordinator(
         raise LocalError("a federation needs at least one party")
     holding = _days(lifetime)
     credentials = _member(identity, Role.COORDINATOR)
+    limit = parse_epsilon(cap) if cap else None
+    _check_safe("coordinator", store, limit, insecure)
     configure_logs("coordinator", log_format, log_level)
     authority = identity / "enrolment"
     config = CoordinatorConfig(
@@ -103,11 +136,14 @@ def coordinator(
         tuple(server),
         listen,
         store,
-        parse_epsilon(cap) if cap else None,
+        limit,
         enrolment=EnrolmentConfig(authority, enrolment, holding, _announce("enrolment"))
         if authority.is_dir()
         else None,
         metrics=metrics,
+        cap_delta=None if limit is None else cap_delta,
+        composition=composition,
+        max_records_per_party=min(max_records_per_party or MAX_RECORDS_EACH, MAX_RECORDS_EACH),
     )
     _serve(run_coordinator(config, _announce("coordinator")))
 
@@ -176,16 +212,28 @@ def party(
     advertise: Annotated[
         str, typer.Option(help="host:port where they find it, if that is another.")
     ] = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(envvar="TALLY_POLICY", help="TOML: what this party agrees to; what is safe."),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder for its ledger; the identity's if left out.")
+    ] = None,
+    insecure: Insecure = False,
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
     """Run one party until it is stopped. It only calls out: it needs no open port, and meets other
     parties through the coordinator's relay, sealed, unless it has one."""
+    from parties.consent import read_policy
     from parties.data import load
     from parties.membership import is_member, run_member
     from parties.peer_config import PeerConfig
     from parties.process import PartyConfig
+    from protocols.policy import DEPLOYED
 
+    keep_private()
+    agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)
     configure_logs("party", log_format, log_level)
     credentials = _member(identity, Role.PARTY) if is_member(identity) else None
@@ -203,7 +251,14 @@ def party(
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
     err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
-    config = PartyConfig(credentials, coordinator, holdings, store=identity, peer=meeting)
+    config = PartyConfig(
+        credentials,
+        coordinator,
+        holdings,
+        store=store or identity,
+        peer=meeting,
+        policy=agreed,
+    )
     _serve(run_member(identity, config, at))
 
 
@@ -267,11 +322,22 @@ def _member(folder: Path, role: Role) -> Credentials:
     return credentials
 
 
+def _check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
+    """Raises `LocalError` for a keeper that would release without end, or forget what it did."""
+    missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
+    if missing and not insecure:
+        raise LocalError(
+            f"a {role} without {' and '.join(missing)} sets no bound to what it releases that "
+            "outlives it: give both, or --insecure for a trial without real data"
+        )
+
+
 def _announce(name: str) -> Ready:
     return lambda port: err.print(f"{name} listens on port {port}", markup=False)
 
 
 def _serve(work: Coroutine[None, None, None]) -> None:
+    keep_private()
     try:
         asyncio.run(work)
     except OSError as error:

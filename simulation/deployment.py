@@ -94,6 +94,7 @@ class Deployment:
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            refusals=opened.refusals,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

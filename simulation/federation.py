@@ -16,6 +16,7 @@ from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.messages import Role
+from protocols.policy import Policy
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
 from protocols.statistics import Curve, Statistic
@@ -54,7 +55,8 @@ class Federation:
     `cheats` are parties that cheat, as `PARTY:KIND` (`parties.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
-    sealed; left out, containers take the relay.
+    sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
+    they take part in whatever is asked. `cap_delta` is the most δ that servers release.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class Federation:
         drop_after: int = 0,
         cheats: Iterable[str] = (),
         peer: str | None = None,
+        policy: Policy | None = None,
+        cap_delta: float | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         self._spec = aggregator
@@ -96,6 +100,8 @@ class Federation:
             raise LocalError(
                 "--dropout and --cheat are of simulated parties: choose inprocess or processes"
             )
+        if policy is not None and runtime == "docker":
+            raise LocalError("--policy is tried with inprocess or processes")
         plan = Plan(
             self.holdings,
             self.servers,
@@ -105,6 +111,8 @@ class Federation:
             store,
             self.misbehaviour,
             PeerConfig(peer or ("relay" if runtime == "docker" else "direct")).way,
+            policy,
+            cap_delta,
         )
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None
@@ -192,11 +200,12 @@ class Federation:
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
             opened.server_cpu_seconds,
+            opened.refusals,
         )
 
     def _check(self, question: Question) -> None:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
-        ledger = Ledger(None, self.runtime.plan.cap)
+        ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
         coordinator = Coordinator(
             self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
         )

@@ -45,7 +45,8 @@ class Result:
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
-    then of that one. `caught` are parties whose submissions were refused, with the reason.
+    then of that one. `caught` are parties whose submissions were refused, with the reason;
+    `refusals` parties that would not take part, with theirs.
     `server_cpu_seconds` is what all servers together computed, without carriage.
     """
 
@@ -61,6 +62,7 @@ class Result:
     unsmoothed: Curve | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
+    refusals: Caught = ()
 
     @property
     def communication(self) -> dict[str, object]:
@@ -103,6 +105,11 @@ class Result:
         if self.caught:
             document["caught"] = [
                 {"party": party, "reason": reason} for party, reason in self.caught_by_name
+            ]
+        if self.refusals:
+            document["refusals"] = [
+                {"party": Role.PARTY.named(party), "reason": reason}
+                for party, reason in self.refusals
             ]
         if self.notes:
             document["notes"] = list(self.notes)

@@ -7,6 +7,7 @@ from protocols.aggregation.release import Release
 from protocols.errors import LocalError
 from protocols.messages import RUN_BYTES, Role
 from protocols.privacy.mechanisms import Placement
+from protocols.refusal import refusal_words
 from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy
@@ -25,7 +26,7 @@ class Setting:
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and statistic.pairwise:
-            return Placement.PER_PAIR if self.servers == 1 else Placement.TOTAL
+            return Placement.PER_PAIR if self.servers == 1 else Placement.EACH_SERVER
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:
@@ -69,6 +70,8 @@ class Setting:
             notes.append(f"{contributors} of {self.parties} parties contributed")
         for party, reason in opened.caught:
             notes.append(f"{Role.PARTY.named(party)} was caught: {reason}")
+        if opened.refusing:
+            notes.append(refusal_words(opened.refusals, opened.refusing))
         if opened.refused:
             notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
         return notes

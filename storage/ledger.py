@@ -1,4 +1,7 @@
-"""The durable ledger: what ε has been spent, in SQLite, written before anything is released."""
+"""The durable ledger: what ε and δ have been spent, in SQLite, written before anything is released.
+
+Servers, the coordinator and deployed parties each keep one.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -7,17 +10,31 @@ from pathlib import Path
 
 from protocols.errors import LocalError, RunFailed
 from protocols.machine import Spend
-from protocols.privacy.ledger import check_spend
+from protocols.privacy.ledger import (
+    Caps,
+    Charge,
+    Composition,
+    Totals,
+    check_spend,
+    tight_epsilon,
+)
 
 SCHEMA_VERSION = 1
 
 
 class Ledger:
-    """One keeper's ledger. `cap` is the most ε it will ever release; None is no cap."""
+    """One keeper's ledger. `cap` is the most ε it will ever release, `cap_delta` the most δ; None
+    is no cap. `composition` is how spends add up against them."""
 
-    def __init__(self, path: Path | None, cap: Fraction | None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        cap: Fraction | None,
+        cap_delta: float | None = None,
+        composition: Composition = Composition.SUM,
+    ) -> None:
         """Opens or creates the ledger at `path`; None keeps it in memory."""
-        self.cap = cap
+        self.caps = Caps(cap, cap_delta, composition)
         try:
             self._open(path)
         except sqlite3.Error as error:
@@ -42,9 +59,22 @@ class Ledger:
         self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def spent(self) -> Fraction:
-        """The ε of all private spends together."""
-        rows = self._db.execute("SELECT epsilon FROM spends WHERE epsilon != 'inf'")
-        return sum((Fraction(epsilon) for (epsilon,) in rows), Fraction(0))
+        """The ε of all spends with noise together; `totals` tells of those without as well."""
+        return self.totals().epsilon
+
+    def totals(self) -> Totals:
+        return Totals.of(self._charges())
+
+    def tight(self, delta: float) -> float:
+        """The ε of everything at a total of `delta`, by optimal composition."""
+        return tight_epsilon(self._charges(), delta)
+
+    def _charges(self) -> list[Charge]:
+        rows = self._db.execute("SELECT epsilon, delta, COUNT(*) FROM spends GROUP BY 1, 2")
+        return [
+            Charge(None if epsilon == "inf" else Fraction(epsilon), delta, count)
+            for epsilon, delta, count in rows
+        ]
 
     def rows(self) -> list[tuple[str, str, str, float, str]]:
         """receipt, data, epsilon, delta, time of every spend, oldest first."""
@@ -53,8 +83,9 @@ class Ledger:
 
     def check(self, spend: Spend) -> None:
         """Raises `LedgerRefusal` if `spend` would be refused now. Writes nothing."""
-        if self.cap is not None and not self._paid(spend):
-            check_spend(spend, self.spent(), self.cap)
+        capped = self.caps.epsilon is not None or self.caps.delta is not None
+        if capped and not self._paid(spend):
+            check_spend(spend, self._charges(), self.caps)
 
     def record(self, spends: Sequence[Spend]) -> None:
         """Writes all of `spends` or none. They are on disk when this returns.

@@ -7,6 +7,7 @@ runs/            one journal a run (storage/journal.py)
 bulk/            what machines keep of submissions, rebuilt from the journal when it starts
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -33,7 +34,9 @@ class Store:
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="tallyroom-")
         self.folder = folder or Path(self._temporary.name)  # type: ignore[union-attr]
         try:
-            (self.folder / "runs").mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            close_to_others(self.folder)
+            (self.folder / "runs").mkdir(exist_ok=True)
             self._check_version()
             shutil.rmtree(self.folder / "bulk", ignore_errors=True)
             (self.folder / "bulk").mkdir()
@@ -109,6 +112,19 @@ class FileBulk:
         self._path.unlink(missing_ok=True)
         self._blocks.clear()
         self._size = 0
+
+
+def keep_private() -> None:
+    """What this process writes from now on is for its own user alone: called before anything is
+    written, by every process that keeps a store."""
+    os.umask(0o077)
+
+
+def close_to_others(folder: Path) -> None:
+    """Takes a folder's contents from other users' eyes; one that is not ours stays as it is, such
+    as a volume that a cluster mounted for us."""
+    with contextlib.suppress(PermissionError):
+        folder.chmod(0o700)
 
 
 def sync_folder(folder: Path) -> None:

@@ -60,6 +60,30 @@ def test_pods_are_closed() -> None:
             assert "memory" in container["resources"]["limits"]
 
 
+def test_what_is_released_is_capped() -> None:
+    keepers = [
+        container
+        for pod in _pods()
+        for container in pod["containers"]
+        if container["name"] in ("coordinator", "server")
+    ]
+    assert len(keepers) == 3
+    for container in keepers:
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        assert 0 < float(environment["TALLY_CAP"]) < 100
+        assert 0 < float(environment["TALLY_CAP_DELTA"]) < 1e-3
+        assert "--store=/store" in container["args"]
+
+
+@pytest.mark.parametrize("name", ["docker-compose.yml", "compose.override.example.yml"])
+def test_compose_has_a_cap_where_nobody_names_one(name: str) -> None:
+    """An empty CAP must not answer without noise: `:-` stands for an empty one as well."""
+    text = (FOLDER.parents[1] / name).read_text()
+    assert text.count("TALLY_CAP: ${CAP:-10}") == 1
+    assert text.count("TALLY_INSECURE: ${INSECURE:-0}") == 1
+    assert "${CAP:-}" not in text
+
+
 def test_secrets_come_by_reference_and_each_is_explained() -> None:
     assert not [m for m in _manifests() if m["kind"] == "Secret"]
     names = {

@@ -37,7 +37,9 @@ EXAGGERATION = 1000
 class ThreatModel:
     """What an aggregator promises, in words that go with every answer.
 
-    `catches` tells whether a party that deviates from the protocol is found and left out.
+    `catches` tells whether a party that deviates from the protocol is found and left out. `hides`
+    is for those whose servers may not collude at all: whether a single server still sees no party's
+    data. One that does not say so is taken for one that sees it.
     """
 
     colluding: int
@@ -45,6 +47,12 @@ class ThreatModel:
     dropouts: str
     reveals: str
     catches: bool = False
+    hides: bool = False
+
+    @property
+    def exposes(self) -> bool:
+        """Whether one server by itself sees what a party holds."""
+        return self.colluding < 1 and not self.hides
 
     def __str__(self) -> str:
         servers = "none may" if self.colluding == 0 else f"any {self.colluding} of them may"
@@ -162,7 +170,8 @@ class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
     `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
-    left out of the sum and cannot be laid at anybody's door.
+    left out of the sum and cannot be laid at anybody's door. `refusals` are the first of the
+    `refusing` parties that would not take part, with what they said.
     """
 
     vector: Vector
@@ -170,6 +179,8 @@ class Total:
     records: int
     caught: tuple[tuple[int, str], ...] = ()
     refused: int = 0
+    refusals: tuple[tuple[int, str], ...] = ()
+    refusing: int = 0
 
 
 class OneRound(Aggregator):

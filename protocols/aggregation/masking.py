@@ -89,6 +89,7 @@ class Masking(Vouched):
                 "the server sees the exact sum unless parties add the noise, and who contributed; "
                 "the analyst sees the noisy sum and who contributed"
             ),
+            hides=True,
         )
 
     def check(self, query: Query) -> None:

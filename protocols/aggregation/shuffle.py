@@ -53,6 +53,7 @@ class Shuffle(Aggregator):
             dropouts="any number of parties may drop out before the release",
             reveals="the shuffler sees who submitted how many reports, the analyst randomized "
             "reports without names; a bad report is left out but its sender cannot be named",
+            hides=True,
         )
 
     def check(self, query: Query) -> None:

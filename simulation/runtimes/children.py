@@ -20,6 +20,7 @@ from protocols.randomness import KEY_BYTES, Randomness
 from servers.coordinator_process import run_coordinator
 from servers.desk import CoordinatorConfig
 from servers.process import ServerConfig, run_server
+from storage.store import keep_private
 
 
 def preload() -> None:
@@ -40,14 +41,17 @@ def preload() -> None:
 
 
 def serve(config: ServerConfig, report: Connection) -> None:
+    keep_private()
     _report_errors(run_server(config, report.send), report)
 
 
 def coordinate(config: CoordinatorConfig, report: Connection) -> None:
+    keep_private()
     _report_errors(run_coordinator(config, report.send), report)
 
 
 def host(config: PartyConfig) -> None:
+    keep_private()
     asyncio.run(run_party(config))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.meter import Bill
+from protocols.policy import Policy
 from protocols.records import Holdings
 from protocols.ring import Vector
 from servers.coordinator import Question
@@ -22,7 +23,8 @@ class Plan:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
     All parties join; some may misbehave then, by a script. `peer` is how parties reach each other:
-    `direct`, or `relay` through the coordinator.
+    `direct`, or `relay` through the coordinator. Without a `policy`, parties take part in whatever
+    is asked.
     """
 
     holdings: Holdings
@@ -33,6 +35,8 @@ class Plan:
     store: Path | None = None
     misbehaviour: Misbehaviour = HONEST
     peer: str = "direct"
+    policy: Policy | None = None
+    cap_delta: float | None = None
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None
@@ -55,7 +59,8 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
-    `refused` counts what was left out of the sum and cannot be laid at anybody's door.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door. `refusals`
+    are the first of the `refusing` parties that would not take part, with what they said.
     """
 
     total: Vector
@@ -66,6 +71,8 @@ class Opened:
     caught: tuple[tuple[int, str], ...] = ()
     server_cpu_seconds: float = 0.0
     refused: int = 0
+    refusals: tuple[tuple[int, str], ...] = ()
+    refusing: int = 0
 
 
 class Runtime(ABC):

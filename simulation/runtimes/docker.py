@@ -29,6 +29,8 @@ MAX_SERVERS = 16
 MAX_CONTAINERS = 50
 START_SECONDS = 600.0
 STOP_SECONDS = 120.0
+ANY_DELTA = 1 - 2.0**-20
+"""A cap of δ that nothing meets."""
 
 _KEEP = "import shutil,sys; shutil.copyfileobj(sys.stdin.buffer, open('/data/records.csv','wb'))"
 
@@ -130,7 +132,9 @@ class Docker(Runtime):
             **os.environ,
             "PARTIES": str(len(self.plan.holdings.ids)),
             "SERVERS": str(self.plan.servers),
-            "CAP": "" if self.plan.cap is None else str(self.plan.cap),
+            "CAP": "inf" if self.plan.cap is None else str(self.plan.cap),
+            "CAP_DELTA": str(ANY_DELTA if self.plan.cap_delta is None else self.plan.cap_delta),
+            "INSECURE": "1",  # a simulation permits everything
         }
 
     def _scales(self) -> list[str]:
@@ -205,7 +209,12 @@ def _server(name: str) -> dict[str, object]:
         "security_opt": ["no-new-privileges:true"],
         "tmpfs": ["/tmp"],
         "restart": "on-failure",
-        "environment": {"TALLY_LOG_FORMAT": "json", "TALLY_CAP": "${CAP:-}"},
+        "environment": {
+            "TALLY_LOG_FORMAT": "json",
+            "TALLY_CAP": "${CAP:-10}",
+            "TALLY_CAP_DELTA": "${CAP_DELTA:-1e-5}",
+            "TALLY_INSECURE": "${INSECURE:-0}",
+        },
         "command": f"tally server --identity /federation/{name} --listen 0.0.0.0:7101 "
         "--store /store",
         "depends_on": {"enrol": {"condition": "service_completed_successfully"}},

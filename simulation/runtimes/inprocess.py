@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from parties.block import PartyBlock
+from parties.consent import Consent
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
@@ -29,14 +30,15 @@ class InProcess(Runtime):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
+        self._consents: list[Consent] = []
         self._server_cpu_seconds = 0.0
 
     def start(self) -> None:
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            self.block(block, parties, plan.misbehaviour)
-            for block in plan.holdings.blocks(plan.hosts)
+            self.block(block, parties, plan.misbehaviour, self._consent(f"host-{number}"))
+            for number, block in enumerate(plan.holdings.blocks(plan.hosts))
         ]
         self._servers = [
             AggregationServer(
@@ -105,6 +107,8 @@ class InProcess(Runtime):
             total.caught,
             self._server_cpu_seconds,
             total.refused,
+            total.refusals,
+            total.refusing,
         )
 
     @contextmanager
@@ -135,6 +139,8 @@ class InProcess(Runtime):
     def stop(self) -> None:
         for ledger in self._ledgers:
             ledger.close()
+        for consent in self._consents:
+            consent.close()
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
         match message.receiver_role:
@@ -159,5 +165,13 @@ class InProcess(Runtime):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             folder /= "ledger.sqlite"
-        self._ledgers.append(Ledger(folder, self.plan.cap))
+        self._ledgers.append(Ledger(folder, self.plan.cap, self.plan.cap_delta))
         return self._ledgers[-1]
+
+    def _consent(self, host: str) -> Consent | None:
+        if self.plan.policy is None:
+            return None
+        consent = Consent(self.plan.policy, self.plan.store_of(host))
+        consent.joined(self.plan.servers)
+        self._consents.append(consent)
+        return consent

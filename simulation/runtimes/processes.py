@@ -80,6 +80,7 @@ class Processes(Runtime):
             self.plan.store_of(name),
             self.plan.cap,
             self.plan.seed,
+            cap_delta=self.plan.cap_delta,
         )
         return self._launch(name, children.serve, config)
 
@@ -93,6 +94,7 @@ class Processes(Runtime):
             self.plan.store_of("coordinator"),
             self.plan.cap,
             self.plan.seed,
+            cap_delta=self.plan.cap_delta,
         )
         return self._launch("coordinator", children.coordinate, config)
 
@@ -140,6 +142,7 @@ class Processes(Runtime):
             store,
             self.plan.misbehaviour,
             PeerConfig(self.plan.peer, ANY_PORT if self.plan.peer == "direct" else ""),
+            self.plan.policy,
         )
         process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
         with _no_main_module():

@@ -31,6 +31,7 @@ class Federation:
     def __init__(self, compose: list[str], environment: dict[str, str]) -> None:
         self._compose = [*compose, "-p", PROJECT, "-f", str(ROOT / "docker-compose.yml")]
         self._environment = {**environment, "TALLY_IMAGE": IMAGE, "PARTIES": "5"}
+        self._environment |= {"INSECURE": "1", "CAP": "inf"}  # exact answers are compared
 
     def do(self, *arguments: str) -> str:
         return output([*self._compose, *arguments], self._environment)
@@ -135,7 +136,7 @@ def check_restart(federation: Federation) -> None:
     federation.do("kill", "-s", "KILL", "server-0")
     federation.do("up", "-d", "--no-build", "--no-deps", "server-0")
     federation.wait_healthy(8)
-    expect(spent() == before, f"server-0's ledger survives SIGKILL: ε {before['spent']:g} spent")
+    expect(spent() == before, f"server-0's ledger survives SIGKILL: {len(before['spends'])} spends")
     federation.do("restart", "-t", "5", "party")
     federation.wait_healthy(8)
     after = federation.ask(*MEAN, "--epsilon", "inf")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 TALLY = [sys.executable, "-c", "from simulation.cli import main; main()"]
 SECONDS = 60.0
 DATA = ["--data", "synthetic:scores?n=200", "--slice", "2"]
+TRIAL = ["--insecure"]
 MEAN = ["run", "mean", "--value", "score", "--lower", "0", "--upper", "1", "--json"]
 
 
@@ -59,35 +60,44 @@ class Station:
 
 
 class Room:
-    """Two servers, a coordinator and two parties."""
+    """Two servers, a coordinator and two parties; in a trial without safeguards if nobody says."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        stations: Sequence[str] = TRIAL,
+        parties: Sequence[str] = TRIAL,
+        coordinator: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._options = parties
         printed = tally("enrol", "create", str(folder / "fed"), "--parties", "2").stdout
         self.tokens = re.findall(r"^party-\d+  (\S+)$", printed, re.M)
         self.stations = [
             self._start(
                 f"server-{i}", "server", "--identity", str(folder / "fed" / f"server-{i}"),
                 "--listen", "127.0.0.1:0", "--store", str(folder / f"store-{i}"),
-                "--metrics", "127.0.0.1:0",
+                "--metrics", "127.0.0.1:0", *stations,
             )
             for i in range(2)
         ]  # fmt: skip
         ports = [station.port("listens on") for station in self.stations]
-        coordinator = self._start(
+        desk = self._start(
             "coordinator", "coordinator", "--identity", str(folder / "fed" / "coordinator"),
             *(f"--server=127.0.0.1:{port}" for port in ports), "--parties", "2",
             "--listen", "127.0.0.1:0", "--enrolment", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+            *stations, *coordinator,
         )  # fmt: skip
-        self.stations.append(coordinator)
-        self.coordinator = f"127.0.0.1:{coordinator.port('coordinator listens on')}"
-        self.enrolment = f"127.0.0.1:{coordinator.port('enrolment listens on')}"
+        self.stations.append(desk)
+        self.coordinator = f"127.0.0.1:{desk.port('coordinator listens on')}"
+        self.enrolment = f"127.0.0.1:{desk.port('enrolment listens on')}"
         self.parties = [self.party(i, f"--token={self.tokens[i]}") for i in range(2)]
 
     def party(self, index: int, *more: str) -> Station:
         return self._start(
             f"party-{index}", "party", "--identity", str(self.folder / f"party-{index}"),
-            "--coordinator", self.coordinator, "--enrolment", self.enrolment, *DATA, *more,
+            "--coordinator", self.coordinator, "--enrolment", self.enrolment, *DATA,
+            *self._options, *more,
         )  # fmt: skip
 
     def _start(self, name: str, *arguments: str) -> Station:
@@ -137,7 +147,7 @@ def test_a_private_answer_is_written_in_every_ledger(room: Room) -> None:
     room.ask(*MEAN, "--epsilon", "0.5", "--unit", "party")
     for i in range(2):
         ledger = str(room.folder / f"store-{i}" / "ledger.sqlite")
-        assert answer("ledger", ledger, "--json")["spent"] == 0.5
+        assert answer("ledger", ledger, "--json")["spent_with_noise"] == 0.5
 
 
 def test_a_token_is_no_use_a_second_time(room: Room, tmp_path: Path) -> None:
@@ -171,7 +181,8 @@ def test_health_and_metrics(room: Room) -> None:
         text = opener.open(url, timeout=SECONDS).read().decode()
         assert re.search(r'^tally_calls_total\{method="\w+"\} [1-9]', text, re.M)
         assert "tally_certificate_expiry_seconds" in text
-        assert "tally_epsilon_spent" in text
+        assert re.search(r"^tally_epsilon_spent \+Inf$", text, re.M)
+        assert re.search(r"^tally_releases_without_noise [1-9]", text, re.M)
 
 
 def test_no_log_line_has_a_secret_at_any_level(room: Room) -> None:

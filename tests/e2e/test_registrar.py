@@ -25,13 +25,15 @@ class Room:
         self.tokens = re.findall(r"^party-\d+  (\S+)$", printed, re.M)
         self.stations: dict[str, Station] = {}
         ports = [
-            self._start(f"server-{i}", "server", "--store", str(folder / f"store-{i}")).port("on")
+            self._start(
+                f"server-{i}", "server", "--store", str(folder / f"store-{i}"), "--cap", "10"
+            ).port("on")
             for i in range(2)
         ]
         servers = [f"--server=127.0.0.1:{port}" for port in ports]
         coordinator = self._start(
-            "coordinator", "coordinator", *servers, "--parties", "2", "--store", str(folder / "c"),
-            "--metrics", "127.0.0.1:0",
+            "coordinator", "coordinator", *servers, "--parties", "2",
+            "--store", str(folder / "c"), "--cap", "10", "--metrics", "127.0.0.1:0",
         )  # fmt: skip
         self.coordinator = f"127.0.0.1:{coordinator.port('listens on')}"
         registrar = self._start(
@@ -79,7 +81,7 @@ def test_parties_enrol_elsewhere_take_part_and_are_revoked_there(
     room.party(1)
     monkeypatch.delenv("TALLY_TOKEN")
     asked = tally(
-        *MEAN, "--epsilon", "inf", "--aggregator", "additive", "--coordinator", room.coordinator,
+        *MEAN, "--epsilon", "1", "--aggregator", "additive", "--coordinator", room.coordinator,
         "--identity", str(fed / "analyst"), "--deadline", "40",
     )  # fmt: skip
     assert asked.returncode == 0, asked.stderr

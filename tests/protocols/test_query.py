@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocols.aggregation.release import NoisySum
 from protocols.errors import LocalError, PeerError
+from protocols.machines import check
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.query import MAX_PARTIES, Query, decode_query
 from protocols.statistics import Histogram, Mean, Statistic, Sum
@@ -212,3 +214,28 @@ def test_a_release_must_have_noise_of_enough_parties() -> None:
             else:
                 with pytest.raises(LocalError, match="parties"):
                     a_query(epsilon=Fraction(1), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "delta"),
+    [
+        ({"parties": 4, "records": 1000, "most": 250}, 1e-3),
+        ({"parties": 4, "records": 1000, "most": 250, "group": 250}, 0.25),
+    ],
+    ids=["record", "party"],
+)
+def test_a_delta_of_one_in_n_is_refused_and_anything_below_is_not(
+    changes: dict[str, int], delta: float
+) -> None:
+    """n counts what is protected. A mechanism that publishes one of n at random has δ = 1/n."""
+    with pytest.raises(LocalError, match="not below one in"):
+        a_query(**changes, delta=delta)
+    assert a_query(**changes, delta=delta * 0.999).delta > 0
+
+
+def test_the_delta_of_a_mechanism_itself_must_be_below_one_in_n(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(NoisySum, "delta", 0.25)
+    with pytest.raises(LocalError, match="not below one in 4"):
+        check(a_query(epsilon=Fraction(1)))

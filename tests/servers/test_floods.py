@@ -54,7 +54,7 @@ def test_silent_connections_do_not_keep_others_out(tmp_path: Path) -> None:
     create_federation(tmp_path / "fed", 1, 1)
     station = Cramped(
         tmp_path / "log", "server", "--identity", str(tmp_path / "fed" / "server-0"),
-        "--listen", "127.0.0.1:0", "--store", str(tmp_path / "store"),
+        "--listen", "127.0.0.1:0", "--store", str(tmp_path / "store"), "--cap", "1",
     )  # fmt: skip
     try:
         port = station.port("listens on")

@@ -55,6 +55,14 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
         "curator has 1 server",
     ),
     "unknown way to meet": (("mean", "--peer", "smoke"), "by direct or relay, not 'smoke'"),
+    "a shuffle that tells the truth": (
+        ("histogram", "--aggregator", "shuffle", "--epsilon", "1e-6", "--delta", "0.9"),
+        "not below one in 2000",
+    ),
+    "a policy in containers": (
+        ("mean", "--runtime", "docker", "--policy", "/dev/null"),
+        "inprocess or processes",
+    ),
     "direct in containers": (("mean", "--runtime", "docker", "--peer", "direct"), "--peer relay"),
     "no server": (("mean", "--servers", "0"), "at least one server"),
     "too many servers": (("mean", "--servers", "65"), "there must be 1 to 64"),
@@ -131,7 +139,7 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
             ("server", "--identity", "fed/server-0"),
             ("coordinator", "--identity", "fed/coordinator", "--server", "x:1", "--parties", "1"),
         ):
-            done = tally(*command, "--listen", address)
+            done = tally(*command, "--listen", address, "--insecure")
             assert (done.returncode, done.stdout) == (2, "")
             assert f"cannot listen on {address}" in done.stderr
             assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -153,6 +161,20 @@ def test_a_busy_port(tally: Tally, tmp_path: Path) -> None:
         (("enrol", "create", "fed"), "it is made once"),
         (("enrol", "create", "other", "--parties", "0"), "a server or more"),
         (("server", "--identity", "fed/server-0", "--cap", "0"), "epsilon must be"),
+        (("server", "--identity", "fed/server-0"), "without --cap and --store sets no bound"),
+        (("server", "--identity", "fed/server-0", "--cap", "1"), "without --store sets no bound"),
+        (("server", "--identity", "fed/server-0", "--store", "s"), "without --cap sets no bound"),
+        (
+            ("server", "--identity", "fed/server-0", "--store", "s", "--cap", "inf"),
+            "without --cap sets no bound",
+        ),
+        (
+            ("coordinator", "--identity", "fed/coordinator", "--server", "x", "--parties", "1"),
+            "a coordinator without --cap and --store sets no bound",
+        ),
+        (("run", "mean", "--policy", "nowhere.toml"), "cannot read the policy nowhere.toml"),
+        (("run", "mean", "--policy", "x", "--coordinator", "h:1", "--identity", "x"), "simulation"),
+        (("ledger", "nowhere.sqlite", "--delta", "2"), "--delta is a probability"),
         (("ledger", "nowhere.sqlite"), "no ledger"),
         (("ledger", "fed/server-0/certificate.pem"), "ledger"),
         (("list", "aggregator"), "did you mean aggregators"),

@@ -199,5 +199,9 @@ def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
     ledger.record([Spend("d", "r", Fraction(1, 4)), Spend("d", "s", None)])
     ledger.close()
     found = json.loads(tally_here("ledger", "l.sqlite", "--json").stdout)
-    assert found["spent"] == 0.25
+    assert (found["spent"], found["spent_with_noise"]) == ("inf", 0.25)
+    assert found["releases_without_noise"] == 1
+    assert found["tight"]["epsilon"] == "inf"
+    shown = tally_here("ledger", "l.sqlite").stdout
+    assert "spent: ε ∞ (1 release without noise); the others ε 0.25" in shown
     assert [row["epsilon"] for row in found["spends"]] == ["1/4", "inf"]

@@ -144,7 +144,7 @@ def per_pair_query(holdings: Holdings, epsilon: Fraction) -> Query:
         servers=1,
         epsilon=epsilon,
         noise=Placement.PER_PAIR,
-        delta=0.01,
+        delta=1e-4,
     )
 
 

@@ -1,5 +1,6 @@
 """The ledger: durable, atomic, capped, and written before anything leaves."""
 
+import math
 import resource
 import sqlite3
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from protocols.errors import LocalError, RunFailed
 from protocols.machine import Spend
-from protocols.privacy.ledger import LedgerRefusal
+from protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition, LedgerRefusal
 from storage.ledger import SCHEMA_VERSION, Ledger
 
 THIRD = Fraction(1, 3)
@@ -33,6 +34,69 @@ def test_exactly_the_cap_may_be_spent_and_no_more(tmp_path: Path) -> None:
         ledger.record([spend("d", Fraction(1, 10**9))])
     assert [row[0] for row in ledger.rows()] == ["a", "b", "c"]
     ledger.close()
+
+
+def test_delta_adds_up_and_is_capped_beside_epsilon() -> None:
+    """In decimals: ten times 1e-6 is 1e-5, where doubles would leave a crack."""
+    ledger = Ledger(None, None, cap_delta=1e-5)
+    for number in range(10):
+        ledger.record([Spend("data", str(number), THIRD, 1e-6)])
+    with pytest.raises(LedgerRefusal, match="delta 1e-12 refused: 0 of 1e-05 is left"):
+        ledger.record([Spend("data", "late", THIRD, 1e-12)])
+    ledger.record([Spend("data", "pure", THIRD, 0.0)])
+    assert ledger.totals().delta == Fraction(1, 10**5)
+    ledger.close()
+
+
+def test_a_shuffle_that_tells_the_truth_is_not_paid_for_with_a_small_epsilon() -> None:
+    """ε = 1e-6 with δ = 0.9 is truth with probability 0.99."""
+    ledger = Ledger(None, Fraction(10), cap_delta=DEFAULT_CAP_DELTA)
+    with pytest.raises(LedgerRefusal, match=r"delta 0\.9 refused: 1e-05 of 1e-05 is left"):
+        ledger.record([Spend("data", "shuffled", Fraction(1, 10**6), 0.9)])
+    assert ledger.rows() == []
+    ledger.close()
+
+
+def test_tight_composition_admits_what_the_plain_sum_does_not() -> None:
+    cap, each = Fraction(5), Fraction(1, 10)
+    plain = Ledger(None, cap, 1e-6)
+    tight = Ledger(None, cap, 1e-6, Composition.TIGHT)
+    taken = dict.fromkeys((plain, tight), 0)
+    for ledger in taken:
+        while taken[ledger] < 300:
+            try:
+                ledger.record([spend(str(taken[ledger]), each)])
+            except LedgerRefusal:
+                break
+            taken[ledger] += 1
+    assert taken[plain] == 50
+    assert 100 < taken[tight] < 110  # at 100 the optimal ε is 4.7746, at 110 it is 5.06
+    assert tight.tight(1e-6) <= 5 < float(tight.spent())
+    for ledger in taken:
+        ledger.close()
+
+
+def test_tight_composition_needs_a_delta_and_refuses_what_uses_it_up() -> None:
+    with pytest.raises(LocalError, match="--cap-delta"):
+        Ledger(None, Fraction(1), None, Composition.TIGHT)
+    ledger = Ledger(None, None, 1e-6, Composition.TIGHT)
+    with pytest.raises(LedgerRefusal, match="delta 1e-05 refused"):
+        ledger.record([Spend("data", "a", Fraction(1), 1e-5)])
+    ledger.close()
+
+
+def test_a_release_without_noise_leaves_nothing_of_a_cap(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    free = Ledger(path, None)
+    free.record([spend("exact", None), spend("noisy")])
+    totals = free.totals()
+    assert (totals.exact, totals.epsilon, totals.in_all) == (1, THIRD, math.inf)
+    free.close()
+    capped = Ledger(path, Fraction(100))
+    with pytest.raises(LedgerRefusal, match="1 release without noise"):
+        capped.record([spend("next")])
+    capped.record([spend("noisy")])  # paid for
+    capped.close()
 
 
 def test_a_refusal_says_what_is_left() -> None:

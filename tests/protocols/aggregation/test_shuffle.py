@@ -182,7 +182,7 @@ def test_without_privacy_the_answer_is_exact_and_says_so() -> None:
 
 def test_what_others_release_is_said_as_before() -> None:
     """The hook's default: noise on the sum, from the statistic and the placement."""
-    result = ask("inprocess", "additive", epsilon=1, delta=0.25)
+    result = ask("inprocess", "additive", epsilon=1, delta=2**-12)
     assert result.privacy.delta == 0.0
     assert result.privacy.noise == "each-server"
     assert result.privacy.mechanism == "discrete Laplace of scale 2 on 4 integers"

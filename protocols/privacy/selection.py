@@ -1,0 +1,255 @@
+"""Private choices: which candidate scores best, and which query is the first above a threshold.
+
+Scores are integers, and Δ (`sensitivity`) bounds how far replacing one record moves any one of
+them; rational scores are brought to a common denominator first, and Δ with them. All noise is
+exact, on integers, so every map below is exact too, with δ = 0. Only the index leaves, never a
+score. Whoever runs this holds the exact scores and is trusted: a curator, or servers that compare
+noisy scores under encryption.
+
+Scores are *monotone* if, between any two adjacent data sets, all of them move in the same direction
+(some may stay). Then half the noise suffices. Counts under add/remove adjacency are monotone; under
+replacement, which this project assumes, the counts of disjoint cells are not (one gains what
+another loses), but the counts below increasing thresholds are.
+
+- Report noisy max (Dwork and Roth 2014, §3.3; Ding et al. 2018 on 2Δ): fix all noises but the
+  winner's. It wins if its noise is at least some integer t, and t moves by at most 2Δ (monotone: Δ)
+  to the adjacent data; P(η ≥ t + 2Δ) ≥ e^(−2Δ/s)·P(η ≥ t) for discrete Laplace of scale s. A tie
+  goes to the lower index, a rule that reads no data, so t stays an integer and the proof whole.
+- Exponential mechanism (McSherry and Talwar 2007): P(i) ∝ exp(score_i/s), s = 2Δ/ε or Δ/ε.
+- Permute-and-flip (McKenna and Sheldon 2020): same map, and never a worse choice in expectation.
+- Above threshold (Dwork and Roth 2014, Algorithm 1): threshold noise of scale 2Δ/ε, query noise of
+  4Δ/ε (monotone: 2Δ/ε; Lyu, Su and Li 2017), and nothing answered after the first yes.
+
+How long a choice takes depends on the scores (rejection): hide it where time can be observed.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from protocols.errors import LocalError
+from protocols.privacy.laplace import (
+    Integers,
+    discrete_laplace,
+    geometric,
+    representable,
+    uniform,
+)
+from protocols.randomness import Randomness
+
+Flags = NDArray[np.bool]
+
+LARGEST_SCORE = 1 << 60
+
+
+@dataclass(frozen=True)
+class Selection(ABC):
+    """Chooses the index of a high score; `scale` is in the unit of the scores."""
+
+    scale: Fraction
+
+    @classmethod
+    def spending(cls, epsilon: Fraction, sensitivity: int, monotone: bool = False) -> Self:
+        """The sharpest choice whose privacy map stays within `epsilon`.
+
+        Raises LocalError if the scale is too large to sample, ValueError for a sensitivity or ε
+        that is not positive.
+        """
+        return cls(_scale((1 if monotone else 2) * sensitivity, epsilon))
+
+    def privacy_map(self, sensitivity: int, monotone: bool = False) -> Fraction:
+        """ε between data sets whose scores differ by at most `sensitivity` each. δ is 0."""
+        return (1 if monotone else 2) * sensitivity / self.scale
+
+    def choose(self, scores: ArrayLike, randomness: Randomness) -> int:
+        """Raises ValueError for no score, scores that are no integers, or any beyond ±2^60."""
+        return int(self.choose_often(1, scores, randomness)[0])
+
+    @abstractmethod
+    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
+        """`count` independent choices, each of which costs the ε of one; raises as `choose`."""
+
+
+class NoisyMax(Selection):
+    """The largest score after discrete Laplace noise on each; the lower index of a tie."""
+
+    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
+        exact = checked_scores(scores)
+        noise = discrete_laplace(count * len(exact), self.scale, randomness)
+        winners: Integers = np.argmax(exact + noise.reshape(count, len(exact)), axis=1)
+        return winners
+
+
+class Exponential(Selection):
+    """P(i) ∝ exp(score_i / scale), exactly: no weight is ever rounded.
+
+    A uniform candidate is kept with probability exp(−gap/scale), gap being what it lacks to the
+    best: the chance that a geometric variable reaches the gap. About N tries at worst.
+    """
+
+    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
+        gaps = _gaps(scores)
+
+        def kept(_: Integers, tried: Integers) -> Flags:
+            coins = geometric(tried.size, self.scale, randomness).reshape(tried.shape)
+            return coins >= gaps[tried]
+
+        return _first_kept(count, len(gaps), kept, randomness)
+
+
+class PermuteAndFlip(Selection):
+    """The first candidate in random order whose coin, of probability exp(−gap/scale), shows heads.
+
+    The coins do not depend on the order, so this is a uniform choice among all heads.
+    """
+
+    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
+        gaps = _gaps(scores)
+        coins = geometric(count * len(gaps), self.scale, randomness)
+        heads = coins.reshape(count, len(gaps)) >= gaps
+
+        def kept(rows: Integers, tried: Integers) -> Flags:
+            return np.take_along_axis(heads[rows], tried, axis=1)
+
+        return _first_kept(count, len(gaps), kept, randomness)
+
+
+def _first_kept(
+    count: int,
+    candidates: int,
+    kept: Callable[[Integers, Integers], Flags],
+    randomness: Randomness,
+) -> Integers:
+    """For each of `count` rows the first uniform candidate that `kept(rows, tried)` keeps."""
+    chosen = np.empty(count, dtype=np.int64)
+    pending = np.arange(count)
+    while len(pending):
+        tried = uniform(len(pending) * candidates, candidates, randomness)
+        tried = tried.reshape(len(pending), candidates)
+        keep = kept(pending, tried)
+        done = keep.any(axis=1)
+        first = np.argmax(keep[done], axis=1)
+        chosen[pending[done]] = np.take_along_axis(tried[done], first[:, None], axis=1)[:, 0]
+        pending = pending[~done]
+    return chosen
+
+
+@dataclass(frozen=True)
+class Above:
+    """The query of this index, from 0, was the first above the threshold."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class NoneAbove:
+    """No query was, out of `asked`."""
+
+    asked: int
+
+
+@dataclass(frozen=True)
+class AboveThreshold:
+    """The sparse vector technique, for one yes. Queries may depend on the answers before them."""
+
+    threshold_scale: Fraction
+    query_scale: Fraction
+
+    @classmethod
+    def spending(cls, epsilon: Fraction, sensitivity: int, monotone: bool = False) -> Self:
+        """Half of ε for the threshold, half for the query that is above it; raises as Selection."""
+        return cls(
+            _scale(2 * sensitivity, epsilon),
+            _scale((2 if monotone else 4) * sensitivity, epsilon),
+        )
+
+    def privacy_map(self, sensitivity: int, monotone: bool = False) -> Fraction:
+        """ε of a whole search, however many queries it asked. δ is 0."""
+        return (
+            sensitivity / self.threshold_scale
+            + (1 if monotone else 2) * sensitivity / self.query_scale
+        )
+
+    def search(self, threshold: int, limit: int, randomness: Randomness) -> "Search":
+        """Starts one search of at most `limit` queries, which spends its ε whatever comes.
+
+        The threshold and the limit are public. Raises ValueError for a limit below 1.
+        """
+        return Search(self, threshold, limit, randomness)
+
+    def first_above(
+        self, scores: Iterable[int], threshold: int, limit: int, randomness: Randomness
+    ) -> Above | NoneAbove:
+        """The first of at most `limit` scores that is above; no score after it is looked at."""
+        search = self.search(threshold, limit, randomness)
+        for index, score in enumerate(scores):
+            if search.ask(score):
+                return Above(index)
+            if index + 1 == limit:
+                break
+        return NoneAbove(search.asked)
+
+
+class Search:
+    """One noisy threshold and the queries put to it; the first yes ends it for good."""
+
+    def __init__(
+        self, mechanism: AboveThreshold, threshold: int, limit: int, randomness: Randomness
+    ) -> None:
+        if limit < 1:
+            raise ValueError(f"a search takes at least one query, not {limit}")
+        self._mechanism = mechanism
+        self._limit = limit
+        self._randomness = randomness
+        noise = discrete_laplace(1, mechanism.threshold_scale, randomness)
+        self._bar = int(checked_scores([threshold])[0]) + int(noise[0])
+        self._ended = False
+        self.asked = 0
+
+    def ask(self, score: int) -> bool:
+        """Whether the noisy score reaches the noisy threshold.
+
+        Raises LocalError after a yes and after `limit` queries: an answer then would cost more ε
+        than the search has paid for.
+        """
+        if self._ended:
+            raise LocalError("this search has had its yes; another one costs another epsilon")
+        if self.asked == self._limit:
+            raise LocalError(f"this search has asked all of its {self._limit} queries")
+        exact = int(checked_scores([score])[0])
+        noise = discrete_laplace(1, self._mechanism.query_scale, self._randomness)
+        self.asked += 1
+        self._ended = exact + int(noise[0]) >= self._bar
+        return self._ended
+
+
+def checked_scores(scores: ArrayLike) -> Integers:
+    array = np.asarray(scores)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"scores must be a vector of at least one, not of shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"scores must be integers that fit 64 bits, not {array.dtype}")
+    if array.min() < -LARGEST_SCORE or array.max() > LARGEST_SCORE:
+        raise ValueError("a score is beyond ±2^60")
+    return array.astype(np.int64)
+
+
+def _gaps(scores: ArrayLike) -> Integers:
+    """What each score lacks to the best."""
+    exact = checked_scores(scores)
+    gaps: Integers = exact.max() - exact
+    return gaps
+
+
+def _scale(numerator: int, epsilon: Fraction) -> Fraction:
+    if numerator <= 0 or epsilon <= 0:
+        raise ValueError("the sensitivity and epsilon must be positive")
+    try:
+        return representable(Fraction(numerator) / epsilon)
+    except ValueError as error:
+        raise LocalError(f"epsilon {float(epsilon):g} is too small: {error}") from None

@@ -1,0 +1,189 @@
+"""Noise that fits the data at hand: smooth sensitivity, and S3's for AUC and average precision.
+
+The local sensitivity of f at D is how far replacing one record of D can move f. Noise in proportion
+to it would leak; a β-smooth bound S may be used (Nissim, Raskhodnikova, Smith, STOC 2007): at every
+D it is at least the local sensitivity, and S(D) ≤ e^β·S(D') for adjacent D, D'. Adjacency: one
+record is replaced, its label included; the number of records N is public, the classes' sizes are
+not. Whoever computes this sees the sorted data: a trusted curator.
+
+**Noise** of scale 2S/ε in either case, so that the shift by f(D) − f(D') costs ε/2:
+- δ = 0, Cauchy, β = ε/2. |d ln(1+z²)/dz| ≤ 1 bounds the shift, and a dilation by e^λ costs at most
+  |λ| ≤ β. S3's Theorem 2 asks for 6S/ε and β = ε/6; S2 for 8S/ε with β = ε, which loses up to
+  1.007ε.
+- δ > 0, Laplace, β = ln(1 + ε/(2 ln(1/δ))). A dilation costs |z|(e^λ − 1) − λ for λ > 0 (at most
+  |λ| for λ < 0): at most ε/2 unless |z| > ln(1/δ), which has probability δ. Dilating before
+  shifting, no factor multiplies that δ. S3's β = ε/(2 ln(2/δ)) is smaller for small ε; for ε above
+  7 or so this argument no longer covers it.
+
+**Numbers.** The output is the ideal real-valued mechanism's, rounded exactly to a public grid
+(`rounded_noise`): its low bits tell nothing. f and S are computed in floating point or fixed point.
+`SMOOTHNESS_SLACK` is taken off β and `INFLATION` put on S, far above what rounding can do to either
+(relative errors below 2^-42), so the guarantee holds for the numbers computed. It does not cover
+how long the computation takes.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from protocols.errors import LocalError
+from protocols.privacy.rounded_noise import Cauchy, Laplace, rounded
+from protocols.randomness import Randomness
+
+Vector = NDArray[np.float64]
+
+SMOOTHNESS_SLACK = 2.0**-40
+INFLATION = 1 + 2.0**-30
+GRID = Fraction(1, 1 << 40)
+FIXED_POINT = 60
+
+
+@dataclass(frozen=True)
+class SmoothNoise:
+    """Noise for any f with a β-smooth bound: ε-DP if `delta` is 0, otherwise (ε, δ)-DP.
+
+    Raises LocalError for an ε that leaves no β, or a δ outside [0, 1/e].
+    """
+
+    epsilon: Fraction
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta <= math.exp(-1):
+            raise LocalError(f"delta must be within 0 and 1/e, not {self.delta:g}")
+        if not (self.epsilon > 0 and self.beta > 0):
+            raise LocalError(f"epsilon {float(self.epsilon):g} is too small for this noise")
+
+    @property
+    def beta(self) -> float:
+        """What bounds passed to `release` must be smooth for, the slack already taken off."""
+        epsilon = float(self.epsilon)
+        exact = math.log1p(epsilon / (-2 * math.log(self.delta))) if self.delta else epsilon / 2
+        return exact - SMOOTHNESS_SLACK
+
+    def scale(self, smooth: float) -> Fraction:
+        """Of the noise, from a smooth bound. Raises ValueError unless it is positive and finite."""
+        if not (math.isfinite(smooth) and smooth > 0):
+            raise ValueError(f"a smooth bound must be positive and finite, not {smooth}")
+        return 2 * Fraction(smooth * INFLATION) / self.epsilon
+
+    def release(
+        self, value: Fraction, smooth: float, grid: Fraction, randomness: Randomness
+    ) -> Fraction:
+        """The value with noise, on the multiples of a public grid; not clipped."""
+        noise = Laplace if self.delta else Cauchy
+        return grid * rounded(value, self.scale(smooth), grid, noise, randomness)
+
+
+def private_auc(
+    scores: ArrayLike, labels: ArrayLike, noise: SmoothNoise, randomness: Randomness
+) -> Fraction:
+    """The AUC under noise, clipped to [0, 1]; raises ValueError as `checked_classes`."""
+    positive, negative = checked_classes(scores, labels)
+    smooth = smooth_auc(len(positive), len(negative), noise.beta)
+    return _clip(noise.release(auc(positive, negative), smooth, GRID, randomness))
+
+
+def private_average_precision(
+    scores: ArrayLike, labels: ArrayLike, noise: SmoothNoise, randomness: Randomness
+) -> Fraction:
+    """Average precision under noise, clipped to [0, 1]; raises ValueError as `checked_classes`."""
+    positive, negative = checked_classes(scores, labels)
+    smooth = smooth_average_precision(len(positive), len(negative), noise.beta)
+    return _clip(noise.release(average_precision(positive, negative), smooth, GRID, randomness))
+
+
+# --- the statistics ---
+
+
+def auc(positive: Vector, negative: Vector) -> Fraction:
+    """S3 Eq. 1, exactly: the share of pairs whose positive score is the larger; a tie counts as
+    none. ½ if a class is empty."""
+    pairs = len(positive) * len(negative)
+    if not pairs:
+        return Fraction(1, 2)
+    return Fraction(int(np.searchsorted(np.sort(negative), positive).sum()), pairs)
+
+
+def average_precision(positive: Vector, negative: Vector) -> Fraction:
+    """S3 Eq. 2, rounded down by less than 2^-60: the mean, over the positives, of the precision at
+    each one's score. Negatives of the same score come before it. 0 without positives.
+
+    scikit-learn's takes one precision per distinct score, after all positives of that score: equal
+    without ties.
+    """
+    if not len(positive):
+        return Fraction(0)
+    descending = np.sort(positive)[::-1]
+    above = len(negative) - np.searchsorted(np.sort(negative), descending)
+    total = sum(
+        (hits << FIXED_POINT) // (hits + false)
+        for hits, false in enumerate(above.tolist(), start=1)
+    )
+    return Fraction(total, len(positive) << FIXED_POINT)
+
+
+# --- their sensitivities ---
+
+
+def local_auc(records: int) -> Vector:
+    """LS of AUC for 0, 1, …, N positives: 1/min(n, m), and 1 if a class is empty (Theorem 3)."""
+    positives = np.arange(records + 1)
+    local: Vector = 1.0 / np.maximum(1, np.minimum(positives, records - positives))
+    return local
+
+
+def local_average_precision(records: int) -> Vector:
+    """A bound on LS of average precision for 0, 1, …, N positives: Eq. 33, put right and tightened.
+
+    In Eq. 23 the first and third terms are positive and the second is negative, so the two bounds
+    of 1/(n−1) do not add up: 8 + H becomes 4 + H. The bound is capped at 1, the range, which
+    Theorem 5 forgets for small n. Replacing is adding, then removing (or the other way): Eq. 33
+    holds if a positive is added before one is removed.
+    """
+    n = np.arange(2, records + 1, dtype=np.float64)
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, records + 2))])  # H_0 … H_N+1
+    at_n, before, after = harmonic[2:-1], harmonic[1:-2], harmonic[3:]
+    negative = (after - 1.0) / n
+    removed, added = (4.0 + before) / (4.0 * (n - 1.0)), (4.0 + at_n) / (4.0 * n)
+    bound = np.maximum(negative, removed) + np.maximum(negative, added)
+    capped: Vector = np.minimum(1.0, np.concatenate([np.ones(min(2, records + 1)), bound]))
+    return capped
+
+
+def smooth_auc(positives: int, negatives: int, beta: float) -> float:
+    """Theorem 4. Depends on the classes' sizes alone, which differ by at most 1 between adjacent
+    data sets; O(N)."""
+    return _smooth(local_auc(positives + negatives), positives, beta)
+
+
+def smooth_average_precision(positives: int, negatives: int, beta: float) -> float:
+    """Theorem 6, and an allowance for the rounding of `average_precision`; O(N)."""
+    table = local_average_precision(positives + negatives)
+    return _smooth(table, positives, beta) + 2.0 ** (1 - FIXED_POINT)
+
+
+def _smooth(local: Vector, positives: int, beta: float) -> float:
+    distance = np.abs(np.arange(len(local)) - positives)
+    return float((local * np.exp(-beta * distance)).max())
+
+
+def checked_classes(scores: ArrayLike, labels: ArrayLike) -> tuple[Vector, Vector]:
+    """Scores of the positives and of the negatives. Raises ValueError for no record, vectors of
+    different lengths, scores that are NaN, and labels other than 0 and 1."""
+    x, y = np.asarray(scores, dtype=np.float64), np.asarray(labels)
+    if x.ndim != 1 or x.shape != y.shape or not len(x):
+        raise ValueError(f"scores of shape {x.shape} and labels of shape {y.shape}")
+    if np.isnan(x).any():
+        raise ValueError("a score is NaN")
+    positive = y == 1
+    if not (positive | (y == 0)).all():
+        raise ValueError("labels must be 0 or 1")
+    return x[positive], x[~positive]
+
+
+def _clip(value: Fraction) -> Fraction:
+    return min(max(value, Fraction(0)), Fraction(1))

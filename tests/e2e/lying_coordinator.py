@@ -1,0 +1,31 @@
+"""A coordinator that puts another question than it was asked: the data's name says which."""
+
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from servers import desk
+from servers.coordinator import Coordinator, Question
+from servers.desk import CoordinatorConfig
+from simulation.runtimes import children
+
+ONE_SERVER = {"servers": 1, "noise": Placement.CURATOR}
+LIES: dict[str, dict[str, Any]] = {
+    "curator": {"aggregator": "curator", **ONE_SERVER},
+    "curator without noise": {"aggregator": "curator", "epsilon": None, **ONE_SERVER},
+    "one server": {"aggregator": "masking", **ONE_SERVER},
+    "without noise": {"epsilon": None},
+}
+
+
+class Liar(Coordinator):
+    def query(self, question: Question) -> Query:
+        return replace(super().query(question), **LIES.get(question.data, {}))
+
+
+def coordinate(config: CoordinatorConfig, report: Connection) -> None:
+    """The program of its process."""
+    desk.__dict__["Coordinator"] = Liar
+    children.coordinate(config, report)

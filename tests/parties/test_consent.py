@@ -1,0 +1,172 @@
+"""A party's say: what it refuses it does not answer, and what it answers it has paid for."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.block import PartyBlock
+from parties.consent import Consent, read_policy
+from protocols.errors import LocalError
+from protocols.messages import Message, Phase, Role
+from protocols.policy import DEPLOYED, Policy
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.refusal import MAX_REASON_BYTES
+from storage.ledger import Ledger
+from tests.samples import a_message, a_query, holdings_of
+
+TINY = Policy(epsilon_in_all=1.0)
+
+
+def block(consent: Consent) -> PartyBlock:
+    consent.joined(2)
+    return PartyBlock(holdings_of([0.1, 0.4, 0.6, 0.9], 4), Randomness(bytes(16)), consent=consent)
+
+
+def asking(query: Query) -> Message:
+    return a_message(
+        Phase.QUERY,
+        Role.COORDINATOR,
+        Role.PARTY,
+        receivers=tuple(range(4)),
+        body=query.encode(),
+        run=query.run,
+    )
+
+
+def reason(messages: list[Message]) -> str:
+    """What a block says that refuses: one message for all of its parties, to the coordinator."""
+    (message,) = messages
+    assert (message.phase, message.receiver_role) == (Phase.REFUSE, Role.COORDINATOR)
+    assert message.senders.tolist() == [0, 1, 2, 3]
+    return str(message.body[0].tobytes(), "utf-8")
+
+
+def rows(folder: Path) -> list[tuple[str, str, str, float, str]]:
+    ledger = Ledger(folder / "ledger.sqlite", None)
+    try:
+        return ledger.rows()
+    finally:
+        ledger.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aggregator": "curator", "servers": 1, "epsilon": None, "noise": Placement.CURATOR},
+        {"aggregator": "curator", "servers": 1, "noise": Placement.CURATOR},
+        {"aggregator": "masking", "servers": 1, "noise": Placement.CURATOR},
+        {"epsilon": None},
+    ],
+)
+def test_a_deployed_party_sends_nothing_for_an_unsafe_question(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    consent = Consent(DEPLOYED, tmp_path)
+    query = a_query(**{"epsilon": Fraction(1)} | changes)
+    outcome = block(consent).handle(asking(query))
+    assert reason(outcome.messages)
+    assert outcome.refused == []
+    assert rows(tmp_path) == []
+    consent.close()
+
+
+def test_without_a_policy_the_same_question_is_answered_in_the_clear() -> None:
+    """What the policy is for: the raw vector is on its way to server-0."""
+    parties = PartyBlock(holdings_of([0.1, 0.4, 0.6, 0.9], 4), Randomness(bytes(16)))
+    query = a_query(aggregator="curator", servers=1, noise=Placement.CURATOR)
+    (message,) = parties.handle(asking(query)).messages
+    assert message.body.view("<u8").tolist() == [[i == j for j in range(4)] for i in range(4)]
+
+
+def test_what_is_answered_is_paid_for_once_however_often_it_is_asked(tmp_path: Path) -> None:
+    query = a_query(epsilon=Fraction(1, 2))
+    for _ in range(2):  # the second is a party that was restarted
+        consent = Consent(TINY, tmp_path)
+        parties = block(consent)
+        for _ in range(3):
+            messages = parties.handle(asking(query)).messages
+            assert {message.phase for message in messages} == {Phase.SUBMIT}
+        consent.close()
+    assert [row[2] for row in rows(tmp_path)] == ["1/2"]
+
+
+def test_the_cap_holds_whatever_the_coordinator_calls_the_data_or_the_run(tmp_path: Path) -> None:
+    """An old run's name with another question behind it is another answer, and is charged."""
+    first = a_query(epsilon=Fraction(1, 2))
+    wider = replace(first, statistic=replace(first.statistic, upper=2.0))
+    third = replace(first, run=b"run-0003", data="another name")
+    for query, refused in ((first, False), (wider, False), (third, True), (first, False)):
+        consent = Consent(TINY, tmp_path)  # restarted each time: memory does not help
+        messages = block(consent).handle(asking(query)).messages
+        consent.close()
+        if refused:
+            assert "no room" in reason(messages)
+            assert "0.5" not in reason(messages)  # nor is it said how much was spent elsewhere
+        else:
+            assert {message.phase for message in messages} == {Phase.SUBMIT}
+    assert len(rows(tmp_path)) == 2
+
+
+def test_delta_is_capped_too() -> None:
+    consent = Consent(Policy(minimum_servers=1, delta_in_all=2e-6), None)
+    parties = block(consent)
+    query = a_query(
+        aggregator="shuffle",
+        servers=1,
+        noise=Placement.CURATOR,
+        parties=1000,
+        epsilon=Fraction(1),
+        delta=1e-6,
+    )
+    for number in range(3):
+        said = parties.handle(asking(replace(query, run=bytes([number]) * 8))).messages
+        assert [m.phase for m in said if m.phase is Phase.REFUSE] == [Phase.REFUSE] * (number == 2)
+    assert "no room" in reason(said)
+    consent.close()
+
+
+def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path) -> None:
+    consent = Consent(DEPLOYED, tmp_path)
+    parties = block(consent)
+    locked = Ledger(tmp_path / "ledger.sqlite", None)
+    locked._db.execute("BEGIN EXCLUSIVE")
+    consent._ledger._db.execute("PRAGMA busy_timeout = 0")
+    asked = asking(a_query(epsilon=Fraction(1)))
+    assert reason(parties.handle(asked).messages) == "its ledger cannot be written"
+    locked._db.execute("ROLLBACK")
+    assert {m.phase for m in parties.handle(asked).messages} == {Phase.SUBMIT}
+    locked.close()
+    consent.close()
+
+
+def test_the_coordinator_cannot_take_back_how_many_servers_there_are() -> None:
+    consent = Consent(DEPLOYED, None)
+    consent.joined(3)
+    consent.joined(1)
+    assert "3 servers or more, not 2" in str(consent.refusal(a_query(epsilon=Fraction(1)), 1))
+    consent.close()
+
+
+def test_a_reason_is_short_whatever_the_question_says() -> None:
+    consent = Consent(Policy(columns=frozenset({"pay"})), None)
+    query = a_query(epsilon=Fraction(1))
+    query = replace(query, statistic=replace(query.statistic, value="é" * 5000))
+    said = block(consent).handle(asking(query)).messages
+    assert len(reason(said).encode()) <= MAX_REASON_BYTES
+    consent.close()
+
+
+def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("epsilon_in_all = 3\n")
+    assert read_policy(path) == Policy(epsilon_in_all=3.0)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(LocalError, match="no text"):
+        read_policy(path)
+    with pytest.raises(LocalError, match="cannot read the policy"):
+        read_policy(tmp_path)

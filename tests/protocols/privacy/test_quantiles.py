@@ -1,0 +1,155 @@
+"""Quantiles by smooth sensitivity: brute force over all data sets on a small grid of values."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from protocols.privacy.quantiles import (
+    private_quantile,
+    quantile,
+    rank,
+    recursive_medians,
+    smooth_quantile,
+)
+from protocols.privacy.smooth_sensitivity import SmoothNoise
+from protocols.randomness import Randomness
+
+Data = tuple[int, ...]
+TOP = 5
+QUANTILES = [Fraction(1, 2), Fraction(0), Fraction(1, 4), Fraction(9, 10), Fraction(1)]
+
+
+def all_data(records: int) -> list[Data]:
+    return list(itertools.combinations_with_replacement(range(TOP + 1), records))
+
+
+def exact(data: Data, q: Fraction) -> float:
+    return float(quantile(np.array(data, dtype=np.int64), q, 0, TOP))
+
+
+def smooth(data: Data, q: Fraction, beta: float) -> float:
+    return smooth_quantile(np.array(data, dtype=np.int64), q, 0, TOP, beta)
+
+
+def replaced(here: Data, there: Data) -> int:
+    """How many records two data sets of one size differ by."""
+    common = sum(min(here.count(value), there.count(value)) for value in set(here))
+    return len(here) - common
+
+
+@pytest.mark.parametrize("q", QUANTILES)
+@pytest.mark.parametrize("records", [1, 2, 3, 4])
+def test_it_is_the_smooth_sensitivity_exactly(q: Fraction, records: int) -> None:
+    """All data sets at all distances. All of 0..5 are values, so the suprema are attained."""
+    data = all_data(records)
+    distance = np.array([[replaced(x, y) for y in data] for x in data])
+    values = np.array([exact(x, q) for x in data])
+    local = np.where(distance == 1, np.abs(values[:, None] - values), 0.0).max(axis=1)
+    for beta in (0.05, 0.7, 3.0):
+        brute = (local * np.exp(-beta * distance)).max(axis=1)
+        ours = [smooth(x, q, beta) for x in data]
+        np.testing.assert_allclose(ours, brute, rtol=1e-12)
+
+
+@pytest.mark.parametrize("q", QUANTILES)
+def test_it_is_smooth_and_a_bound_when_a_value_is_added_or_removed(q: Fraction) -> None:
+    """What the recursion's parts go through. Sizes 0 to 4."""
+    for records in range(4):
+        for data in all_data(records):
+            for value in range(TOP + 1):
+                more = tuple(sorted((*data, value)))
+                for beta in (0.05, 0.7):
+                    here, there = smooth(data, q, beta), smooth(more, q, beta)
+                    assert abs(math.log(here / there)) <= beta + 1e-12
+                    assert abs(exact(data, q) - exact(more, q)) <= min(here, there) + 1e-12
+
+
+def naive(values: np.ndarray[tuple[int], np.dtype[np.int64]], r: int, beta: float) -> float:
+    padded = [0, *values.tolist(), 1000]
+    return max(
+        (padded[b] - padded[a]) * math.exp(-beta * (b - a - 1))
+        for a in range(r + 1)
+        for b in range(max(r, a + 1), len(padded))
+    )
+
+
+def test_halving_finds_what_all_pairs_find() -> None:
+    rng = np.random.default_rng(11)
+    for records, beta in itertools.product((1, 7, 60), (1e-4, 0.03, 1.0)):
+        for values in (rng.integers(0, 1001, records), rng.integers(480, 500, records)):
+            ordered = np.sort(values)
+            for q in QUANTILES:
+                ours = smooth_quantile(ordered, q, 0, 1000, beta)
+                assert ours == pytest.approx(naive(ordered, rank(q, records), beta))
+
+
+def test_a_private_quantile_is_near_when_epsilon_is_large_and_within_bounds_always() -> None:
+    rng = np.random.default_rng(12)
+    values = rng.integers(-500, 10_000, 2001)
+    source = Randomness.from_seed(6, "quantile")
+    for q in QUANTILES[:4]:
+        noisy = private_quantile(values, q, -500, 10_000, SmoothNoise(Fraction(10**4)), source)
+        truth = np.sort(values)[rank(q, 2001) - 1]
+        assert abs(noisy - truth) <= 5
+    for values_ in ([], [3], [-500, 10_000]):
+        drawn = [
+            private_quantile(
+                values_, Fraction(1, 2), -500, 10_000, SmoothNoise(Fraction(1)), source
+            )
+            for _ in range(20)
+        ]
+        assert all(-500 <= value <= 10_000 for value in drawn)
+        assert len(set(drawn)) > 2
+    assert private_quantile([7, 7], Fraction(1), 7, 7, SmoothNoise(Fraction(1)), source) == 7
+
+
+def test_recursive_medians_part_the_values_evenly() -> None:
+    values = np.random.default_rng(13).integers(0, 1 << 20, 20_000)
+    source = Randomness.from_seed(7, "medians")
+    thresholds = recursive_medians(values, 3, 0, 1 << 20, Fraction(100), source)
+    assert len(thresholds) == 7
+    assert thresholds == sorted(thresholds)
+    shares = np.diff(np.searchsorted(np.sort(values), [0, *thresholds, 1 << 20])) / 20_000
+    np.testing.assert_allclose(shares, 1 / 8, atol=0.02)
+    for values_ in ([], [5, 5, 5]):
+        assert len(recursive_medians(values_, 4, 0, 9, Fraction(1), source)) == 15
+    assert recursive_medians([], 2, 3, 3, Fraction(1), source) == [3, 3, 3]
+
+
+def test_each_median_spends_what_the_docstring_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: list[Fraction] = []
+    release = SmoothNoise.release
+
+    def watched(self: SmoothNoise, *arguments: object) -> Fraction:
+        spent.append(self.epsilon)
+        return release(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SmoothNoise, "release", watched)
+    recursive_medians([1, 2, 3], 3, 0, 100, Fraction(1), Randomness.from_seed(8, "spent"))
+    assert spent == [Fraction(1, 5)] * 7
+    assert spent[0] * (1 + 2 + 2) == 1, "one part of the first level, two of each further one"
+
+
+def test_bad_input_is_refused() -> None:
+    source = Randomness.from_seed(9, "bad")
+    noise = SmoothNoise(Fraction(1))
+    for values, lower, upper, message in (
+        ([1], 2, 1, "range"),
+        ([1], 0, 1 << 51, "range"),
+        ([1], 1 << 61, 1 << 61, "range"),
+        ([0.5], 0, 1, "integers"),
+        ([[1]], 0, 1, "vector"),
+        ([2], 0, 1, "outside"),
+        ([-1], 0, 1, "outside"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            private_quantile(values, Fraction(1, 2), lower, upper, noise, source)
+    for q in (Fraction(-1, 9), Fraction(10, 9)):
+        with pytest.raises(ValueError, match="quantile"):
+            private_quantile([1], q, 0, 1, noise, source)
+    for depth in (0, 21, -1):
+        with pytest.raises(ValueError, match="depth"):
+            recursive_medians([1], depth, 0, 1, Fraction(1), source)

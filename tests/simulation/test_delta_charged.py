@@ -1,0 +1,67 @@
+"""The δ that an answer states is the δ that every server wrote down, and that a cap counts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocols.errors import LocalError
+from protocols.statistics import Gini, Histogram, Statistic
+from simulation.federation import Federation
+from storage.ledger import Ledger
+
+HISTOGRAM = Histogram(value="score", lower=0.0, upper=1.0, bins=4)
+GINI = Gini(value="score", lower=0.0, upper=1.0, bits=4, pairs_per_party="1")
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "statistic", "options"),
+    [
+        ("shuffle", HISTOGRAM, {"delta": 1e-6}),
+        ("additive", HISTOGRAM, {"noise": "parties"}),
+        ("masking", HISTOGRAM, {"noise": "parties"}),
+        ("additive", GINI, {"noise": "per-pair", "delta": 1e-7}),
+        ("additive", GINI, {}),
+        ("additive", HISTOGRAM, {"delta": 1e-6}),
+    ],
+    ids=["shuffle", "parties", "masking", "per-pair", "pairs", "unused"],
+)
+def test_the_delta_of_an_answer_is_in_every_ledger(
+    aggregator: str, statistic: Statistic, options: dict[str, Any], tmp_path: Path
+) -> None:
+    with Federation(
+        parties=10, aggregator=aggregator, data="synthetic:scores?n=1000", store=tmp_path
+    ) as federation:
+        stated = federation.run(statistic, epsilon=1, **options).privacy.delta
+        keepers = ["coordinator", *(f"server-{i}" for i in range(federation.servers))]
+    if aggregator == "shuffle":
+        assert stated == options["delta"]
+    for keeper in keepers:
+        ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)
+        assert [(row[2], row[3]) for row in ledger.rows()] == [("1", stated)]
+        ledger.close()
+
+
+def test_a_cap_of_delta_ends_what_epsilon_alone_would_allow() -> None:
+    """A tiny ε buys nothing once the δ is spent."""
+    with Federation(
+        parties=10,
+        aggregator="shuffle",
+        data="synthetic:scores?n=1000",
+        cap=10,
+        cap_delta=2e-6,
+    ) as federation:
+        for _ in range(2):
+            federation.run(HISTOGRAM, epsilon=1e-3, delta=1e-6)
+        with pytest.raises(LocalError, match="delta 1e-06 refused: 0 of 2e-06 is left"):
+            federation.run(HISTOGRAM, epsilon=1e-3, delta=1e-6)
+
+
+def test_pairs_have_no_noise_that_one_server_knows_unless_it_is_asked_for() -> None:
+    with Federation(parties=4, data="synthetic:scores?n=40", servers=2, seed=1) as federation:
+        ours = federation.run(GINI, epsilon=1)
+        total = federation.run(GINI, epsilon=1, noise="total")
+    assert ours.privacy.noise == "each-server"
+    assert "all but one collude" in ours.privacy.threat_model
+    assert total.privacy.noise == "total"
+    assert ours.deviations == pytest.approx(total.deviations * 2**0.5)
