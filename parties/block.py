@@ -17,6 +17,7 @@ from protocols.query import Query, decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.refusal import RefusingParty
+from protocols.vouchers import Signet
 from storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ class PartyBlock(Participant):
         misbehaviour: Misbehaviour = HONEST,
         consent: "Consent | None" = None,
         answers: PartyAnswers | None = None,
+        signet: Signet | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self._consent = consent
         self.holdings = holdings
+        self.signet = signet
         self._misbehaviour = misbehaviour
         absent = misbehaviour.absent
         self._answering = holdings.without(absent) if absent else holdings
@@ -124,8 +127,8 @@ class PartyBlock(Participant):
         randomness = self._randomness.derive(query.stream)
         liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
         if np.isin(holdings.ids, list(liars)).any():
-            return cheating_machine(query, holdings, liars, randomness)
-        return party_machine(query, holdings, randomness)
+            return cheating_machine(query, holdings, liars, randomness, self.signet)
+        return party_machine(query, holdings, randomness, self.signet)
 
     def _begin(self, message: Message) -> None:
         """Raises `PeerError` if this run was begun with other data, or another query: what servers

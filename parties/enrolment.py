@@ -5,6 +5,7 @@ import datetime as dt
 import logging
 import socket
 import ssl
+from dataclasses import replace
 
 import grpc
 import grpc.aio
@@ -13,15 +14,16 @@ from protocols.enrolment import (
     Token,
     certificate_request,
     check_authority,
-    check_coordinator,
+    check_enroller,
     check_issued,
+    sign_renewal,
 )
 from protocols.errors import LocalError, PeerError
 from protocols.identity import Credentials, Identity, new_key, passport_of
 from protocols.messages import Role
 from protos import tally_pb2 as pb
-from protos.channel import open_channel, open_enrolment_channel
-from protos.tally_pb2_grpc import DirectoryStub, EnrolmentStub
+from protos.channel import open_enrolment_channel
+from protos.tally_pb2_grpc import EnrolmentStub
 
 log = logging.getLogger(__name__)
 
@@ -31,42 +33,56 @@ WAIT_SECONDS = 60.0
 
 async def enrol(token: Token, target: str) -> Credentials:
     """Trades the token for a certificate. Raises `PeerError` if it is refused, or if the one at
-    `target` is not the coordinator of the token's federation, before the token is shown."""
-    certificate = await _coordinator_certificate(target)
-    check_coordinator(certificate, token.authority_key())
+    `target` does not enrol parties for the token's federation, before the token is shown."""
+    certificate = await _shown_at(target)
+    enroller = check_enroller(certificate, token.authority_key())
     key, pem = new_key()
     request = pb.EnrolRequest(token=token.encode(), request=certificate_request(key, token.party))
-    async with open_enrolment_channel(target, certificate) as channel:
+    async with open_enrolment_channel(target, enroller, certificate) as channel:
         try:
             certified = await EnrolmentStub(channel).Enrol(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
-            raise PeerError("coordinator", f"enrolment failed: {error.details()}") from None
+            raise PeerError(enroller.name, f"enrolment failed: {error.details()}") from None
     check_authority(certified.authority, token.authority_key())
-    check_issued(certified.certificate, key, token.party)
-    identity = Identity(Role.PARTY, token.party, token.party)
-    return Credentials(identity, certified.certificate, certified.authority, pem)
+    check_issued(certified.certificate, key, token.party, certified.party_authority)
+    return Credentials(
+        Identity(Role.PARTY, token.party, token.party),
+        certified.certificate,
+        certified.authority,
+        pem,
+        certified.party_authority,
+    )
 
 
-async def renew(credentials: Credentials, coordinator: str) -> Credentials:
+async def renew(credentials: Credentials, target: str) -> Credentials:
     """A new key pair and its certificate, for the same party. Raises `PeerError`."""
+    certificate = await _shown_at(target)
+    enroller = credentials.trust.identity_of(certificate)
+    if enroller.role not in (Role.COORDINATOR, Role.REGISTRAR):
+        raise PeerError(enroller.name, "enrols nobody")
     key, pem = new_key()
-    identity = credentials.identity
-    request = pb.RenewRequest(request=certificate_request(key, identity.first))
-    async with open_channel(coordinator, Identity(Role.COORDINATOR), credentials) as channel:
+    party = credentials.identity.first
+    signing_request = certificate_request(key, party)
+    request = pb.RenewRequest(
+        request=signing_request,
+        certificate=credentials.certificate,
+        signature=sign_renewal(signing_request, credentials.key),
+    )
+    async with open_enrolment_channel(target, enroller, certificate) as channel:
         try:
-            certified = await DirectoryStub(channel).Renew(request, timeout=CALL_SECONDS)
+            certified = await EnrolmentStub(channel).Renew(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
-            raise PeerError("coordinator", f"renewal failed: {error.details()}") from None
-    check_issued(certified.certificate, key, identity.first)
-    return Credentials(identity, certified.certificate, credentials.authority, pem)
+            raise PeerError(enroller.name, f"renewal failed: {error.details()}") from None
+    check_issued(certified.certificate, key, party, credentials.party_authority)
+    return replace(credentials, certificate=certified.certificate, key=pem)
 
 
 def is_due(credentials: Credentials) -> bool:
     return passport_of(credentials.certificate).due(dt.datetime.now(dt.UTC))
 
 
-async def _coordinator_certificate(target: str) -> bytes:
-    """What is shown at `target`, not yet believed. Waits a minute for a coordinator to come up."""
+async def _shown_at(target: str) -> bytes:
+    """The certificate at `target`, not yet believed. Waits a minute for somebody to come up."""
     host, _, port = target.rpartition(":")
     if not host or not port.isdigit():
         raise LocalError(f"{target!r} is not host:port")
@@ -76,7 +92,7 @@ async def _coordinator_certificate(target: str) -> bytes:
             return await asyncio.to_thread(_shown_certificate, host.strip("[]"), int(port))
         except OSError as error:
             if asyncio.get_running_loop().time() > deadline:
-                raise PeerError("coordinator", f"no enrolment at {target}: {error}") from None
+                raise PeerError("enrolment", f"nobody is at {target}: {error}") from None
             log.info("no enrolment at %s yet", target)
         await asyncio.sleep(0.5)
 
@@ -85,6 +101,7 @@ def _shown_certificate(host: str, port: int) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # The token's authority is checked on the certificate itself, and gRPC then takes no other.
     context.check_hostname = False
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     with (

@@ -70,13 +70,14 @@ async def join_federation(folder: Path, token: Token, target: str) -> Credential
     return credentials
 
 
-async def keep_current(folder: Path, host: PartyHost, config: PartyConfig) -> None:
-    """Renews the certificate whenever it is due. A failure is tried again while it still holds."""
+async def keep_current(folder: Path, host: PartyHost, config: PartyConfig, enrolment: str) -> None:
+    """Renews the certificate at `enrolment` whenever it is due. A failure is tried again while it
+    still holds."""
     credentials = config.credentials
     while True:
         if is_due(credentials):
             try:
-                credentials = await renew(credentials, config.coordinator)
+                credentials = await renew(credentials, enrolment)
             except PeerError as error:
                 log.warning("%s", error)
             else:
@@ -86,12 +87,12 @@ async def keep_current(folder: Path, host: PartyHost, config: PartyConfig) -> No
         await asyncio.sleep(RENEWAL_SECONDS)
 
 
-async def run_member(folder: Path, config: PartyConfig) -> None:
+async def run_member(folder: Path, config: PartyConfig, enrolment: str) -> None:
     """Takes part until the process is told to stop, or the coordinator will not have it."""
     host = PartyHost(config)
     work = asyncio.create_task(host.run())
     stop = asyncio.create_task(stop_signal())
-    current = asyncio.create_task(keep_current(folder, host, config))
+    current = asyncio.create_task(keep_current(folder, host, config, enrolment))
     tasks = (work, stop, current)
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

@@ -16,6 +16,7 @@ from parties.carriage import Carriage
 from parties.consent import Consent
 from parties.misbehaviour import HONEST, Misbehaviour
 from parties.peer_config import PeerConfig
+from parties.signing import signet_of
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
 from protocols.messages import Message, Phase, Role, decode
@@ -88,9 +89,9 @@ class PartyHost:
             PartyAnswers(config.store / "answers") if config.store is not None else None,
         )
         self._version = config.holdings.version(randomness)
+        self._block.signet = signet_of(config.credentials)
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
-        self._party_authority = config.credentials.authority
         self._joined = asyncio.Event()
         self._in_order = asyncio.Lock()
         self._carrying = Tasks()
@@ -102,6 +103,7 @@ class PartyHost:
     def use(self, credentials: Credentials) -> None:
         """From the next connection on: what runs now is not cut off."""
         self._config = replace(self._config, credentials=credentials)
+        self._block.signet = signet_of(credentials)
         if self._peers is not None:
             self._peers.use(credentials)
 
@@ -114,7 +116,7 @@ class PartyHost:
                 self._config.peer,
                 self._config.coordinator,
                 self._config.credentials,
-                self._party_authority,
+                self._config.credentials.authority_of_parties,
                 self._config.holdings.ids,
                 self._hear,
                 self._carriage.ends,
@@ -171,7 +173,6 @@ class PartyHost:
             self._consent.joined(len(welcome.servers))
         for index, target in enumerate(welcome.servers):
             self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
-        self._party_authority = welcome.party_authority or self._party_authority
         self._joined.set()
         async for parcel in stream:
             message = decode(parcel.message, "coordinator")

@@ -6,6 +6,7 @@ before it has any certificate. Pure: keys, secrets and the time come in.
 
 import base64
 import binascii
+import datetime as dt
 import hashlib
 import struct
 from dataclasses import dataclass, field
@@ -17,19 +18,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Identity, identity_of
+from protocols.identity import Identity, Trust, claimed_identity
 from protocols.messages import Role
 
 SECRET_BYTES = 16
 MAX_REQUEST_BYTES = 4096
 _PREFIX = "tally1-"
 _USAGE_TOKEN_DIGEST = b"tallyroom enrolment token digest"
+_USAGE_RENEWAL = b"tallyroom renewal v1"
 _BODY = struct.Struct(f">I33s{SECRET_BYTES}s")
 
 
 @dataclass(frozen=True)
 class Token:
-    """`authority` is the public key, a compressed point, that signed the coordinator."""
+    """`authority` is the public key, a compressed point, that signed who enrols parties."""
 
     party: int
     authority: bytes
@@ -95,8 +97,39 @@ def check_request(request: bytes, party: int) -> ec.EllipticCurvePublicKey:
     return key
 
 
-def check_coordinator(certificate: bytes, authority: ec.EllipticCurvePublicKey) -> None:
-    """Raises `PeerError` unless `authority` signed `certificate` for a coordinator."""
+def sign_renewal(request: bytes, key: bytes) -> bytes:
+    """The old certificate's key asks for the new one: nobody in between can ask for another."""
+    private = serialization.load_pem_private_key(key, password=None)
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        raise TypeError("a participant's key is on an elliptic curve")
+    return private.sign(_USAGE_RENEWAL + request, ec.ECDSA(hashes.SHA256()))
+
+
+def check_renewal(
+    trust: Trust, certificate: bytes, request: bytes, signature: bytes, now: dt.datetime
+) -> int:
+    """Which party asks to stay the party that it is. Raises `PeerError` on anybody else."""
+    if max(map(len, (certificate, request, signature))) > MAX_REQUEST_BYTES:
+        raise PeerError("unknown", f"its request is longer than {MAX_REQUEST_BYTES} bytes")
+    identity = trust.identity_of(certificate)
+    if identity.role is not Role.PARTY or identity.first != identity.last:
+        raise PeerError(identity.name, "only a party's certificate is renewed here")
+    parsed = x509.load_pem_x509_certificate(certificate)
+    if not parsed.not_valid_before_utc <= now <= parsed.not_valid_after_utc:
+        raise PeerError(identity.name, "its certificate has expired")
+    key = parsed.public_key()
+    try:
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise InvalidSignature
+        key.verify(signature, _USAGE_RENEWAL + request, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        raise PeerError(identity.name, "its request is not signed by its certificate") from None
+    return identity.first
+
+
+def check_enroller(certificate: bytes, authority: ec.EllipticCurvePublicKey) -> Identity:
+    """Who enrols parties there. Raises `PeerError` unless `authority` signed `certificate` for a
+    coordinator or a registrar."""
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         algorithm = parsed.signature_hash_algorithm
@@ -104,9 +137,11 @@ def check_coordinator(certificate: bytes, authority: ec.EllipticCurvePublicKey) 
             raise ValueError("an unexpected signature")
         authority.verify(parsed.signature, parsed.tbs_certificate_bytes, ec.ECDSA(algorithm))
     except (ValueError, InvalidSignature, UnsupportedAlgorithm):
-        raise PeerError("coordinator", "is not of the federation that gave out the token") from None
-    if identity_of(certificate) != Identity(Role.COORDINATOR):
-        raise PeerError("coordinator", "is another member of the federation")
+        raise PeerError("enrolment", "is not of the federation that gave out the token") from None
+    identity = claimed_identity(certificate)
+    if identity not in (Identity(Role.COORDINATOR), Identity(Role.REGISTRAR)):
+        raise PeerError("enrolment", "is at another member of the federation")
+    return identity
 
 
 def check_authority(certificate: bytes, key: ec.EllipticCurvePublicKey) -> None:
@@ -116,11 +151,14 @@ def check_authority(certificate: bytes, key: ec.EllipticCurvePublicKey) -> None:
     except (ValueError, UnsupportedAlgorithm):
         same = False
     if not same:
-        raise PeerError("coordinator", "sent another authority than the token's")
+        raise PeerError("enrolment", "sent another authority than the token's")
 
 
-def check_issued(certificate: bytes, key: ec.EllipticCurvePrivateKey, party: int) -> None:
-    """Raises `PeerError` unless `certificate` is for `party` and this `key`."""
-    same = identity_of(certificate) == Identity(Role.PARTY, party, party)
+def check_issued(
+    certificate: bytes, key: ec.EllipticCurvePrivateKey, party: int, party_authority: bytes
+) -> None:
+    """Raises `PeerError` unless `party_authority` signed `certificate` for `party` and `key`."""
+    identity = Trust(b"", party_authority).identity_of(certificate)
+    same = identity == Identity(Role.PARTY, party, party)
     if not same or x509.load_pem_x509_certificate(certificate).public_key() != key.public_key():
-        raise PeerError("coordinator", "sent a certificate that was not asked for")
+        raise PeerError("enrolment", "sent a certificate that was not asked for")

@@ -2,7 +2,8 @@
 `protocols.pairwise`, which hand their shares to the aggregator."""
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Bulk, OneRound, Records
+from protocols.aggregation.contract import Bulk, OneRound, Records, exaggerated
+from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
 from protocols.machine import Machine
 from protocols.pairwise.party import PairwiseParty
@@ -10,6 +11,7 @@ from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServe
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.vouchers import Signet, Vouchers
 
 
 def check(query: Query) -> None:
@@ -26,28 +28,53 @@ def stages(query: Query) -> int:
     return STAGES if query.statistic.pairwise else aggregator_named(query.aggregator).stages
 
 
-def party_machine(query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-    """Raises `LocalError` if these parties cannot answer."""
+def party_machine(
+    query: Query, holdings: Holdings, randomness: Randomness, signet: Signet | None = None
+) -> Machine:
+    """Without a `signet` only parties of this very process believe what is signed.
+
+    Raises `LocalError` if these parties cannot answer.
+    """
     check(query)
     if query.statistic.pairwise:
         return PairwiseParty(_one_round(query), query, holdings, randomness)
-    return aggregator_named(query.aggregator).party(query, holdings, randomness)
+    aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Vouched) and signet is not None:
+        return aggregator.vouched_party(query, holdings, randomness, signet)
+    return aggregator.party(query, holdings, randomness)
 
 
 def cheating_machine(
-    query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
+    query: Query,
+    holdings: Holdings,
+    liars: frozenset[int],
+    randomness: Randomness,
+    signet: Signet | None = None,
 ) -> Machine:
     """Of parties of which some lie, in a simulation. Raises `LocalError` as `party_machine`."""
     check(query)
     if query.statistic.pairwise:
         raise LocalError("circuits take no data out of range: parties can cheat in sums only")
-    return aggregator_named(query.aggregator).cheat(query, holdings, liars, randomness)
+    aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Vouched) and signet is not None:
+        lies = exaggerated(query, holdings, liars)
+        return aggregator.vouched_party(query, lies, randomness, signet)
+    return aggregator.cheat(query, holdings, liars, randomness)
 
 
-def server_machine(query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+def server_machine(
+    query: Query,
+    index: int,
+    randomness: Randomness,
+    bulk: Bulk,
+    vouchers: Vouchers | None = None,
+) -> Machine:
     if query.statistic.pairwise:
         return PairwiseServer(_one_round(query), query, index, randomness, bulk)
-    return aggregator_named(query.aggregator).server(query, index, randomness, bulk)
+    aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Vouched) and vouchers is not None:
+        return aggregator.vouched_server(query, index, randomness, bulk, vouchers)
+    return aggregator.server(query, index, randomness, bulk)
 
 
 def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:

@@ -40,9 +40,10 @@ class Role(IntEnum):
     SERVER = 2
     COORDINATOR = 3
     ANALYST = 4
+    REGISTRAR = 5  # enrols parties; has no part in any run
 
     def named(self, index: int) -> str:
-        return self.label if self in (Role.COORDINATOR, Role.ANALYST) else f"{self.label}-{index}"
+        return f"{self.label}-{index}" if self in (Role.PARTY, Role.SERVER) else self.label
 
     @property
     def label(self) -> str:
@@ -206,6 +207,8 @@ def decode(data: bytes, peer: str) -> Message:
         phase, sender_role, receiver_role = Phase(phase), Role(sender_role), Role(receiver_role)
     except ValueError as error:
         raise refuse(str(error)) from None
+    if Role.REGISTRAR in (sender_role, receiver_role):
+        raise refuse("a registrar has no part in a run")
     if round_ > MAX_ROUND:
         raise refuse(f"round {round_} is past {MAX_ROUND}")
     links = max(senders, receivers)

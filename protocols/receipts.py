@@ -8,23 +8,18 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import (
-    decode_dss_signature,
-    encode_dss_signature,
-)
 
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity, identity_of
+from protocols.identity import Credentials, Identity, Trust
 from protocols.machine import Spend
 from protocols.messages import RUN_BYTES, Role
+from protocols.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
 
-SIGNATURE_BYTES = 64
-_SCALAR = SIGNATURE_BYTES // 2
 _TAG = b"tallyroom receipt 1\0"
 _CLAIMS = struct.Struct("<32s32s64s32s")  # request, share, ε and δ as text, padded with zeros
 _HEAD = struct.Struct(f"<{len(_TAG)}s{RUN_BYTES}sI")
@@ -76,24 +71,19 @@ class Receipt:
         """Raises `PeerError` unless the members' authority certified this server, and it signed."""
         name = Role.SERVER.named(self.server)
         try:
-            holder = x509.load_pem_x509_certificate(certificate)
-            holder.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
-        except (ValueError, TypeError, InvalidSignature):
+            identity = Trust(members=authority).identity_of(certificate)
+        except PeerError:
             raise PeerError(
                 name, "its certificate is not signed by the members' authority"
             ) from None
-        if identity_of(certificate) != Identity(Role.SERVER, self.server, self.server):
+        if identity != Identity(Role.SERVER, self.server, self.server):
             raise PeerError(name, "its receipt came with the certificate of somebody else")
-        key = holder.public_key()
-        r, s = (
-            int.from_bytes(self.signature[start : start + _SCALAR], "big") for start in (0, _SCALAR)
+        key = x509.load_pem_x509_certificate(certificate).public_key()
+        signed = isinstance(key, ec.EllipticCurvePublicKey) and holds_raw(
+            key, self.statement, self.signature
         )
-        try:
-            if not isinstance(key, ec.EllipticCurvePublicKey):
-                raise InvalidSignature
-            key.verify(encode_dss_signature(r, s), self.statement, ec.ECDSA(hashes.SHA256()))
-        except InvalidSignature:
-            raise PeerError(name, "its receipt is not signed with its certificate's key") from None
+        if not signed:
+            raise PeerError(name, "its receipt is not signed with its certificate's key")
 
 
 def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
@@ -119,13 +109,7 @@ def signer(credentials: Credentials) -> Signer:
     key = serialization.load_pem_private_key(credentials.key, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ValueError("receipts are signed with keys on P-256")
-    private = key
-
-    def sign(statement: bytes) -> bytes:
-        r, s = decode_dss_signature(private.sign(statement, ec.ECDSA(hashes.SHA256())))
-        return r.to_bytes(_SCALAR, "big") + s.to_bytes(_SCALAR, "big")
-
-    return sign
+    return partial(sign_raw, key)
 
 
 def unsigned(statement: bytes) -> bytes:

@@ -7,16 +7,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing import parent_process
 from types import CoroutineType
-from typing import Any
 
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity, identity_of
-from protocols.messages import MAX_WIRE_BYTES, Message, Role, decode
+from protocols.identity import Credentials, Identity, claimed_identity
+from protocols.messages import MAX_WIRE_BYTES, Message, decode
+from protos import TLS13_ONLY
 from protos import tally_pb2 as pb
+from protos.certified import Certified
+from protos.certified import Context as Context
+from protos.certified import certificate_of as certificate_of
+from protos.descriptors import most_connections
 from protos.strict import Strict
 
 log = logging.getLogger(__name__)
@@ -33,6 +37,9 @@ _LIMITS: list[tuple[str, str | int]] = [
     ("grpc.http2.max_ping_strikes", 0),
 ]
 
+HANDSHAKE_SECONDS = 10
+"""How long a connection may take to become one. gRPC would wait for two minutes, and whoever opens
+a thousand and says nothing would keep all others out for as long."""
 ENDING_SECONDS = 2.0
 """How long calls that were cut off may take to end."""
 
@@ -56,7 +63,7 @@ def _client_tls(credentials: Credentials) -> grpc.ChannelCredentials:
 
 
 def _client_options(expected: Identity) -> list[tuple[str, str | int]]:
-    return [("grpc.ssl_target_name_override", expected.name), *_LIMITS]
+    return [("grpc.ssl_target_name_override", expected.tls_name), *_LIMITS]
 
 
 def new_server(
@@ -69,8 +76,8 @@ def new_server(
     Raises `OSError` if it cannot listen there.
     """
     server = grpc.aio.server(
-        options=[*_LIMITS, ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 64)],
-        interceptors=[*interceptors, Strict()],
+        options=[*_LIMITS, *_guard(), ("grpc.max_concurrent_streams", 64)],
+        interceptors=[Certified(credentials.trust), *interceptors, Strict()],
     )
     tls = grpc.ssl_server_credentials(
         [(credentials.key, credentials.certificate)],
@@ -82,27 +89,34 @@ def new_server(
     return server, port
 
 
+def _guard() -> list[tuple[str, str | int]]:
+    """Against those who connect and say nothing: not for long, and never all there is."""
+    if not TLS13_ONLY:
+        log.warning("gRPC was imported before Tallyroom: TLS 1.2 is not refused")
+    return [
+        ("grpc.server_handshake_timeout_ms", 1000 * HANDSHAKE_SECONDS),
+        ("grpc.max_allowed_incoming_connections", most_connections()),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
 def new_enrolment_server(credentials: Credentials, listen: str) -> tuple[grpc.aio.Server, int]:
     """A server that anybody may call: small messages, few calls at a time. Raises `OSError`."""
     options: list[tuple[str, str | int]] = [
         ("grpc.max_receive_message_length", 16 << 10),
         ("grpc.max_concurrent_streams", 4),
         ("grpc.max_connection_idle_ms", 30_000),
-        ("grpc.server_handshake_timeout_ms", 10_000),
-        ("grpc.so_reuseport", 0),
+        *_guard(),
     ]
     server = grpc.aio.server(options=options, interceptors=[Strict()], maximum_concurrent_rpcs=64)
     tls = grpc.ssl_server_credentials([(credentials.key, credentials.certificate)])
     return server, _bind(server, listen, tls)
 
 
-def open_enrolment_channel(target: str, coordinator: bytes) -> grpc.aio.Channel:
-    """A channel to a coordinator whose very certificate is known; the caller shows none."""
-    return grpc.aio.secure_channel(
-        target,
-        grpc.ssl_channel_credentials(coordinator),
-        _client_options(Identity(Role.COORDINATOR)),
-    )
+def open_enrolment_channel(target: str, expected: Identity, certificate: bytes) -> grpc.aio.Channel:
+    """A channel to somebody whose very certificate is known; the caller shows none."""
+    tls = grpc.ssl_channel_credentials(certificate)
+    return grpc.aio.secure_channel(target, tls, _client_options(expected))
 
 
 def _bind(server: grpc.aio.Server, listen: str, tls: grpc.ServerCredentials) -> int:
@@ -113,13 +127,11 @@ def _bind(server: grpc.aio.Server, listen: str, tls: grpc.ServerCredentials) -> 
         raise OSError(f"cannot listen on {listen}: {reason}") from None
 
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
-
 async def caller(context: Context) -> Identity:
-    """Who is calling, as its certificate says. Ends the call where it says nothing."""
+    """Who is calling, as its certificate says: `Certified` let nobody through whose certificate
+    is not signed by an authority that may say so. Ends the call where it says nothing."""
     try:
-        return identity_of(certificate_of(context))
+        return claimed_identity(certificate_of(context))
     except PeerError as error:
         return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
 
@@ -132,12 +144,6 @@ async def received(parcel: pb.Parcel, context: Context) -> tuple[Identity, Messa
     except PeerError as error:
         log.warning("refused: %s", error)
         return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-
-
-def certificate_of(context: Context) -> bytes:
-    """The PEM that the caller showed, which TLS has verified; empty if there is none."""
-    certificates = list(context.auth_context().get("x509_pem_cert", []))
-    return bytes(certificates[0]) if certificates else b""
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Credentials, identity_of
+from protocols.identity import Credentials, Trust, claimed_identity
 from protocols.messages import Role
 
 
@@ -102,7 +102,9 @@ def read_any_identity(folder: Path) -> Credentials:
         parties = folder / "party-authority.pem"
         party_authority = parties.read_bytes() if parties.exists() else b""
         mode = (folder / "key.pem").stat().st_mode
-        identity = identity_of(certificate)
+        identity = claimed_identity(certificate)
+        if identity.role is not Role.PARTY:  # a party's folder has no certificate of its issuer
+            Trust(authority).identity_of(certificate)
         pair = _is_pair(key, certificate)
     except OSError as error:
         raise LocalError(f"no identity in {folder}: {error.strerror}") from None

@@ -15,18 +15,24 @@ class EnrolRequest(_message.Message):
     def __init__(self, token: _Optional[str] = ..., request: _Optional[bytes] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
-    __slots__ = ("request",)
+    __slots__ = ("request", "certificate", "signature")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     request: bytes
-    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+    certificate: bytes
+    signature: bytes
+    def __init__(self, request: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Certified(_message.Message):
-    __slots__ = ("certificate", "authority")
+    __slots__ = ("certificate", "authority", "party_authority")
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     AUTHORITY_FIELD_NUMBER: _ClassVar[int]
+    PARTY_AUTHORITY_FIELD_NUMBER: _ClassVar[int]
     certificate: bytes
     authority: bytes
-    def __init__(self, certificate: _Optional[bytes] = ..., authority: _Optional[bytes] = ...) -> None: ...
+    party_authority: bytes
+    def __init__(self, certificate: _Optional[bytes] = ..., authority: _Optional[bytes] = ..., party_authority: _Optional[bytes] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
     __slots__ = ()
@@ -145,14 +151,12 @@ class JoinRequest(_message.Message):
     def __init__(self, parties: _Optional[bytes] = ..., records: _Optional[bytes] = ..., version: _Optional[bytes] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("servers", "parties", "party_authority")
+    __slots__ = ("servers", "parties")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
-    PARTY_AUTHORITY_FIELD_NUMBER: _ClassVar[int]
     servers: _containers.RepeatedScalarFieldContainer[str]
     parties: int
-    party_authority: bytes
-    def __init__(self, servers: _Optional[_Iterable[str]] = ..., parties: _Optional[int] = ..., party_authority: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, servers: _Optional[_Iterable[str]] = ..., parties: _Optional[int] = ...) -> None: ...
 
 class Announcement(_message.Message):
     __slots__ = ("address", "key", "signature")

@@ -859,7 +859,7 @@ class Relay:
 
 
 class EnrolmentStub:
-    """Served by the coordinator on a port of its own: the caller has no certificate yet.
+    """Served by the coordinator or the registrar on a port of its own: the caller shows no certificate.
     """
 
     def __init__(self, channel):
@@ -873,14 +873,26 @@ class EnrolmentStub:
                 request_serializer=protos_dot_tally__pb2.EnrolRequest.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Certified.FromString,
                 _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/tallyroom.Enrolment/Renew',
+                request_serializer=protos_dot_tally__pb2.RenewRequest.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Certified.FromString,
+                _registered_method=True)
 
 
 class EnrolmentServicer:
-    """Served by the coordinator on a port of its own: the caller has no certificate yet.
+    """Served by the coordinator or the registrar on a port of its own: the caller shows no certificate.
     """
 
     def Enrol(self, request, context):
         """Trades a one-time token and a signing request for a party's certificate.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Renew(self, request, context):
+        """A party's next certificate, for a new key pair: asked for with the old one's signature.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -894,6 +906,11 @@ def add_EnrolmentServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_tally__pb2.EnrolRequest.FromString,
                     response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
             ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=protos_dot_tally__pb2.RenewRequest.FromString,
+                    response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tallyroom.Enrolment', rpc_method_handlers)
@@ -903,7 +920,7 @@ def add_EnrolmentServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Enrolment:
-    """Served by the coordinator on a port of its own: the caller has no certificate yet.
+    """Served by the coordinator or the registrar on a port of its own: the caller shows no certificate.
     """
 
     @staticmethod
@@ -933,6 +950,33 @@ class Enrolment:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Enrolment/Renew',
+            protos_dot_tally__pb2.RenewRequest.SerializeToString,
+            protos_dot_tally__pb2.Certified.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class DirectoryStub:
     """Served by the coordinator to certified callers.
@@ -949,11 +993,6 @@ class DirectoryStub:
                 request_serializer=protos_dot_tally__pb2.DescribeRequest.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Description.FromString,
                 _registered_method=True)
-        self.Renew = channel.unary_unary(
-                '/tallyroom.Directory/Renew',
-                request_serializer=protos_dot_tally__pb2.RenewRequest.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Certified.FromString,
-                _registered_method=True)
 
 
 class DirectoryServicer:
@@ -967,13 +1006,6 @@ class DirectoryServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Renew(self, request, context):
-        """A party's next certificate, for a new key pair.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_DirectoryServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -981,11 +1013,6 @@ def add_DirectoryServicer_to_server(servicer, server):
                     servicer.Describe,
                     request_deserializer=protos_dot_tally__pb2.DescribeRequest.FromString,
                     response_serializer=protos_dot_tally__pb2.Description.SerializeToString,
-            ),
-            'Renew': grpc.unary_unary_rpc_method_handler(
-                    servicer.Renew,
-                    request_deserializer=protos_dot_tally__pb2.RenewRequest.FromString,
-                    response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1026,36 +1053,9 @@ class Directory:
             metadata,
             _registered_method=True)
 
-    @staticmethod
-    def Renew(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tallyroom.Directory/Renew',
-            protos_dot_tally__pb2.RenewRequest.SerializeToString,
-            protos_dot_tally__pb2.Certified.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
 
 class RevocationStub:
-    """Served by every server to the coordinator.
+    """Served by every server and by the coordinator to whoever enrols parties.
     """
 
     def __init__(self, channel):
@@ -1072,11 +1072,11 @@ class RevocationStub:
 
 
 class RevocationServicer:
-    """Served by every server to the coordinator.
+    """Served by every server and by the coordinator to whoever enrols parties.
     """
 
     def Update(self, request, context):
-        """Whose certificates are revoked. Without a list it only tells which one the server holds.
+        """Whose certificates are revoked. Without a list it only tells which one this station holds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1099,7 +1099,7 @@ def add_RevocationServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Revocation:
-    """Served by every server to the coordinator.
+    """Served by every server and by the coordinator to whoever enrols parties.
     """
 
     @staticmethod

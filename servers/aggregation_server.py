@@ -22,6 +22,7 @@ from protocols.receipts import (
     share_digest,
     unsigned,
 )
+from protocols.vouchers import Vouchers
 from storage.ledger import Ledger
 
 
@@ -38,6 +39,7 @@ class AggregationServer(Participant):
         randomness: Randomness,
         bulk: Callable[[bytes], Bulk] = lambda _: Memory(),
         sign: Signer = unsigned,
+        vouchers: Vouchers | None = None,
     ) -> None:
         super().__init__(Role.SERVER, ledger.record)
         self.index = index
@@ -48,6 +50,7 @@ class AggregationServer(Participant):
         self._releases: dict[bytes, bytes] = {}
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, Spend] = {}
+        self._vouchers = vouchers
 
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
@@ -82,7 +85,7 @@ class AggregationServer(Participant):
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
-        return server_machine(query, self.index, randomness, self._bulk(query.run))
+        return server_machine(query, self.index, randomness, self._bulk(query.run), self._vouchers)
 
     def forget(self, run: bytes) -> None:
         super().forget(run)

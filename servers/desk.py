@@ -102,7 +102,11 @@ class Desk(PeerDesk):
         metrics.watch(
             "tally_parties_present", "Parties that are here.", lambda: self.coordinator.enrolled
         )
-        metrics.watch("tally_runs", "Runs in progress.", lambda: len(self.runs.live.all()))
+        metrics.watch(
+            "tally_runs",
+            "Runs in progress.",
+            lambda: sum(not run.ended.done() for run in self.runs.live.all()),
+        )
 
     async def close(self) -> None:
         await self.runs.close()
@@ -136,12 +140,7 @@ class Desk(PeerDesk):
                     self.mailboxes.deliver(message, identity)
         async with self._joined:
             self._joined.notify_all()
-        shown = self._config.credentials
-        return pb.Welcome(
-            servers=self._config.servers,
-            parties=self._config.parties,
-            party_authority=shown.party_authority or shown.authority,
-        )
+        return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
 
     def _host_lost(self, identity: Identity) -> None:
         if identity.role is Role.PARTY:

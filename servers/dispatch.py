@@ -112,6 +112,7 @@ class Dispatch:
                 reason = f"is refused: {error.reason}"
             except OSError as error:  # it says it again once it is heard again
                 reason = f"cannot be heard: {error.strerror or error}"
+            server.away = reason
             log.warning("%s %s", server.name, reason)
             if not self._durable:
                 for run in self._live.all():
@@ -122,6 +123,12 @@ class Dispatch:
         async with self._post.lock:
             outcome = self._coordinator.lose_server(run, server.index, reason)
         await self.carry(outcome)
+
+    async def lose_those_away(self, run: bytes) -> None:
+        """A run that is out of time ends with the name of who is away, not of who waits for it."""
+        for server in self._servers:
+            if server.away is not None:
+                await self._lose_server(run, server, server.away)
 
     async def _remind(self, server: int) -> None:
         """A server that was away is asked again, and says again what it had said."""

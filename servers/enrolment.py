@@ -1,4 +1,8 @@
-"""Enrolment at the coordinator: parties trade tokens for certificates, renew them, lose them."""
+"""Enrolment: parties trade tokens for certificates, renew them, lose them.
+
+It lives at the coordinator, or in a process of its own (servers/registrar_process.py): then the
+coordinator has no key that makes parties.
+"""
 
 import asyncio
 import datetime as dt
@@ -16,9 +20,9 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from protocols.enrolment import MAX_REQUEST_BYTES, Token, check_request
+from protocols.enrolment import Token, check_renewal, check_request
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Authority, Credentials, Identity, passport_of
+from protocols.identity import Authority, Credentials, Identity, Trust, passport_of
 from protocols.messages import Role
 from protos import tally_pb2 as pb
 from protos.channel import Context, caller, new_enrolment_server, serving
@@ -72,18 +76,23 @@ class Registrar:
                 self._registry.redeem, digest, now, lambda party: self._sign(request, party, now)
             )
 
-    async def renew(self, identity: Identity, serial: int, request: bytes) -> bytes:
+    async def renew(self, certificate: bytes, request: bytes, signature: bytes) -> bytes:
         """Raises `PeerError` unless a party asks to stay the party that it is."""
-        if identity.role is not Role.PARTY or identity.first != identity.last:
-            raise PeerError(identity.name, "only a party's certificate is renewed here")
         now = dt.datetime.now(dt.UTC)
+        trust = Trust(b"", self._authority.pem)
+        party = check_renewal(trust, certificate, request, signature, now)
         async with self._lock:
             return await asyncio.to_thread(
                 self._registry.renew,
-                identity.first,
-                serial,
+                party,
+                passport_of(certificate).serial,
                 lambda party: self._sign(request, party, now),
             )
+
+    @property
+    def authority(self) -> bytes:
+        """The party authority's certificate."""
+        return self._authority.pem
 
     async def revocations(self) -> tuple[int, bytes]:
         """The number of the list of revoked certificates, and the list, signed."""
@@ -136,16 +145,42 @@ class EnrolmentDesk(EnrolmentServicer):
 
     async def Enrol(self, request: pb.EnrolRequest, context: Context) -> pb.Certified:  # noqa: N802
         address = context.peer().rpartition(":")[0]
-        if self._attempts.exhausted(address):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many failed attempts")
         try:
             certificate = await self._registrar.enrol(request.token, request.request)
         except PeerError as error:
-            self._attempts.failed(address)
+            await self._slow_down(address, context)
             log.warning("enrolment refused: %s", error)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
         log.info("enrolled a party, certificate %x", passport_of(certificate).serial)
-        return pb.Certified(certificate=certificate, authority=self._authority)
+        return self._certified(certificate)
+
+    async def _slow_down(self, address: str, context: Context) -> None:
+        """One that failed too often is not told why any more, nor is it in the log. A good token
+        from the same address works all the same: it may be another's, behind the same router, and
+        guessing is hopeless at any rate."""
+        if self._attempts.exhausted(address):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many failed attempts")
+        self._attempts.failed(address)
+
+    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Certified:  # noqa: N802
+        address = context.peer().rpartition(":")[0]
+        try:
+            certificate = await self._registrar.renew(
+                request.certificate, request.request, request.signature
+            )
+        except PeerError as error:
+            await self._slow_down(address, context)
+            log.warning("renewal refused: %s", error)
+            return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
+        log.info("renewed a party, certificate %x", passport_of(certificate).serial)
+        return self._certified(certificate)
+
+    def _certified(self, certificate: bytes) -> pb.Certified:
+        return pb.Certified(
+            certificate=certificate,
+            authority=self._authority,
+            party_authority=self._registrar.authority,
+        )
 
 
 class Room(Protocol):
@@ -165,13 +200,9 @@ class Room(Protocol):
 
 
 class FederationDirectory(DirectoryServicer):
-    def __init__(
-        self, room: Room, registrar: Registrar | None, authority: bytes, durable: bool = False
-    ) -> None:
+    def __init__(self, room: Room, durable: bool = False) -> None:
         self._room = room
         self._durable = durable
-        self._registrar = registrar
-        self._authority = authority
 
     async def Describe(  # noqa: N802
         self, request: pb.DescribeRequest, context: Context
@@ -187,44 +218,28 @@ class FederationDirectory(DirectoryServicer):
             durable=self._durable,
         )
 
-    async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Certified:  # noqa: N802
-        identity = await caller(context)
-        if self._registrar is None:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "nobody signs certificates here")
-            raise AssertionError
-        if len(request.request) > MAX_REQUEST_BYTES:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the signing request is too long")
-        serial = passport_of(next(iter(context.auth_context()["x509_pem_cert"]))).serial
-        try:
-            certificate = await self._registrar.renew(identity, serial, request.request)
-        except PeerError as error:
-            log.warning("renewal refused: %s", error)
-            return await context.abort(grpc.StatusCode.PERMISSION_DENIED, error.reason)
-        log.info("renewed %s, certificate %x", identity.name, passport_of(certificate).serial)
-        return pb.Certified(certificate=certificate, authority=self._authority)
-
 
 async def tell_revocations(
-    registrar: Registrar, ours: Revocations, servers: Sequence[grpc.aio.Channel]
+    registrar: Registrar, ours: Revocations | None, stations: Sequence[grpc.aio.Channel]
 ) -> None:
-    """Brings the list to this coordinator and to every server, now and whenever it changes."""
-    stubs = [RevocationStub(channel) for channel in servers]
+    """Brings the list to this process and to every station, now and whenever it changes."""
+    stubs = [RevocationStub(channel) for channel in stations]
     while True:
         number = await registrar.revocation_number()
-        if number > ours.number:
+        if ours is not None and number > ours.number:
             ours.update((await registrar.revocations())[1])
         await asyncio.gather(*(_tell(stub, number, registrar) for stub in stubs))
         await asyncio.sleep(REVOCATION_SECONDS)
 
 
-async def _tell(server: RevocationStub, number: int, registrar: Registrar) -> None:
+async def _tell(station: RevocationStub, number: int, registrar: Registrar) -> None:
     try:
-        state = await server.Update(pb.RevocationList(), timeout=CALL_SECONDS)
+        state = await station.Update(pb.RevocationList(), timeout=CALL_SECONDS)
         if state.number < number:
             revoked = (await registrar.revocations())[1]
-            await server.Update(pb.RevocationList(list=revoked), timeout=CALL_SECONDS)
+            await station.Update(pb.RevocationList(list=revoked), timeout=CALL_SECONDS)
     except grpc.aio.AioRpcError as error:
-        log.debug("a server did not take the revocation list: %s", error.details())
+        log.debug("a station did not take the revocation list: %s", error.details())
 
 
 @asynccontextmanager
@@ -244,8 +259,8 @@ async def enrolling(
     config: EnrolmentConfig | None,
     registrar: Registrar | None,
     credentials: Credentials,
-    ours: Revocations,
-    servers: Sequence[grpc.aio.Channel],
+    ours: Revocations | None,
+    stations: Sequence[grpc.aio.Channel],
 ) -> AsyncIterator[None]:
     """Serves enrolment on its own port, and keeps everybody's revocation list current."""
     if config is None or registrar is None:
@@ -253,7 +268,7 @@ async def enrolling(
         return
     server, port = new_enrolment_server(credentials, config.listen)
     add_EnrolmentServicer_to_server(EnrolmentDesk(registrar, credentials.authority), server)
-    telling = asyncio.create_task(tell_revocations(registrar, ours, servers))
+    telling = asyncio.create_task(tell_revocations(registrar, ours, stations))
     try:
         async with serving(server):
             config.ready(port)

@@ -2,10 +2,11 @@
 
 authority/              the members' authority: signs all but parties; keep it offline
 coordinator/            an identity, and enrolment/: the party authority and the registry
+registrar/              if there is one: an identity, and enrolment/, which the coordinator lacks
 server-0/ … analyst/    one identity each, to be carried to the machine it is for
 
-Who is invited and who is revoked is changed where the coordinator's folder is now: `folder` is that
-folder itself, or the one that it was made in.
+Who is invited and who is revoked is changed where the folder with enrolment/ is now: `folder` is
+that folder itself, or the one that it was made in.
 """
 
 import datetime as dt
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.enrolment import SECRET_BYTES, Token, compressed
 from protocols.errors import LocalError
-from protocols.identity import Authority, Credentials, Identity
+from protocols.identity import Authority, Credentials, Identity, check_host
 from protocols.messages import Role
 from protos.identity_files import make_folder, write_identity, write_public, write_secret
 from servers.registry import Registry
@@ -32,11 +33,16 @@ _PARTY = re.compile(r"party-(\d{1,9})")
 
 
 def create_federation(
-    folder: Path, servers: int, parties: int, hosts: tuple[str, ...] = ()
+    folder: Path,
+    servers: int,
+    parties: int,
+    hosts: tuple[str, ...] = (),
+    registrar: bool = False,
 ) -> list[Token]:
     """Makes both authorities and the members' identities; a token for each party.
 
-    `hosts` are names by which the coordinator and the servers are reached, beside their own.
+    `hosts` are names that go into one member's certificate each, as MEMBER=HOST. With `registrar`
+    the party authority is for a process of its own, and the coordinator cannot make parties.
     Folders may be there already if they are empty (mounted volumes). Raises `LocalError`.
     """
     if servers < 1 or not 1 <= parties <= MAX_PARTIES:
@@ -51,12 +57,15 @@ def create_federation(
         Identity(Role.COORDINATOR),
         Identity(Role.ANALYST),
         *(Identity(Role.SERVER, i, i) for i in range(servers)),
+        *([Identity(Role.REGISTRAR)] if registrar else ()),
     ]
+    names = hosts_of(hosts, [member.name for member in members])
     for member in members:
         write_identity(
-            folder / member.name, _member(authority, party_authority.pem, member, now, hosts)
+            folder / member.name,
+            _member(authority, party_authority.pem, member, now, names[member.name]),
         )
-    enrolment = folder / "coordinator" / "enrolment"
+    enrolment = folder / ("registrar" if registrar else "coordinator") / "enrolment"
     _write_authority(enrolment, party_authority)
     # Last: where this key is, the federation is whole.
     _write_authority(folder / "authority", authority)
@@ -70,11 +79,11 @@ def create_federation(
 
 def invite(folder: Path, party: str) -> Token:
     """A new token for a party: for one that lost its key, or let its token expire."""
-    coordinator = coordinator_folder(folder)
-    authority = x509.load_pem_x509_certificate((coordinator / "authority.pem").read_bytes())
+    enroller = enroller_folder(folder)
+    authority = x509.load_pem_x509_certificate((enroller / "authority.pem").read_bytes())
     key = authority.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise LocalError(f"{coordinator}/authority.pem is not of a federation")
+        raise LocalError(f"{enroller}/authority.pem is not of a federation")
     registry = open_registry(folder)
     try:
         return _invite(registry, key, index_of(party), dt.datetime.now(dt.UTC))
@@ -83,11 +92,11 @@ def invite(folder: Path, party: str) -> Token:
 
 
 def revoke(folder: Path, party: str) -> int:
-    """Revokes a party's certificates; the coordinator tells the servers within seconds.
+    """Revokes a party's certificates; who enrols parties tells the servers within seconds.
 
     How many there were. Raises `LocalError` if there is nothing to revoke.
     """
-    enrolment = coordinator_folder(folder) / "enrolment"
+    enrolment = enroller_folder(folder) / "enrolment"
     registry = open_registry(folder)
     try:
         count = registry.revoke(index_of(party), dt.datetime.now(dt.UTC))
@@ -101,10 +110,15 @@ def revoke(folder: Path, party: str) -> int:
 
 
 def renew_member(folder: Path, name: str, hosts: tuple[str, ...] = ()) -> Path:
-    """A new key and certificate for a server, the coordinator or the analyst, in NAME.renewed/."""
-    found = re.fullmatch(r"(server)-(\d{1,3})|coordinator|analyst", name)
+    """A new key and certificate for a member that is no party, in NAME.renewed/.
+
+    `hosts` are further names in its certificate.
+    """
+    found = re.fullmatch(r"(server)-(\d{1,3})|coordinator|analyst|registrar", name)
     if found is None:
-        raise LocalError(f"{name!r} is none of coordinator, analyst, server-0, server-1 …")
+        raise LocalError(
+            f"{name!r} is none of coordinator, analyst, registrar, server-0, server-1 …"
+        )
     role = Role[(found[1] or name).upper()]
     index = int(found[2] or 0)
     authority = read_authority(folder / "authority")
@@ -122,11 +136,28 @@ def signed_revocations(registry: Registry, authority: Authority) -> bytes:
 
 def open_registry(folder: Path) -> Registry:
     """Raises `LocalError` if `folder` is no federation."""
-    return Registry(coordinator_folder(folder) / "enrolment" / "registry.sqlite")
+    return Registry(enroller_folder(folder) / "enrolment" / "registry.sqlite")
 
 
-def coordinator_folder(folder: Path) -> Path:
-    for path in (folder / "coordinator", folder):
+def hosts_of(hosts: tuple[str, ...], members: list[str]) -> dict[str, tuple[str, ...]]:
+    """The hosts of each member, of MEMBER=HOST. Raises `LocalError`: a host that is in everybody's
+    certificate would tell nobody apart."""
+    names: dict[str, tuple[str, ...]] = dict.fromkeys(members, ())
+    for given in hosts:
+        member, _, host = given.partition("=")
+        if member not in names or not host:
+            raise LocalError(
+                f"--host {given}: say whose it is, as in --host server-0=a.example.org; "
+                f"members are {', '.join(members)}"
+            )
+        check_host(host)
+        names[member] += (host,)
+    return names
+
+
+def enroller_folder(folder: Path) -> Path:
+    """That of the member which enrols parties: the coordinator, or the registrar."""
+    for path in (folder / "registrar", folder / "coordinator", folder):
         if (path / "enrolment" / "registry.sqlite").is_file():
             return path
     raise LocalError(f"no federation in {folder}: `tally enrol create` makes one")

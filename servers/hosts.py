@@ -15,6 +15,12 @@ MAX_ADDRESS = 260
 MAX_SIGNATURE = 128
 MOST_WAITING_BYTES = 16 << 20
 """What may wait for one host to fetch it: who sends more must wait himself."""
+MOST_WAITING_OF_ONE = 8 << 20
+"""What of that may be one sender's: it must not take the place of all others."""
+MOST_SENT_BYTES = 32 << 20
+"""What one sender may have waiting in all."""
+LEAST_WAITING_BYTES = 1 << 10
+"""What a small envelope counts for: a host must not fill the memory with empty ones either."""
 MOST_WAITING_IN_ALL = 256 << 20
 
 
@@ -40,11 +46,37 @@ class Announced:
 
 
 class Mail:
-    """Envelopes that wait for one subscriber, bounded by their bytes; None ends it."""
+    """Envelopes that wait for one subscriber, bounded by their bytes in all and for each sender;
+    None ends it."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[pb.Envelope | None] = asyncio.Queue()
+        self.sizes: dict[Identity, int] = {}
         self.size = 0
+
+    def put(self, envelope: pb.Envelope) -> None:
+        sender, weight = _sender(envelope), _weight(envelope)
+        self.sizes[sender] = self.sizes.get(sender, 0) + weight
+        self.size += weight
+        self.queue.put_nowait(envelope)
+
+    async def get(self) -> pb.Envelope | None:
+        envelope = await self.queue.get()
+        if envelope is not None:
+            sender, weight = _sender(envelope), _weight(envelope)
+            self.size -= weight
+            self.sizes[sender] -= weight
+            if not self.sizes[sender]:
+                del self.sizes[sender]
+        return envelope
+
+
+def _sender(envelope: pb.Envelope) -> Identity:
+    return Identity(Role.PARTY, envelope.first, envelope.last)
+
+
+def _weight(envelope: pb.Envelope) -> int:
+    return max(len(envelope.sealed), LEAST_WAITING_BYTES)
 
 
 class HostRegister:
@@ -117,13 +149,22 @@ class HostRegister:
             raise LookupError(f"{receiver.name} is not here")
         if target.key != envelope.key:
             raise LookupError(f"{receiver.name} has another key by now")
-        size = len(envelope.sealed)
-        in_all = sum(other.size for other in self._mail.values())
-        if mail.size + size > MOST_WAITING_BYTES or in_all + size > MOST_WAITING_IN_ALL:
-            raise BufferError(f"too much waits for {receiver.name}")
-        mail.size += size
-        mail.queue.put_nowait(
+        self._require_room(sender, receiver, mail, _weight(envelope))
+        mail.put(
             pb.Envelope(
                 first=sender.first, last=sender.last, key=source.key, sealed=envelope.sealed
             )
         )
+
+    def _require_room(self, sender: Identity, receiver: Identity, mail: Mail, size: int) -> None:
+        """Raises `BufferError`. What has no room in an empty mailbox goes alone."""
+        theirs = mail.sizes.get(sender, 0)
+        if theirs and theirs + size > MOST_WAITING_OF_ONE:
+            raise BufferError(f"too much of {sender.name} waits for {receiver.name}")
+        sent = sum(other.sizes.get(sender, 0) for other in self._mail.values())
+        if sent + size > MOST_SENT_BYTES:
+            raise BufferError(f"too much of {sender.name} waits for others")
+        if mail.size + size > MOST_WAITING_BYTES:
+            raise BufferError(f"too much waits for {receiver.name}")
+        if sum(other.size for other in self._mail.values()) + size > MOST_WAITING_IN_ALL:
+            raise BufferError("too much waits in all")

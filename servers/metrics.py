@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from protocols.errors import LocalError
 from protocols.identity import Credentials, passport_of
-from servers.revocation import Handler
+from protos.certified import Handler
 from storage.ledger import Ledger
 
 log = logging.getLogger(__name__)

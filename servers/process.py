@@ -10,6 +10,7 @@ from protocols.messages import Role
 from protocols.participant import Outcome
 from protocols.privacy.ledger import Composition
 from protocols.receipts import signer
+from protocols.vouchers import Vouchers
 from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
@@ -45,7 +46,8 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     ledger = Ledger(store.ledger, config.cap, config.cap_delta, config.composition)
     randomness = store.randomness(config.seed, f"server-{config.index}")
     sign = signer(config.credentials)
-    participant = AggregationServer(config.index, ledger, randomness, store.bulk, sign)
+    vouchers = Vouchers(config.credentials.authority_of_parties)
+    participant = AggregationServer(config.index, ledger, randomness, store.bulk, sign, vouchers)
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))
 

@@ -36,8 +36,7 @@ class Relay(RelayServicer):
         mail = self._hosts.subscribe(identity)
         await context.send_initial_metadata(())
         try:
-            while (envelope := await mail.queue.get()) is not None:
-                mail.size -= len(envelope.sealed)
+            while (envelope := await mail.get()) is not None:
                 yield envelope
         finally:
             self._hosts.unsubscribe(identity, mail)

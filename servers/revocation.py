@@ -4,14 +4,11 @@ TLS looks at a certificate when a connection opens. Here every call is looked at
 again every other second, so that a revoked party is out within seconds, not at its next connection.
 """
 
-import asyncio
 import datetime as dt
-import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -23,7 +20,8 @@ from protocols.errors import PeerError
 from protocols.identity import passport_of
 from protocols.messages import Role
 from protos import tally_pb2 as pb
-from protos.channel import Context, caller
+from protos.certified import Context, Handler, certificate_of, guarded
+from protos.channel import caller
 from protos.identity_files import write_public
 from protos.tally_pb2_grpc import RevocationServicer
 
@@ -95,11 +93,11 @@ class Revocations:
             number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
             return number, frozenset(entry.serial_number for entry in parsed)
         except (ValueError, TypeError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
-            raise PeerError("coordinator", f"malformed revocation list: {error}") from None
+            raise PeerError("enrolment", f"malformed revocation list: {error}") from None
 
 
 class RevocationDesk(RevocationServicer):
-    """At a server: takes the list from the coordinator."""
+    """Takes the list from whoever enrols parties: it is signed, and only grows."""
 
     def __init__(self, revocations: Revocations) -> None:
         self._revocations = revocations
@@ -108,8 +106,8 @@ class RevocationDesk(RevocationServicer):
         self, request: pb.RevocationList, context: Context
     ) -> pb.RevocationState:
         identity = await caller(context)
-        if identity.role is not Role.COORDINATOR:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may")
+        if identity.role not in (Role.COORDINATOR, Role.REGISTRAR):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only who enrols parties may")
         if request.list:
             try:
                 self._revocations.update(request.list)
@@ -118,11 +116,6 @@ class RevocationDesk(RevocationServicer):
             except OSError as error:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, f"cannot keep it: {error}")
         return pb.RevocationState(number=self._revocations.number)
-
-
-Handler = Any
-"""grpc.RpcMethodHandler: its types leave out the fields that an interceptor needs."""
-Around = Callable[[Context], Awaitable[None]]
 
 
 class Screen(grpc.aio.ServerInterceptor):
@@ -137,56 +130,14 @@ class Screen(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
         handler = await continuation(handler_call_details)
-        return None if handler is None else guarded(handler, self._check)
+        return None if handler is None else guarded(handler, self._check, RECHECK_SECONDS)
 
     async def _check(self, context: Context) -> None:
-        certificates = list(context.auth_context().get("x509_pem_cert", []))
         try:
             now = dt.datetime.now(dt.UTC)
-            reason = self._revocations.refuses(certificates[0] if certificates else b"", now)
+            reason = self._revocations.refuses(certificate_of(context), now)
         except PeerError as error:
             reason = error.reason
         if reason is not None:
             log.warning("refused a caller: %s", reason)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
-
-
-def guarded(handler: Handler, check: Around) -> Handler:
-    """The same handler, with `check` before a call, and now and then while a stream is open."""
-    kind = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")[
-        2 * handler.request_streaming + handler.response_streaming
-    ]
-    inner = getattr(handler, kind)
-
-    async def single(request: object, context: Context) -> object:
-        await check(context)
-        return await inner(request, context)
-
-    async def several(request: object, context: Context) -> AsyncIterator[object]:
-        await check(context)
-        answers = inner(request, context)
-        waiting: asyncio.Future[object] | None = None
-        try:
-            while True:
-                waiting = waiting or asyncio.ensure_future(anext(answers))
-                done, _ = await asyncio.wait([waiting], timeout=RECHECK_SECONDS)
-                if not done:
-                    await check(context)
-                    continue
-                try:
-                    answer = waiting.result()
-                except StopAsyncIteration:
-                    return
-                waiting = None
-                yield answer
-        finally:
-            if waiting is not None:
-                waiting.cancel()
-                await asyncio.gather(waiting, return_exceptions=True)
-            await answers.aclose()
-
-    streams = handler.response_streaming and inspect.isasyncgenfunction(inner)
-    make = getattr(grpc, f"{kind}_rpc_method_handler")
-    return make(
-        several if streams else single, handler.request_deserializer, handler.response_serializer
-    )

@@ -206,6 +206,7 @@ class Runs:
                 names = ", ".join(Role.SERVER.named(server) for server in awaited)
                 run.stalled = f"{names} did not release in time; the answer is kept once it is here"
                 continue
+            await self._dispatch.lose_those_away(run.run)
             with contextlib.suppress(OSError):  # at the next look
                 await self._post.expire(run.run)
 

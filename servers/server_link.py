@@ -21,12 +21,15 @@ GRACE_SECONDS = 10.0
 
 
 class ServerLink:
+    """`away` is why it is not heard now; None while it is."""
+
     def __init__(self, index: int, target: str, credentials: Credentials) -> None:
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
         self._post = PostStub(self.channel)
         self.certificate = b""
         """Of the process that is heard now: the analyst checks whether it is this server's."""
+        self.away: str | None = "cannot be reached"
 
     @property
     def index(self) -> int:
@@ -53,6 +56,7 @@ class ServerLink:
         for key, value in await stream.initial_metadata() or ():
             if key == CERTIFICATE and isinstance(value, bytes):
                 self.certificate = value
+        self.away = None
 
         async def messages() -> AsyncIterator[tuple[Message, bytes]]:
             async for parcel in stream:

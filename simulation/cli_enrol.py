@@ -15,7 +15,7 @@ enrol = typer.Typer(
 Folder = Annotated[Path, typer.Argument(help="The federation's folder.")]
 Hosts = Annotated[
     list[str] | None,
-    typer.Option("--host", help="A name or address the stations are reached by; repeat."),
+    typer.Option("--host", help="MEMBER=HOST: a further name in one member's certificate; repeat."),
 ]
 Tokens = Annotated[
     Path | None,
@@ -30,6 +30,12 @@ def create(
     parties: Annotated[int, typer.Option(help="How many parties.")] = 5,
     host: Hosts = None,
     tokens: Tokens = None,
+    registrar: Annotated[
+        bool,
+        typer.Option(
+            "--registrar", help="Parties enrol at a process of its own, not at the coordinator."
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option(help="Leave a federation that is there as it is.")] = False,
 ) -> None:
     """Make a federation: authorities, identities of its members, a token for each party."""
@@ -39,7 +45,7 @@ def create(
         return
     if tokens is not None:
         _make_token_folder(tokens)
-    given = create_federation(folder, servers, parties, tuple(host or ()))
+    given = create_federation(folder, servers, parties, tuple(host or ()), registrar)
     _hand_out(given, tokens)
 
 
@@ -72,7 +78,10 @@ def revoke(
 def renew(
     folder: Folder,
     member: Annotated[str, typer.Argument(help="coordinator, analyst, server-0 …")],
-    host: Hosts = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="A further name in its certificate; repeat."),
+    ] = None,
 ) -> None:
     """A new key and certificate for a member that is not a party; parties renew by themselves."""
     from servers.federation_folder import renew_member

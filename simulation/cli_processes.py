@@ -1,4 +1,5 @@
-"""The process commands: `tally coordinator`, `tally server`, `tally party`, `tally health`."""
+"""The process commands: `tally coordinator`, `tally server`, `tally party`, `tally enrolment`,
+`tally health`."""
 
 import asyncio
 import datetime as dt
@@ -23,7 +24,10 @@ from storage.store import keep_private
 
 processes = typer.Typer()
 
+MAX_TOKEN = 4096
+
 IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
+Lifetime = Annotated[float, typer.Option(help="Days that party certificates hold.")]
 Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
 Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and what was received.")]
 Cap = Annotated[
@@ -99,7 +103,7 @@ def coordinator(
     enrolment: Annotated[
         str, typer.Option(help="host:port where parties enrol, if the identity has an authority.")
     ] = "127.0.0.1:7099",
-    lifetime: Annotated[float, typer.Option(help="Days that party certificates hold.")] = 30.0,
+    lifetime: Lifetime = 30.0,
     store: Store = None,
     cap: Cap = None,
     cap_delta: CapDelta = DEFAULT_CAP_DELTA,
@@ -120,8 +124,7 @@ def coordinator(
 
     if parties < 1:
         raise LocalError("a federation needs at least one party")
-    if not 0 < lifetime <= 365:
-        raise LocalError("party certificates hold for some time, a year at most")
+    holding = _days(lifetime)
     credentials = _member(identity, Role.COORDINATOR)
     limit = parse_epsilon(cap) if cap else None
     _check_safe("coordinator", store, limit, insecure)
@@ -134,9 +137,7 @@ def coordinator(
         listen,
         store,
         limit,
-        enrolment=EnrolmentConfig(
-            authority, enrolment, dt.timedelta(days=lifetime), _announce("enrolment")
-        )
+        enrolment=EnrolmentConfig(authority, enrolment, holding, _announce("enrolment"))
         if authority.is_dir()
         else None,
         metrics=metrics,
@@ -148,13 +149,46 @@ def coordinator(
 
 
 @processes.command()
+def enrolment(
+    identity: IdentityFolder,
+    server: Annotated[
+        list[str],
+        typer.Option(envvar="TALLY_SERVERS", help="host:port of each server, in order."),
+    ],
+    coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
+    listen: Listen = "127.0.0.1:7099",
+    lifetime: Lifetime = 30.0,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Enrol parties until it is stopped, in a federation whose coordinator must not."""
+    from servers.enrolment import EnrolmentConfig
+    from servers.registrar_process import RegistrarConfig, run_registrar
+
+    credentials = _member(identity, Role.REGISTRAR)
+    configure_logs("registrar", log_format, log_level)
+    config = EnrolmentConfig(
+        identity / "enrolment", listen, _days(lifetime), _announce("enrolment")
+    )
+    _serve(run_registrar(RegistrarConfig(credentials, config, tuple(server), coordinator)))
+
+
+@processes.command()
 def party(
+    context: typer.Context,
     identity: IdentityFolder,
     coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
     data: Annotated[str, typer.Option(help="What this party holds: a DATA SPEC.")],
     token: Annotated[
         str | None,
-        typer.Option(envvar="TALLY_TOKEN", help="One-time token, if there is no identity yet."),
+        typer.Option(
+            envvar="TALLY_TOKEN",
+            help="One-time token, if there is no identity yet; all users of the machine can see it "
+            "here: better in the environment or a file.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the one-time token, instead.")
     ] = None,
     tokens: Annotated[
         Path | None, typer.Option(help="Folder of tokens to claim one from, instead.")
@@ -204,9 +238,15 @@ def party(
     configure_logs("party", log_format, log_level)
     credentials = _member(identity, Role.PARTY) if is_member(identity) else None
     dataset = load(data)  # before a token is spent
+    at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
     if credentials is None:
-        at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
-        _enrol(identity, token, tokens, at)
+        _enrol(identity, token or _read_token(token_file), tokens, at)
+        source = context.get_parameter_source("token")
+        if source is not None and source.name == "COMMANDLINE":
+            err.print(
+                "--token shows in the list of processes: TALLY_TOKEN or --token-file do not",
+                markup=False,
+            )
         credentials = _member(identity, Role.PARTY)
     configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
@@ -219,7 +259,7 @@ def party(
         peer=meeting,
         policy=agreed,
     )
-    _serve(run_member(identity, config))
+    _serve(run_member(identity, config, at))
 
 
 @processes.command()
@@ -247,10 +287,28 @@ def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) 
     elif tokens is not None:
         claimed = claim_token(tokens, socket.gethostname())
     else:
-        raise LocalError(f"no identity in {identity}: give --token to enrol")
+        raise LocalError(f"no identity in {identity}: give --token-file to enrol")
     asyncio.run(join_federation(identity, claimed, target))
     if tokens is not None:
         discard_claim(tokens, socket.gethostname())
+
+
+def _read_token(path: Path | None) -> str | None:
+    """Raises `LocalError`. Only as much is read as a token may be long."""
+    if path is None:
+        return None
+    try:
+        with path.open() as file:
+            return file.read(MAX_TOKEN)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise LocalError(f"cannot read a token from {path}: {reason}") from None
+
+
+def _days(lifetime: float) -> dt.timedelta:
+    if not 0 < lifetime <= 365:
+        raise LocalError("party certificates hold for some time, a year at most")
+    return dt.timedelta(days=lifetime)
 
 
 def _member(folder: Path, role: Role) -> Credentials:

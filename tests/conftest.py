@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import protos  # noqa: F401 - before gRPC, as the processes have it
+
 settings.register_profile("tallyroom", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tallyroom")
 

@@ -4,7 +4,7 @@ Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Le
 and the sparse graph of Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
 Overhead" (CCS 2020). Five times the server waits for the parties that are left:
 
-    KEYS    two X25519 keys of each; the server passes them on to its neighbours
+    KEYS    two X25519 keys of each, signed; the server passes them on to its neighbours
     DEAL    a share of the self-mask seed and of the mask key's seed, sealed, for each neighbour
     SUBMIT  the vector, plus the self-mask, plus or minus a mask for each neighbour that dealt
     CHECK   who submitted, confirmed under the key of each pair; a party goes on only if enough
@@ -14,27 +14,30 @@ Overhead" (CCS 2020). Five times the server waits for the parties that are left:
 
 Then the server removes what masks are left in the sum. Deviations from the papers: only 16-byte
 seeds are shared, the mask key being derived from one of them; consistency is confirmed by MACs
-under pair keys, not by signatures under long-lived keys, so only neighbours can check one another.
+under pair keys, not by signatures: the keys are signed with the parties' certificates, so that a
+MAC says as much to a neighbour as a signature would, but to nobody else.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.contract import Bulk, Records, ThreatModel
 from protocols.aggregation.masking_graph import Plan, make_plan
 from protocols.aggregation.masking_party import MaskingParty
 from protocols.aggregation.masking_server import MaskingServer
+from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
 from protocols.machine import Machine
 from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import add_shares
+from protocols.vouchers import Signet, Vouchers
 
 
 @dataclass(frozen=True)
-class Masking(Aggregator):
+class Masking(Vouched):
     """Pairwise masks that cancel: one server, which learns the sum and no vector.
 
     `neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
@@ -50,13 +53,15 @@ class Masking(Aggregator):
     stages: ClassVar[int] = 5
     servers: ClassVar[int] = 1
     rounds: ClassVar[int] = 13
-    party_bytes: ClassVar[str] = "8L + 80n; with d neighbours 8L + 80(d + 1)"
+    party_bytes: ClassVar[str] = "8L + 80n + 177; with d neighbours 8L + 80(d + 1) + 177"
 
     def threat_model(self, servers: int) -> ThreatModel:
-        """What is not promised: the server passes on the run's public keys, which nobody signs, so
-        one that puts its own in their place from the start reads everything.
+        """What is not promised: parties take each other's keys for this run if they are signed with
+        the certificate of the party that they are said to be of. Who can make such certificates,
+        and has the server on its side, can put its own in their place and read everything: that is
+        the holder of the party authority, hence the coordinator unless a registrar enrols parties.
 
-        One that is honest until the keys are out and then lies about who submitted gets no
+        A server that lies about who submitted gets no
         party's both secrets while fewer than 2t − h of its h holders are on its side: a third of
         them at the default threshold of a full graph, but a single one at an automatic degree,
         which is made for servers that do not lie. In a full graph it gets the one sum then. In a
@@ -71,9 +76,10 @@ class Masking(Aggregator):
         return ThreatModel(
             colluding=0,
             behaviour=(
-                "semi-honest parties and a semi-honest server that relays their keys, with fewer "
-                "than the threshold t of any party's h holders on its side; lies about who "
-                "submitted are found out while those are fewer than 2t − h"
+                "semi-honest parties and a semi-honest server, with fewer than the threshold t of "
+                "any party's h holders on its side; parties sign their keys, so that only who "
+                "holds the party authority could replace them; lies about who submitted are found "
+                "out while those are fewer than 2t − h"
             ),
             dropouts=(
                 "parties may drop out at any stage while the threshold of every party's holders "
@@ -101,11 +107,15 @@ class Masking(Aggregator):
         """
         return make_plan(query.parties, self.neighbours, self.threshold, query.stream)
 
-    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        return MaskingParty(self.plan(query), query, holdings, randomness)
+    def vouched_party(
+        self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet
+    ) -> Machine:
+        return MaskingParty(self.plan(query), query, holdings, randomness, signet)
 
-    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        return MaskingServer(self.plan(query), query, index, randomness, bulk)
+    def vouched_server(
+        self, query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers
+    ) -> Machine:
+        return MaskingServer(self.plan(query), query, index, randomness, bulk, vouchers)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         return Collector(query, records, add_shares)

@@ -29,9 +29,9 @@ CORRECTNESS_BITS = 20
 another of them gone, privacy fails with a chance of at most 2^-40 over the order on the ring, and
 the sum cannot be opened with one of at most 2^-20."""
 
-MAX_LINKS = 1 << 23
-"""Neighbours of all parties together. The server keeps 80 bytes for each of what parties send, and
-everybody 16 for the plan: 800 MB and 130 MB at most."""
+MAX_LINKS = 1 << 22
+"""Neighbours of all parties together. The server passes on 241 bytes of signed keys for each, keeps
+80 of what parties send, and everybody 16 for the plan: 1 GB, 340 MB and 67 MB at most."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from protocols.vouchers import PROOF_BYTES
+
 PUBLIC_BYTES = 32
+KEYS_BYTES = 2 * PUBLIC_BYTES
+"""A party's two public keys: for the channel and for the masks."""
+SIGNED_KEYS_BYTES = KEYS_BYTES + PROOF_BYTES
 SEED_BYTES = 16
 SECRETS_BYTES = 32
 SEALED_BYTES = SECRETS_BYTES + 16
@@ -22,6 +27,8 @@ USAGE_MASK_KEY = b"mask key"
 USAGE_MASK = b"mask"
 USAGE_CHANNEL = b"channel"
 USAGE_CONFIRM = b"confirm"
+
+_USAGE_KEYS = b"tallyroom masking keys v1"
 
 _PROBE = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
 
@@ -65,6 +72,11 @@ class Agreements:
         if found is None:
             found = self._secrets[pair] = own.agree(peer)
         return found
+
+
+def keys_statement(run: bytes, party: int, keys: bytes) -> bytes:
+    """What a party signs of its keys: they are its own, and for this run alone."""
+    return _USAGE_KEYS + run + struct.pack("<I", party) + keys
 
 
 def low_order(public: bytes) -> bool:

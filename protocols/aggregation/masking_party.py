@@ -18,14 +18,17 @@ from protocols.aggregation.contract import Bodies
 from protocols.aggregation.masking_graph import Plan, given
 from protocols.aggregation.masking_keys import (
     CONFIRMATION_BYTES,
+    KEYS_BYTES,
     PUBLIC_BYTES,
     SEALED_BYTES,
     SECRETS_BYTES,
     SEED_BYTES,
+    SIGNED_KEYS_BYTES,
     Agreements,
     KeyPair,
     channel_keys,
     confirm,
+    keys_statement,
     mask_seed,
     seal,
     unseal,
@@ -39,6 +42,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.ring import Vector
 from protocols.sharing import deal, draw_elements
+from protocols.vouchers import Signet
 
 Rows = NDArray[np.intp]
 
@@ -77,12 +81,18 @@ class MaskingParty:
     """Sees its own vector, its neighbours' public keys and one share of each of their secrets."""
 
     def __init__(
-        self, plan: Plan, query: Query, holdings: Holdings, randomness: Randomness
+        self,
+        plan: Plan,
+        query: Query,
+        holdings: Holdings,
+        randomness: Randomness,
+        signet: Signet,
     ) -> None:
         if int(holdings.ids.max()) >= query.parties:
             raise LocalError(f"there are only {query.parties} parties")
         self._plan = plan
         self._query = query
+        self._signet = signet
         self._ids = holdings.ids
         self._vectors = submitted_vectors(query, holdings, randomness)
         self._row_of = {int(party): row for row, party in enumerate(holdings.ids)}
@@ -115,10 +125,12 @@ class MaskingParty:
         return [PartyState(int(state)) for state in self._states]
 
     def start(self) -> Step:
-        keys = [
-            channel.public + mask.public
-            for channel, mask in zip(self._channel_pairs, self._mask_pairs, strict=True)
-        ]
+        keys = []
+        pairs = zip(self._ids.tolist(), self._channel_pairs, self._mask_pairs, strict=True)
+        for party, channel, mask in pairs:
+            public = channel.public + mask.public
+            proof = self._signet.prove(keys_statement(self._query.run, party, public))
+            keys.append(public + proof)
         body = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)
         return Continue((self._to_server(Phase.KEYS, np.arange(len(keys)), body),))
 
@@ -160,7 +172,7 @@ class MaskingParty:
         """Raises `Refusal`, and then nothing has changed."""
         match message.phase:
             case Phase.KEYS:
-                return self._take_keys(rows, self._fields(message, 2 * PUBLIC_BYTES))
+                return self._take_keys(rows, self._fields(message, SIGNED_KEYS_BYTES))
             case Phase.DEAL:
                 return self._take_shares(rows, self._fields(message, SEALED_BYTES))
             case Phase.CHECK:
@@ -168,11 +180,26 @@ class MaskingParty:
             case _:
                 return self._take_confirmations(rows, self._fields(message, CONFIRMATION_BYTES))
 
+    def _require_signed(self, rows: Rows, keys: Bodies) -> None:
+        """That these are the neighbours' own keys. Each is looked at once, whoever in this block
+        is its neighbour."""
+        seen = {
+            (int(self._neighbours[row, slot]), keys[i, slot].tobytes())
+            for i, row in enumerate(rows)
+            for slot in np.flatnonzero(given(keys[i]))
+        }
+        for party, signed in sorted(seen):
+            public, proof = signed[:KEYS_BYTES], signed[KEYS_BYTES:]
+            statement = keys_statement(self._query.run, party, public)
+            if (fault := self._signet.fault(party, statement, proof)) is not None:
+                raise Refusal(f"the keys of party-{party} are not its own: {fault}")
+
     def _take_keys(self, rows: Rows, keys: Bodies) -> Bodies:
         """Agrees with every neighbour that is there, and deals it a share of both secrets."""
         run, degree = self._query.run, self._plan.degree
         there = given(keys)
         self._require_enough(there, "sent keys")
+        self._require_signed(rows, keys)
         sealed = np.zeros((len(rows), degree, SEALED_BYTES), dtype=np.uint8)
         mask_seeds = np.zeros((len(rows), degree, SEED_BYTES), dtype=np.uint8)
         own_shares = np.zeros((len(rows), 2, SEED_BYTES), dtype=np.uint8)
@@ -186,7 +213,7 @@ class MaskingParty:
             dealt = FIELD128.encode(deal(self._terms[row], np.append(others, party)))
             shares = dealt.reshape(2, -1, SEED_BYTES).swapaxes(0, 1)
             own_shares[i] = shares[-1]
-            public = [keys[i, slot].tobytes() for slot in slots]
+            public = [keys[i, slot, :KEYS_BYTES].tobytes() for slot in slots]
             halves = {half for key in public for half in (key[:PUBLIC_BYTES], key[PUBLIC_BYTES:])}
             if len(halves | {channel.public, mask.public}) < 2 * len(public) + 2:
                 raise Refusal("one public key is given for two")

@@ -10,8 +10,11 @@ from protocols.aggregation.contract import Bulk
 from protocols.aggregation.masking_graph import Members, Plan, given
 from protocols.aggregation.masking_keys import (
     CONFIRMATION_BYTES,
+    KEYS_BYTES,
     PUBLIC_BYTES,
     SEALED_BYTES,
+    SIGNED_KEYS_BYTES,
+    keys_statement,
     low_order,
 )
 from protocols.aggregation.masking_removal import Misfit, held_shares, remove_masks
@@ -23,6 +26,7 @@ from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.ring import Vector, add_rows
 from protocols.sharing import ELEMENT_BYTES
+from protocols.vouchers import Vouchers
 
 
 class Stage(IntEnum):
@@ -72,13 +76,20 @@ class MaskingServer(SummingServer):
     """
 
     def __init__(
-        self, plan: Plan, query: Query, index: int, randomness: Randomness, bulk: Bulk
+        self,
+        plan: Plan,
+        query: Query,
+        index: int,
+        randomness: Randomness,
+        bulk: Bulk,
+        vouchers: Vouchers,
     ) -> None:
         super().__init__(query, index, randomness, bulk)
         self._plan = plan
+        self._vouchers = vouchers
         self._stage = Stage.KEYS
         self._widths = {
-            Phase.KEYS: 2 * PUBLIC_BYTES,
+            Phase.KEYS: SIGNED_KEYS_BYTES,
             Phase.DEAL: SEALED_BYTES * plan.degree,
             Phase.SUBMIT: 8 * query.submitted,
             Phase.CHECK: CONFIRMATION_BYTES * plan.degree,
@@ -168,6 +179,12 @@ class MaskingServer(SummingServer):
             return "nothing can be agreed with a public key of low order"
         if len(self._keys | set(keys)) < len(self._keys) + len(keys):
             return "a public key that is in use already"
+        for party, row in zip(message.senders.tolist(), message.rows(), strict=True):
+            signed = row.tobytes()
+            statement = keys_statement(self._query.run, party, signed[:KEYS_BYTES])
+            fault = self._vouchers.fault(party, statement, signed[KEYS_BYTES:])
+            if fault is not None:  # its neighbours would refuse them all
+                return f"keys that are not its own: {fault}"
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
@@ -258,7 +275,7 @@ class MaskingServer(SummingServer):
                 self._present,
                 np.flatnonzero(self._needed),
                 held,
-                self._said[Phase.KEYS][:, PUBLIC_BYTES:],
+                self._said[Phase.KEYS][:, PUBLIC_BYTES:KEYS_BYTES],
                 len(masked),
             )
         except Misfit as misfit:
@@ -301,7 +318,8 @@ class MaskingServer(SummingServer):
 
 
 def _keys_in(message: Message) -> list[bytes]:
-    return [key.tobytes() for key in message.rows().reshape(2 * message.links, PUBLIC_BYTES)]
+    keys = message.rows()[:, :KEYS_BYTES].reshape(2 * message.links, PUBLIC_BYTES)
+    return [key.tobytes() for key in keys]
 
 
 def _names(members: Members, limit: int = 5) -> str:

@@ -4,6 +4,7 @@ Nothing heavy belongs here: every import is in the memory of every party process
 """
 
 import asyncio
+import datetime as dt
 import gc
 import logging
 from collections.abc import Coroutine
@@ -13,6 +14,9 @@ import numpy as np
 
 from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
+from protocols.identity import Authority, Identity
+from protocols.messages import Role
+from protocols.randomness import KEY_BYTES, Randomness
 from servers.coordinator_process import run_coordinator
 from servers.desk import CoordinatorConfig
 from servers.process import ServerConfig, run_server
@@ -28,6 +32,10 @@ def preload() -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # a failed run says why in one line
     np.unique(np.zeros(1))  # loads numpy.ma, which every child would otherwise load for itself
     _ = statistics.STATISTICS
+    # OpenSSL looks its ciphers and curves up when they are first used: here, once for all.
+    Randomness(bytes(KEY_BYTES)).bytes(1)
+    now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    Authority.create("nobody's", now, day).issue(Identity(Role.PARTY), now, day).signet()
     gc.collect()
     gc.freeze()
 

@@ -103,6 +103,10 @@ class Processes(Runtime):
             raise LocalError("the federation is not started")
         return self._analyst.ask(question, report)
 
+    def present(self) -> int:
+        """How many parties have joined."""
+        return 0 if self._analyst is None else self._analyst.describe(START_SECONDS).present
+
     def stop(self) -> None:
         if self._analyst is not None:
             self._analyst.close()

@@ -121,6 +121,16 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     made.stop()
 
 
+def test_a_token_on_the_command_line_works_and_is_warned_of(room: Room) -> None:
+    logs = [party.log for party in room.parties]
+    deadline = time.monotonic() + SECONDS
+    while not all("holds 100 records" in log.read_text() for log in logs):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for log in logs:
+        assert "--token shows in the list of processes" in log.read_text()
+
+
 def test_a_remote_analyst_gets_what_one_process_computes(room: Room) -> None:
     ours = room.ask(*MEAN, "--epsilon", "inf")
     alone = answer(*MEAN, "--epsilon", "inf", "--data", "synthetic:scores?n=200", "--parties", "2")

@@ -90,7 +90,7 @@ CALLS = [
     Call("/tallyroom.Relay/Receive", "coordinator", party(5), b"", streams=True),
     Call("/tallyroom.Desk/Ask", "coordinator", ANALYST, _ASK, streams=True),
     Call("/tallyroom.Directory/Describe", "coordinator", ANALYST, b""),
-    Call("/tallyroom.Directory/Renew", "coordinator", party(3), b"\x0a\x03PEM"),
+    Call("/tallyroom.Revocation/Update", "coordinator", COORDINATOR, b"\x0a\x03PEM"),
     Call("/tallyroom.Revocation/Update", "server-0", COORDINATOR, b"\x0a\x03PEM"),
 ]
 
@@ -200,7 +200,7 @@ def test_no_bytes_upset_the_enrolment(tmp_path: Path) -> None:
             requests += [
                 pb.EnrolRequest(token=token, request=proper[:end]) for end in (1, 100, 200)
             ]
-            async with open_enrolment_channel(room.enrolment, shown) as channel:
+            async with open_enrolment_channel(room.enrolment, COORDINATOR, shown) as channel:
                 enrol: Any = channel.unary_unary("/tallyroom.Enrolment/Enrol")
                 raw = [request.SerializeToString() for request in requests] + made_up[6:]
                 for data in raw:

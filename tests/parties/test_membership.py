@@ -68,7 +68,7 @@ def test_a_party_renews_by_itself_and_stays(tmp_path: Path) -> None:
             host = PartyHost(config)
             work = [
                 asyncio.create_task(host.run()),
-                asyncio.create_task(keep_current(folder, host, config)),
+                asyncio.create_task(keep_current(folder, host, config, room.enrolment)),
             ]
             for _ in range(100):
                 second = read_identity(folder, Role.PARTY)

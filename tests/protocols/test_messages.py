@@ -21,12 +21,13 @@ from protocols.messages import (
 from tests.samples import RUN, a_message, same
 
 HEADER = struct.Struct("<BBBBHH32sIII")
+IN_RUNS = [role for role in Role if role is not Role.REGISTRAR]
 
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     links = draw(st.integers(1, 6))
-    roles = draw(st.sampled_from(Role)), draw(st.sampled_from(Role))
+    roles = draw(st.sampled_from(IN_RUNS)), draw(st.sampled_from(IN_RUNS))
     paired = roles == (Role.PARTY, Role.PARTY)
     senders = links if paired else draw(st.sampled_from([1, links]))
     receivers = links if paired or senders == 1 else draw(st.sampled_from([1, links]))
@@ -127,6 +128,7 @@ def test_the_header_under_test_is_the_real_one() -> None:
         {"phase": 200},
         {"sender_role": 0},
         {"sender_role": 5},
+        {"receiver_role": 5},
         {"receiver_role": 9},
         {"flags": 1},  # shared by one link is another encoding of the same message
         {"flags": 2, "senders": 3},
@@ -196,8 +198,8 @@ def test_between_parties_each_pair_is_there_once(
     "roles",
     [
         (sender, receiver)
-        for sender in Role
-        for receiver in Role
+        for sender in IN_RUNS
+        for receiver in IN_RUNS
         if (sender, receiver) != (Role.PARTY, Role.PARTY)
     ],
     ids=str,

@@ -21,7 +21,7 @@ from protos.tally_pb2_grpc import EnrolmentStub
 from servers.coordinator_process import run_coordinator
 from servers.desk import CoordinatorConfig
 from servers.enrolment import EnrolmentConfig
-from servers.federation_folder import create_federation, read_authority
+from servers.federation_folder import create_federation, enroller_folder, read_authority
 from servers.process import ServerConfig, run_server
 
 SECONDS = 10.0
@@ -42,18 +42,26 @@ class Federation:
     async def enrol(self, token: str, request: bytes) -> pb.Certified:
         """The bare call, as anybody might make it."""
         shown = (self.folder / "coordinator" / "certificate.pem").read_bytes()
-        async with open_enrolment_channel(self.enrolment, shown) as channel:
+        async with open_enrolment_channel(self.enrolment, COORDINATOR, shown) as channel:
             certified: pb.Certified = await EnrolmentStub(channel).Enrol(
                 pb.EnrolRequest(token=token, request=request), timeout=SECONDS
             )
             return certified
 
+    async def renew(self, certificate: bytes, request: bytes, signature: bytes) -> pb.Certified:
+        """Likewise."""
+        shown = (self.folder / "coordinator" / "certificate.pem").read_bytes()
+        asked = pb.RenewRequest(request=request, certificate=certificate, signature=signature)
+        async with open_enrolment_channel(self.enrolment, COORDINATOR, shown) as channel:
+            certified: pb.Certified = await EnrolmentStub(channel).Renew(asked, timeout=SECONDS)
+            return certified
+
     def issue(self, identity: Identity, lifetime: dt.timedelta) -> Credentials:
         """What the party authority's key can make, by the book or not."""
-        authority = read_authority(self.folder / "coordinator" / "enrolment")
+        authority = read_authority(enroller_folder(self.folder) / "enrolment")
         made = authority.issue(identity, dt.datetime.now(dt.UTC), lifetime)
         members = (self.folder / "coordinator" / "authority.pem").read_bytes()
-        return Credentials(identity, made.certificate, members, made.key)
+        return Credentials(identity, made.certificate, members, made.key, authority.pem)
 
 
 def create(folder: Path, parties: int = 3) -> Federation:
@@ -65,7 +73,7 @@ async def running(
     made: Federation, lifetime: dt.timedelta = dt.timedelta(days=30)
 ) -> AsyncIterator[Federation]:
     """Both stations, until the block ends. Party certificates hold for `lifetime`."""
-    async with _started(
+    async with started(
         lambda ready: run_server(
             ServerConfig(
                 0,
@@ -88,7 +96,7 @@ async def running(
                 ready=enrolment.set_result,
             ),
         )
-        async with _started(lambda ready: run_coordinator(config, ready)) as port:
+        async with started(lambda ready: run_coordinator(config, ready)) as port:
             yield Federation(
                 made.folder,
                 made.tokens,
@@ -99,7 +107,7 @@ async def running(
 
 
 @asynccontextmanager
-async def _started(run: Callable[[Callable[[int], None]], Awaitable[None]]) -> AsyncIterator[int]:
+async def started(run: Callable[[Callable[[int], None]], Awaitable[None]]) -> AsyncIterator[int]:
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(run(ready.set_result))
     task.add_done_callback(lambda ended: ready.done() or ready.cancel())

@@ -22,6 +22,7 @@ CERTIFIES = {
     "parties/enrolment.py",
     "parties/membership.py",
     "parties/peers.py",
+    "parties/signing.py",
     "servers/enrolment.py",
     "servers/federation_folder.py",
     "servers/registry.py",

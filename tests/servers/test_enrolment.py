@@ -14,18 +14,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from parties.enrolment import enrol, renew
-from protocols.enrolment import Token, certificate_request, check_request
+from protocols.enrolment import Token, certificate_request, check_request, sign_renewal
 from protocols.errors import LocalError, PeerError
-from protocols.identity import identity_of, new_key, passport_of
-from protos import tally_pb2 as pb
-from protos.channel import open_channel
-from protos.tally_pb2_grpc import DirectoryStub
+from protocols.identity import Trust, new_key, passport_of
+from protocols.messages import Role
+from protos.identity_files import read_identity
 from servers.enrolment import FAILURES
 from servers.federation_folder import invite
 from servers.registry import SCHEMA_VERSION, Registry
 from tests.servers.stations import (
     COORDINATOR,
-    SECONDS,
     create,
     knock,
     refusal,
@@ -43,7 +41,8 @@ def test_a_token_gives_the_party_it_is_for(tmp_path: Path) -> None:
         async with running(create(tmp_path / "room")) as room:
             credentials = await enrol(room.tokens[2], room.enrolment)
             assert credentials.identity.name == "party-2"
-            assert identity_of(credentials.certificate) == credentials.identity
+            trust = Trust(b"", credentials.party_authority)
+            assert trust.identity_of(credentials.certificate) == credentials.identity
             assert await knock(room.coordinator, COORDINATOR, credentials) is OK
 
     asyncio.run(scenario())
@@ -133,9 +132,10 @@ def test_wrong_tokens_are_refused_and_counted(tmp_path: Path) -> None:
             for token in (guess, moved, "", "tally1-", genuine.encode()[:-1]):
                 assert await refusal(room.enrol(token, request_for(0))) is DENIED
             for _ in range(FAILURES - 5):
-                await refusal(room.enrol(guess, request_for(0)))
-            last = await refusal(room.enrol(genuine.encode(), request_for(0)))
+                assert await refusal(room.enrol(guess, request_for(0))) is DENIED
+            last = await refusal(room.enrol(guess, request_for(0)))
             assert last is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert (await room.enrol(genuine.encode(), request_for(0))).certificate
 
     asyncio.run(scenario())
 
@@ -154,16 +154,46 @@ def test_renewal_keeps_the_index_and_changes_the_key(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(create(tmp_path / "room")) as room:
             first = await enrol(room.tokens[1], room.enrolment)
-            second = await renew(first, room.coordinator)
+            second = await renew(first, room.enrolment)
             assert second.identity == first.identity
             assert second.key != first.key
             assert passport_of(second.certificate).serial != passport_of(first.certificate).serial
             assert await knock(room.coordinator, COORDINATOR, second) is OK
-            async with open_channel(room.coordinator, COORDINATOR, second) as channel:
-                stub = DirectoryStub(channel)
-                for request in _reused_and_foreign(second.key):
-                    call = stub.Renew(pb.RenewRequest(request=request), timeout=SECONDS)
-                    assert await refusal(call) is DENIED
+            for request in _reused_and_foreign(second.key):
+                signature = sign_renewal(request, second.key)
+                call = room.renew(second.certificate, request, signature)
+                assert await refusal(call) is DENIED
+
+    asyncio.run(scenario())
+
+
+def test_only_a_certificates_key_renews_it(tmp_path: Path) -> None:
+    """Whoever carries a request, the coordinator too, cannot put a key of its own into it."""
+
+    async def scenario() -> None:
+        async with running(create(tmp_path / "room")) as room:
+            mine = await enrol(room.tokens[0], room.enrolment)
+            other = await enrol(room.tokens[1], room.enrolment)
+            asked, put_in_its_place = request_for(0), request_for(0)
+            signature = sign_renewal(asked, mine.key)
+            coordinator = read_identity(room.folder / "coordinator", Role.COORDINATOR)
+            for certificate, request, signed, reason in (
+                (mine.certificate, put_in_its_place, signature, "not signed by its certificate"),
+                (mine.certificate, asked, sign_renewal(asked, other.key), "not signed"),
+                (mine.certificate, asked, b"", "not signed"),
+                (other.certificate, asked, sign_renewal(asked, other.key), "more than to be"),
+                (coordinator.certificate, asked, signature, "not of this federation"),
+                (b"", asked, signature, "names no participant"),
+                (b"x" * 5000, asked, signature, "longer than"),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError, match=reason):
+                    await room.renew(certificate, request, signed)
+            expired = room.issue(mine.identity, dt.timedelta(seconds=-1))
+            with pytest.raises(grpc.aio.AioRpcError, match="expired"):
+                await room.renew(expired.certificate, asked, sign_renewal(asked, expired.key))
+            assert (await room.renew(mine.certificate, asked, signature)).certificate
+            with pytest.raises(grpc.aio.AioRpcError, match="this key has a certificate"):
+                await room.renew(mine.certificate, asked, signature)
 
     asyncio.run(scenario())
 

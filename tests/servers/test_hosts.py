@@ -90,6 +90,7 @@ def test_who_comes_back_takes_the_place_of_its_old_stream() -> None:
 def test_what_waits_is_bounded_for_each_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(register: HostRegister) -> None:
         await both(register)
+        monkeypatch.setattr(hosts, "LEAST_WAITING_BYTES", 1)
         monkeypatch.setattr(hosts, "MOST_WAITING_BYTES", 25)
         monkeypatch.setattr(hosts, "MOST_WAITING_IN_ALL", 35)
         for _ in range(2):
@@ -99,6 +100,42 @@ def test_what_waits_is_bounded_for_each_and_for_all(monkeypatch: pytest.MonkeyPa
         register.forward(BERT, envelope(key=b"a" * 32, to=ANNE))
         with pytest.raises(BufferError):
             register.forward(BERT, envelope(key=b"a" * 32, to=ANNE))
+
+    run(scenario)
+
+
+def test_one_sender_cannot_fill_the_relay_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it sends, another still gets through to the same receiver, and to others."""
+
+    async def scenario(register: HostRegister) -> None:
+        await both(register)
+        cleo = Identity(Role.PARTY, 6, 6)
+        mail = register.subscribe(cleo)
+        await register.announce(announced(cleo))
+        monkeypatch.setattr(hosts, "LEAST_WAITING_BYTES", 4)
+        monkeypatch.setattr(hosts, "MOST_WAITING_OF_ONE", 20)
+        monkeypatch.setattr(hosts, "MOST_SENT_BYTES", 30)
+        to_cleo = envelope(key=announced(cleo).key, to=cleo)
+        for _ in range(2):
+            register.forward(ANNE, to_cleo)
+        with pytest.raises(BufferError, match=f"too much of {ANNE.name} waits for {cleo.name}"):
+            register.forward(ANNE, to_cleo)
+        register.forward(BERT, to_cleo)
+        register.forward(ANNE, envelope())
+        with pytest.raises(BufferError, match=f"too much of {ANNE.name} waits for others"):
+            register.forward(ANNE, envelope())
+        assert await mail.get() is not None
+        register.forward(ANNE, to_cleo)
+        for _ in range(3):
+            assert await mail.get() is not None
+        assert (mail.size, mail.sizes) == (0, {})
+        for _ in range(2):
+            register.forward(BERT, envelope(0, key=announced(cleo).key, to=cleo))
+        assert mail.size == 8, "an empty envelope is not for nothing"
+        big = envelope(25, key=announced(cleo).key, to=cleo)
+        register.forward(ANNE, envelope(12, key=announced(cleo).key, to=cleo))
+        with pytest.raises(BufferError):
+            register.forward(ANNE, big)
 
     run(scenario)
 

@@ -211,12 +211,12 @@ def test_noise_of_the_parties_is_in_the_sum_before_the_server_sees_it() -> None:
 
 
 def test_what_a_party_sends() -> None:
-    """8L + 80(d + 1) bytes and five headers; under 16 KiB for 1024 elements and 20 neighbours."""
+    """8L + 80(d + 1) + 177 bytes and five headers; under 16 KiB with 20 neighbours."""
     for neighbours, degree in (("0", 29), ("20", 20)):
         query = a_masked_query(30, 1024)
         run = Rounds(Masking(neighbours=neighbours), query, some_vectors(30, 1024)).run()
         sent = [message for message in run.sent if message.sender_role is Role.PARTY]
-        assert sum(message.width for message in sent) == 8 * 1024 + 80 * (degree + 1)
+        assert sum(message.width for message in sent) == 8 * 1024 + 80 * (degree + 1) + 177
         assert sum(message.charge for message in sent) < 16 << 10
     assert "80(d + 1)" in Masking.party_bytes
 
@@ -257,5 +257,5 @@ def test_one_server_and_no_keys() -> None:
 
 def test_the_threat_model_says_what_is_trusted() -> None:
     said = str(Masking().threat_model(1))
-    for words in ("semi-honest server", "relays their keys", "2t − h", "exact sum", "at any stage"):
+    for words in ("semi-honest server", "sign their keys", "2t − h", "exact sum", "at any stage"):
         assert words in said

@@ -1,5 +1,6 @@
 """A party of a masked sum, against its transition table and a hostile server."""
 
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -8,14 +9,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from protocols.aggregation.masking_keys import (
+    KEYS_BYTES,
+    SIGNED_KEYS_BYTES,
+    KeyPair,
+    keys_statement,
+)
 from protocols.aggregation.masking_party import PARTY_TRANSITIONS, PartyState
+from protocols.aggregation.vouched import own_signet
 from protocols.errors import LocalError
+from protocols.identity import Authority, Identity
 from protocols.machine import Continue, Done, Rejected
 from protocols.messages import Message, Phase, Role
 from tests.protocols.aggregation.halted import COUNT, SPOKEN, changed, party_in
 from tests.protocols.aggregation.rounds import a_block
 from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
-from tests.samples import a_message
+from tests.samples import RUN, a_message
+
+FIELD = SIGNED_KEYS_BYTES
 
 
 @pytest.mark.parametrize(("state", "phase", "role"), list(product(PartyState, Phase, Role)))
@@ -51,27 +62,70 @@ def keys_told(change: Callable[[NDArray[np.uint8]], object]) -> Message:
     return changed(SPOKEN[Phase.KEYS, Role.SERVER], change)
 
 
+def signed_by_one(keys: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """As party-1 would say it if it were on the server's side."""
+    proof = own_signet().prove(keys_statement(RUN, 1, keys.tobytes()))
+    return np.frombuffer(keys.tobytes() + proof, dtype=np.uint8)
+
+
 def own_key(body: NDArray[np.uint8]) -> None:
-    body[0, 0:64] = SPOKEN[Phase.KEYS, Role.PARTY].body[0]
+    own = SPOKEN[Phase.KEYS, Role.PARTY].body[0, :KEYS_BYTES]
+    body[0, 0:FIELD] = signed_by_one(own)
 
 
 def same_keys(body: NDArray[np.uint8]) -> None:
-    body[0, 0:64] = body[0, 64:128]
+    body[0, 0:FIELD] = signed_by_one(body[0, FIELD : FIELD + KEYS_BYTES])
 
 
 def too_few(body: NDArray[np.uint8]) -> None:
-    body[0, 0:128] = 0
+    body[0, 0 : 2 * FIELD] = 0
 
 
 def weak_key(body: NDArray[np.uint8]) -> None:
     body[0, 32:64] = 0
     body[0, 32] = 1
+    body[0, 0:FIELD] = signed_by_one(body[0, 0:KEYS_BYTES])
+
+
+def servers_key(body: NDArray[np.uint8]) -> None:
+    """The oldest attack: a key of the server's own in the place of party-1's."""
+    body[0, 0:32] = np.frombuffer(KeyPair(bytes(range(32))).public, dtype=np.uint8)
+
+
+def unsigned(body: NDArray[np.uint8]) -> None:
+    body[0, KEYS_BYTES:FIELD] = 0
+
+
+def of_another_run(body: NDArray[np.uint8]) -> None:
+    keys = body[0, 0:KEYS_BYTES].tobytes()
+    proof = own_signet().prove(keys_statement(b"yesterday", 1, keys))
+    body[0, KEYS_BYTES:FIELD] = np.frombuffer(proof, dtype=np.uint8)
+
+
+def by_another_authority(body: NDArray[np.uint8]) -> None:
+    """Who holds no key of the party authority makes vouchers that are worth nothing."""
+    begin, day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.timedelta(days=1)
+    authority = Authority.create("room", begin, day)
+    issued = authority.issue(Identity(Role.PARTY, 1, 1), begin, day)
+    keys = body[0, 0:KEYS_BYTES].tobytes()
+    proof = issued.signet().prove(keys_statement(RUN, 1, keys))
+    body[0, KEYS_BYTES:FIELD] = np.frombuffer(proof, dtype=np.uint8)
+
+
+def one_for_another(body: NDArray[np.uint8]) -> None:
+    """What party-2 signed of itself, as party-1's."""
+    body[0, 0:FIELD] = body[0, FIELD : 2 * FIELD]
 
 
 BAD_KEYS: dict[str, tuple[Callable[[NDArray[np.uint8]], None], str]] = {
     "its own key as another's": (own_key, "one public key is given for two"),
     "two neighbours with one key": (same_keys, "one public key is given for two"),
     "too few neighbours": (too_few, "only 2 of 4 holders sent keys, and 3 are needed"),
+    "a key of the server's": (servers_key, "party-1 are not its own: its signature does not hold"),
+    "a key that nobody signed": (unsigned, "party-1 are not its own"),
+    "keys of another run": (of_another_run, "its signature does not hold"),
+    "another authority's word": (by_another_authority, "not of this federation"),
+    "another party's keys": (one_for_another, "party-1 are not its own"),
     "a key of low order": (weak_key, "nothing can be agreed with the key of party-1"),
 }
 
@@ -110,7 +164,7 @@ def test_shares_from_a_party_without_keys_are_refused() -> None:
     party = party_in(PartyState.KEYS)
 
     def without_three(body: NDArray[np.uint8]) -> None:
-        body[:3, 128:] = 0
+        body[:3, 2 * FIELD :] = 0
 
     party.receive(keys_told(without_three).select(slice(0, 3)))
     refused = party.receive(SPOKEN[Phase.DEAL, Role.SERVER].select(slice(0, 1)))

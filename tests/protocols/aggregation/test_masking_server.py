@@ -9,11 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Memory
+from protocols.aggregation.masking_keys import KEYS_BYTES, KeyPair
 from protocols.aggregation.masking_server import (
     STAGE_TRANSITIONS,
     MaskingServer,
     Stage,
 )
+from protocols.aggregation.vouched import own_signet
 from protocols.machine import Continue, Failed, Rejected
 from protocols.messages import Message, Phase, Role
 from protocols.randomness import Randomness
@@ -104,7 +106,7 @@ def low_key(body: NDArray[np.uint8]) -> None:
 
 
 def low_mask_key(body: NDArray[np.uint8]) -> None:
-    body[0, 32:] = 0
+    body[0, 32:64] = 0
     body[0, 32] = 1
 
 
@@ -113,7 +115,7 @@ def borrowed_key(body: NDArray[np.uint8]) -> None:
 
 
 def one_key_twice(body: NDArray[np.uint8]) -> None:
-    body[0, 32:] = body[0, :32]
+    body[0, 32:64] = body[0, :32]
 
 
 def no_shares(body: NDArray[np.uint8]) -> None:
@@ -124,11 +126,26 @@ def not_in_the_field(body: NDArray[np.uint8]) -> None:
     body[0, 16:32] = 255
 
 
+def not_signed(body: NDArray[np.uint8]) -> None:
+    body[0, KEYS_BYTES:] = 0
+
+
+def signed_keys_changed(body: NDArray[np.uint8]) -> None:
+    body[0, :32] = np.frombuffer(KeyPair(bytes(range(32))).public, dtype=np.uint8)
+
+
+def anothers_proof(body: NDArray[np.uint8]) -> None:
+    body[0, KEYS_BYTES:] = body[1, KEYS_BYTES:]
+
+
 BAD_BODIES: dict[str, tuple[Phase, Callable[[NDArray[np.uint8]], None], str]] = {
     "an all-zero key": (Phase.KEYS, low_key, "low order"),
     "a key of low order": (Phase.KEYS, low_mask_key, "low order"),
     "another's key": (Phase.KEYS, borrowed_key, "in use already"),
     "the same key for both": (Phase.KEYS, one_key_twice, "in use already"),
+    "keys that nobody signed": (Phase.KEYS, not_signed, "not of this federation"),
+    "keys that it did not sign": (Phase.KEYS, signed_keys_changed, "signature does not hold"),
+    "keys that another signed": (Phase.KEYS, anothers_proof, "signature does not hold"),
     "no shares for a neighbour": (Phase.DEAL, no_shares, "every neighbour"),
     "a share past the modulus": (Phase.UNMASK, not_in_the_field, "not an element of the field"),
 }
@@ -157,7 +174,9 @@ def test_bad_bodies_are_refused_and_named(name: str) -> None:
 
 def test_shares_for_a_party_that_is_not_there_are_refused() -> None:
     run = Halted(lambda m: m.phase is Phase.DEAL and m.sender_role is Role.PARTY)
-    server = MaskingServer(FULL.plan(run.query), run.query, 0, Randomness(bytes(16)), Memory())
+    server = MaskingServer(
+        FULL.plan(run.query), run.query, 0, Randomness(bytes(16)), Memory(), own_signet()
+    )
     keys = SPOKEN[Phase.KEYS, Role.PARTY].select(slice(0, 3))
     server.receive(keys)
     server.expire()
@@ -244,7 +263,9 @@ def test_nothing_is_released_of_a_sum_that_cannot_be_opened() -> None:
 def test_a_party_that_sent_no_keys_deals_no_shares() -> None:
     """Its neighbours know nothing of it: it would only be in the way of those who did."""
     query = a_masked_query(COUNT)
-    server = MaskingServer(FULL.plan(query), query, 0, Randomness(bytes(16)), Memory())
+    server = MaskingServer(
+        FULL.plan(query), query, 0, Randomness(bytes(16)), Memory(), own_signet()
+    )
     server.receive(SPOKEN[Phase.KEYS, Role.PARTY].select(slice(0, 3)))
     server.expire()
     dealt = SPOKEN[Phase.DEAL, Role.PARTY].select(slice(3, None))
@@ -266,7 +287,9 @@ def test_a_server_that_is_told_the_same_again_after_a_restart_says_the_same() ->
     told = [SPOKEN[phase, Role.PARTY] for phase in PARTY_PHASES]
     said = []
     for parts in (1, 3):
-        server = MaskingServer(FULL.plan(query), query, 0, Randomness(bytes(16)), Memory())
+        server = MaskingServer(
+            FULL.plan(query), query, 0, Randomness(bytes(16)), Memory(), own_signet()
+        )
         steps = [
             server.receive(message.select(rows))
             for message in told

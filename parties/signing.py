@@ -1,0 +1,11 @@
+"""What a party host signs with for other parties, and how long it believes what they sign."""
+
+import datetime as dt
+
+from protocols.identity import Credentials
+from protocols.vouchers import Signet
+
+
+def signet_of(credentials: Credentials) -> Signet:
+    """Checks at every use that others' certificates hold. Raises `LocalError`."""
+    return credentials.signet(lambda: dt.datetime.now(dt.UTC))

@@ -1,0 +1,46 @@
+"""Aggregators whose parties sign what they say to each other through a server."""
+
+import datetime as dt
+from abc import abstractmethod
+from functools import lru_cache
+
+from protocols.aggregation.contract import Aggregator, Bulk
+from protocols.identity import Authority, Identity
+from protocols.machine import Machine
+from protocols.messages import MAX_MEMBERS, Role
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.vouchers import Signet, Vouchers
+
+
+class Vouched(Aggregator):
+    """A party's machine signs with its host's certificate, and a server's checks that."""
+
+    @abstractmethod
+    def vouched_party(
+        self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet
+    ) -> Machine:
+        """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
+
+    @abstractmethod
+    def vouched_server(
+        self, query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers
+    ) -> Machine:
+        """The machine of one server."""
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        return self.vouched_party(query, holdings, randomness, own_signet())
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        return self.vouched_server(query, index, randomness, bulk, own_signet())
+
+
+@lru_cache(maxsize=1)
+def own_signet() -> Signet:
+    """For simulations within one process: of an authority that no other process knows. A deployed
+    role that was not given a signet of its federation convinces nobody with this."""
+    begin, lifetime = dt.datetime(2000, 1, 1, tzinfo=dt.UTC), dt.timedelta(days=36500)
+    authority = Authority.create("this process", begin, lifetime)
+    issued = authority.issue(Identity(Role.PARTY, 0, MAX_MEMBERS - 1), begin, lifetime)
+    return Signet(authority.pem, issued.certificate, issued.key)

@@ -1,0 +1,40 @@
+"""The registrar process: `tally enrolment`. Enrols parties where the coordinator cannot: it holds
+the party authority's key, and has no part in any run."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from protocols.errors import LocalError
+from protocols.identity import Credentials, Identity
+from protocols.messages import Role
+from protos.channel import open_channel, stop_signal
+from servers.enrolment import EnrolmentConfig, enrolling, registrar_of
+
+
+@dataclass(frozen=True)
+class RegistrarConfig:
+    """`servers` and `coordinator` are told whose certificates are revoked."""
+
+    credentials: Credentials
+    enrolment: EnrolmentConfig
+    servers: tuple[str, ...]
+    coordinator: str
+
+
+async def run_registrar(config: RegistrarConfig) -> None:
+    """Serves until the process is told to stop. Raises `LocalError` without an authority."""
+    credentials = config.credentials
+    if not credentials.party_authority:
+        raise LocalError("a registrar's identity has the party authority's certificate")
+    stations = [(target, Identity(Role.SERVER, i, i)) for i, target in enumerate(config.servers)]
+    stations.append((config.coordinator, Identity(Role.COORDINATOR)))
+    async with AsyncExitStack() as stack:
+        registrar = await stack.enter_async_context(registrar_of(config.enrolment))
+        channels = [
+            await stack.enter_async_context(open_channel(target, expected, credentials))
+            for target, expected in stations
+        ]
+        await stack.enter_async_context(
+            enrolling(config.enrolment, registrar, credentials, None, channels)
+        )
+        await stop_signal()

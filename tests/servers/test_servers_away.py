@@ -1,0 +1,81 @@
+"""A run that fails names the server that is away, and none is left over when all is over."""
+
+import asyncio
+import datetime as dt
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servers.desk
+from protocols.identity import Identity
+from protocols.messages import Role
+from protocols.privacy.mechanisms import Placement
+from protocols.statistics import Mean
+from protos import tally_pb2 as pb
+from protos.channel import open_channel
+from protos.identity_files import read_identity
+from protos.tally_pb2_grpc import DeskStub
+from servers.coordinator import Question
+from servers.coordinator_process import run_coordinator
+from servers.desk import CoordinatorConfig
+from servers.federation_folder import create_federation
+from servers.process import ServerConfig, run_server
+from tests.servers.stations import COORDINATOR, SECONDS, Federation, started
+
+QUESTION = Question(
+    Mean(value="v", lower=0.0, upper=1.0), "additive", None, Placement.EACH_SERVER, deadline=0.3
+)
+
+
+def _closed_port() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def _failure(coordinator: str, room: Federation) -> str:
+    """One party is here and never answers; why the question fails."""
+    shown = room.issue(Identity(Role.PARTY, 0, 0), dt.timedelta(days=1))
+    analyst = read_identity(room.folder / "analyst", Role.ANALYST)
+    joining = pb.JoinRequest(
+        parties=np.array([0], dtype="<u4").tobytes(), records=np.array([5], dtype="<u4").tobytes()
+    )
+    async with (
+        open_channel(coordinator, COORDINATOR, shown) as party,
+        open_channel(coordinator, COORDINATOR, analyst) as channel,
+    ):
+        await DeskStub(party).Join(joining, timeout=SECONDS)
+        question = pb.Question(json=QUESTION.encode())
+        async for event in DeskStub(channel).Ask(question, timeout=60.0):
+            if event.WhichOneof("kind") == "failure":
+                return str(event.failure.reason)
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize("away", [0, 1])
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_server_that_is_away_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: int, durable: bool
+) -> None:
+    monkeypatch.setattr(servers.desk, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("servers.server_link.GRACE_SECONDS", 0.5)
+
+    async def scenario() -> None:
+        room = Federation(tmp_path, create_federation(tmp_path, 2, 1))
+        here = ServerConfig(1 - away, read_identity(tmp_path / f"server-{1 - away}", Role.SERVER))
+        async with started(lambda ready: run_server(here, ready)) as port:
+            targets = [f"127.0.0.1:{port}"]
+            targets.insert(away, _closed_port())
+            config = CoordinatorConfig(
+                read_identity(tmp_path / "coordinator", Role.COORDINATOR),
+                1,
+                tuple(targets),
+                store=tmp_path / "store" if durable else None,
+            )
+            async with started(lambda ready: run_coordinator(config, ready)) as port:
+                reason = await _failure(f"127.0.0.1:{port}", room)
+                assert reason.startswith(f"server-{away} "), reason
+
+    asyncio.run(scenario())

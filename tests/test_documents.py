@@ -1,0 +1,66 @@
+"""What documents promise of the code: tests that they name are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent.parent
+DEPLOYMENT = HERE / "docs" / "deployment.md"
+DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)", re.M)
+
+
+def rows_with_tests(text: str) -> list[str]:
+    """The last cell of every row of a table whose last column is called test."""
+    cells, inside = [], False
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            inside = False
+            continue
+        last = line.rstrip().rstrip("|").rpartition("|")[2].strip()
+        if last == "test":
+            inside = True
+        elif inside and re.fullmatch(r"[-:]+", last) is None:
+            cells.append(last)
+    return cells
+
+
+def faults(cell: str) -> list[str]:
+    """What a cell names that is not there: files, tests in files, or tests of any file."""
+    named = re.findall(r"`([^`]+)`", cell)
+    if not named:
+        return [f"no test is named in {cell!r}"]
+    missing = []
+    for name in named:
+        path, _, test = name.partition("::")
+        if path.startswith("tests/"):
+            file = HERE / path
+            there = file.is_file() and (not test or test in DEFINED.findall(file.read_text()))
+        else:
+            files = (HERE / "tests").rglob("test_*.py")
+            there = any(name in DEFINED.findall(file.read_text()) for file in files)
+        if not there:
+            missing.append(name)
+    return missing
+
+
+def test_every_test_that_the_table_of_trust_names_exists() -> None:
+    cells = rows_with_tests(DEPLOYMENT.read_text())
+    assert len(cells) >= 20
+    assert [fault for cell in cells for fault in faults(cell)] == []
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "",
+        "by hand",
+        "`tests/none.py`",
+        "`tests/test_documents.py::test_none`",
+        "`test_that_nobody_wrote`",
+        "`tests/test_documents.py`, `tests/none.py`",
+    ],
+)
+def test_a_row_without_its_test_is_found(cell: str) -> None:
+    table = f"| who | can | cannot | test |\n|---|---|---|---|\n| a | b | c | {cell} |\n"
+    assert [bool(faults(last)) for last in rows_with_tests(table)] == [True]
