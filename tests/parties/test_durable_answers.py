@@ -19,7 +19,7 @@ from protocols.pairwise.stations import PairwiseCollector
 from protocols.randomness import Randomness
 from protocols.ring import signed
 from protocols.statistics import Gini, Pairs
-from storage import answers as answers_module
+from storage import party_answers as answers_module
 from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
 from tests.samples import RUN, a_message, a_query, holdings_of
