@@ -6,6 +6,7 @@ import numpy as np
 
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
+from protocols.in_parts import proceed
 from protocols.machine import Machine
 from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Phase, Role
@@ -90,6 +91,10 @@ class PartyBlock(Participant):
             return party_machine(query, self._answering, randomness)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
+
+    def proceed(self, run: bytes) -> Outcome:
+        """What comes after an outcome with `more`, once that is sent."""
+        return self.advance(run, proceed)
 
     def _hear(self, message: Message) -> None:
         super()._hear(message)

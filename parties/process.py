@@ -25,6 +25,7 @@ from protocols.records import Holdings
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import open_channel, stop_signal
+from protos.heap import keep_freed_memory
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from protos.tasks import Tasks
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+PARTS_IN_FLIGHT = 2
+"""Parts of a large block that may be on their way at once."""
 LISTEN_SECONDS = 5.0
 """How long servers are waited for before anything is sent."""
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -202,11 +205,26 @@ class PartyHost:
         if message.phase is Phase.PAIRING:
             self._others().wake()
         outcome = await self._carriage.tell(message)
-        if self._block.is_open(message.run):
+        if self._block.is_open(message.run) and not outcome.more:
             await self._listen_to_servers()
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
+        if outcome.more:
+            outcome = await self._send_parts(outcome)
         await self._send_all(outcome)
+
+    async def _send_parts(self, outcome: Outcome) -> Outcome:
+        """Sends all parts but the last, which it returns, and makes none before its turn."""
+        sending: set[asyncio.Task[None]] = set()
+        while outcome.more:
+            sending.add(self._carrying.spawn(self._send_all(outcome)))
+            if len(sending) == PARTS_IN_FLIGHT:
+                done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            outcome = await self._carriage.proceed(outcome.run)
+        await asyncio.gather(*sending)
+        return outcome
 
     async def _hear(self, message: Message) -> Outcome:
         """From a peer, which is not to wait for what it causes elsewhere."""
@@ -301,6 +319,7 @@ def _is_cancelled() -> bool:
 
 async def run_party(config: PartyConfig, block: PartyBlock | None = None) -> None:
     """Takes part until the process is told to stop, or the coordinator will not have it."""
+    keep_freed_memory()
     work = asyncio.create_task(PartyHost(config, block).run())
     stop = asyncio.create_task(stop_signal())
     await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)

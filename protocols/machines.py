@@ -4,6 +4,7 @@
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, OneRound, Records
 from protocols.errors import LocalError
+from protocols.in_parts import in_parts, parts
 from protocols.machine import Machine
 from protocols.pairwise.party import PairwiseParty
 from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServer
@@ -29,7 +30,10 @@ def party_machine(query: Query, holdings: Holdings, randomness: Randomness) -> M
     check(query)
     if query.statistic.pairwise:
         return PairwiseParty(_one_round(query), query, holdings, randomness)
-    return aggregator_named(query.aggregator).party(query, holdings, randomness)
+    aggregator = aggregator_named(query.aggregator)
+    return in_parts(
+        aggregator.party(query, part, randomness) for part in parts(aggregator, query, holdings)
+    )
 
 
 def cheating_machine(

@@ -174,13 +174,13 @@ class Post(PostServicer):
             self.journal.close()
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity, message = await received(request, context)
+        identity, message, data = await received(request, context)
         if not identity.speaks_for(message):
             claim = f"{identity.name}: claims to be {message.sender}"
             log.warning("refused: %s", claim)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, claim)
         try:
-            outcome = await self.deliver(message, request.message)
+            outcome = await self.deliver(message, data)
         except OSError as error:
             log.error("not taken: %s", error)
             reason = f"cannot keep a submission: {error.strerror or error}"

@@ -9,6 +9,7 @@ from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.participant import Outcome
 from protos.channel import new_server, serving, stop_signal
+from protos.heap import keep_freed_memory
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
 from servers.metrics import Metrics, watch_ledger
@@ -37,6 +38,7 @@ class ServerConfig:
 
 async def run_server(config: ServerConfig, ready: Ready) -> None:
     """Serves until the process is told to stop. With a store it carries on where it was killed."""
+    keep_freed_memory()
     store = Store(config.store)
     ledger = Ledger(store.ledger, config.cap)
     randomness = store.randomness(config.seed, f"server-{config.index}")

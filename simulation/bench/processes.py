@@ -1,13 +1,12 @@
 """What a party costs when it is a process of its own."""
 
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 
 from parties.data import Dataset
 from protocols.statistics import Mean
+from simulation.bench.proc import cpu_seconds, proportional_bytes
 from simulation.bench.row import Row
 from simulation.federation import Federation
 from simulation.runtimes import Progress
@@ -28,21 +27,8 @@ def rows() -> list[Row]:
             figures["seconds"] = time.perf_counter() - begun
             children = getattr(federation.runtime, "children")  # noqa: B009
             hosts = [p.pid for name, p in children.items() if name.startswith("host-")]
-            figures["pss_mb_per_party"] = sum(map(_proportional_set_size, hosts)) / PARTIES / 1e6
-            figures["cpu_ms_per_party"] = 1e3 * sum(map(_cpu_seconds, hosts)) / PARTIES
+            figures["pss_mb_per_party"] = sum(map(proportional_bytes, hosts)) / PARTIES / 1e6
+            figures["cpu_ms_per_party"] = 1e3 * sum(map(cpu_seconds, hosts)) / PARTIES
 
         federation.run(Mean(), epsilon=1.0, deadline=300.0, report=sample)
     return [Row(f"processes-{PARTIES}", PARTIES / figures["seconds"], "parties/s", {}, figures)]
-
-
-def _proportional_set_size(pid: int) -> int:
-    """Bytes of memory, pages shared by k processes counted as 1/k each."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"no Pss of process {pid}")
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,26 @@
+"""What the system says of a process that is running."""
+
+import os
+from pathlib import Path
+
+
+def cpu_seconds(pid: int | None) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_bytes(pid: int | None) -> int:
+    """The most memory that the process ever had, pages of mapped files included."""
+    return _kilobytes(Path(f"/proc/{pid}/status"), "VmHWM:") * 1024
+
+
+def proportional_bytes(pid: int | None) -> int:
+    """Memory with pages shared by k processes counted as 1/k each."""
+    return _kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") * 1024
+
+
+def _kilobytes(path: Path, name: str) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1])
+    raise OSError(f"{path} has no {name}")
