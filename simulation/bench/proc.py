@@ -14,6 +14,10 @@ def peak_bytes(pid: int | None) -> int:
     return _kilobytes(Path(f"/proc/{pid}/status"), "VmHWM:") * 1024
 
 
+def resident_bytes(pid: int | None) -> int:
+    return _kilobytes(Path(f"/proc/{pid}/status"), "VmRSS:") * 1024
+
+
 def proportional_bytes(pid: int | None) -> int:
     """Memory with pages shared by k processes counted as 1/k each."""
     return _kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") * 1024
