@@ -74,9 +74,9 @@ class PartyHost:
 
     def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
         self._config = config
-        self._block = block or PartyBlock(
-            config.holdings, party_randomness(config), config.misbehaviour
-        )
+        randomness = party_randomness(config)
+        self._block = block or PartyBlock(config.holdings, randomness, config.misbehaviour)
+        self._version = config.holdings.version(randomness)
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._party_authority = config.credentials.authority
@@ -148,6 +148,7 @@ class PartyHost:
         request = pb.JoinRequest(
             parties=holdings.ids.astype("<u4").tobytes(),
             records=holdings.counts.astype("<u4").tobytes(),
+            version=self._version,
         )
         # The stream is open before the parties are counted as here, so that no query is missed.
         stream = PostStub(channel).Receive(pb.Subscription(), wait_for_ready=True)

@@ -5,6 +5,7 @@ Trusted to be there, not with data: what it sees is noisy before it arrives.
 
 import hashlib
 import json
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -13,23 +14,29 @@ from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Records, Total
+from protocols.aggregation.contract import Records
 from protocols.aggregation.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
-from protocols.machine import Continue, Done, Failed, Machine
+from protocols.machine import Continue, Failed, Machine
 from protocols.machines import check, collector_machine
 from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import MAX_DEADLINE, Query, decode_query
+from protocols.query import MAX_DEADLINE, Query
 from protocols.randomness import Randomness
+from protocols.records import VERSION_BYTES
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.cumulative import Cumulative
 from storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
+Tree = tuple[str | None, bytes]
+"""What is released of which data."""
 
+MOST_RELEASED = 1000
+MOST_HELD = 16
+"""Trees whose keys servers keep for questions on demand: a million keys take a gigabyte."""
 MAX_RECORDS_EACH = 1 << 24
 """One party must not be able to claim more records than any question could be about."""
 
@@ -40,7 +47,8 @@ class Question:
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
-    waits for the same answer.
+    waits for the same answer. `fresh` asks for noise of its own, where an earlier release of the
+    same data would be given again.
     """
 
     statistic: Statistic
@@ -53,6 +61,7 @@ class Question:
     deadline: float = 30.0
     key: str = ""
     delta: float = 0.0
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -128,10 +137,15 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "deadline": (int, float),
     "key": (str,),
     "delta": (int, float),
+    "fresh": (bool,),
 }
 
 
 class Coordinator(Participant):
+    """A release belongs to the data that it was made of: asked again of the same data, it is given
+    again; asked of other data, it is made anew. `outdated` lists runs whose keys servers need not
+    hold any longer."""
+
     def __init__(self, servers: int, parties: int, ledger: Ledger, randomness: Randomness) -> None:
         super().__init__(Role.COORDINATOR, ledger.record)
         self.servers = servers
@@ -140,8 +154,10 @@ class Coordinator(Participant):
         self._randomness = randomness
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
-        self._curves: dict[str | None, Total] = {}
-        self._held: dict[str | None, tuple[bytes, NDArray[np.bool]]] = {}
+        self._versions = np.zeros((parties, VERSION_BYTES), dtype=np.uint8)
+        self._released: OrderedDict[Tree, bytes] = OrderedDict()
+        self._held: OrderedDict[Tree, tuple[bytes, NDArray[np.bool]]] = OrderedDict()
+        self.outdated: list[bytes] = []
 
     @property
     def enrolled(self) -> int:
@@ -158,15 +174,26 @@ class Coordinator(Participant):
         """The number of records of all parties; one that has not joined yet has at least one."""
         return int(np.maximum(self._records, 1).sum())
 
-    def enrol(self, ids: Ids, records: NDArray[np.uint32]) -> None:
-        """Parties join, with the number of records that each holds, which is public."""
+    @property
+    def data(self) -> bytes:
+        """Names the data that parties hold, as far as they have said what it is."""
+        digest = hashlib.blake2s(self._records.astype("<i8").tobytes(), person=b"the data")
+        digest.update(self._versions.tobytes())
+        return digest.digest()
+
+    def enrol(self, ids: Ids, records: NDArray[np.uint32], version: bytes = b"") -> None:
+        """Parties join, with the number of records that each holds, which is public, and a version
+        of their data that is all the same to us: another one is of other data."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:
             raise LocalError("every party needs at least one record to join")
         if int(records.max()) > MAX_RECORDS_EACH:
             raise LocalError(f"a party holds at most {MAX_RECORDS_EACH} records")
         if int(ids.max()) >= self.parties:
             raise LocalError(f"this federation has room for {self.parties} parties")
+        if len(version) not in (0, VERSION_BYTES):
+            raise LocalError(f"a version of data has {VERSION_BYTES} bytes, not {len(version)}")
         self._records[ids] = records
+        self._versions[ids] = np.frombuffer(version or bytes(VERSION_BYTES), dtype=np.uint8)
         self._present[ids] = True
 
     def leave(self, ids: Ids) -> None:
@@ -183,7 +210,11 @@ class Coordinator(Participant):
         """The same question under the same key is the same run, also after a restart."""
         if not question.key:
             return self._randomness.bytes(RUN_BYTES)
-        return self._randomness.derive(f"question {question.key}").bytes(RUN_BYTES)
+        return self.named(question.key)
+
+    def named(self, key: str) -> bytes:
+        """What a question under this key is called."""
+        return self._randomness.derive(f"question {key}").bytes(RUN_BYTES)
 
     def query(self, question: Question) -> Query:
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
@@ -193,21 +224,20 @@ class Coordinator(Participant):
         query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
         check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
-        if (tree := tree_of(query)) in self._held:
+        tree = self._tree(query)
+        if question.fresh:
+            self._outdate(tree)
+        if tree in self._held:
             query = replace(query, run=self._held[tree][0])
-        elif tree not in self._curves:
+        elif tree not in self._released:
             self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
         return query
 
     def ask(self, query: Query) -> Outcome:
-        """Puts the query to all; servers are told not to wait for parties that are not here.
-
-        A curve that was released before is given again: it costs nothing, not even a message.
-        """
-        tree = tree_of(query)
-        if tree in self._curves:
-            return Outcome(query.run, finished=Done(self._curves[tree]))
+        """Puts the query to all; servers are told not to wait for parties that are not here."""
+        tree = self._tree(query)
         if tree in self._held:
+            self._held.move_to_end(tree)
             _, members = self._held[tree]
             return self.resume(query.run, OnDemandCollector(query, self._records, members))
         outcome = self.start(query, self._records)
@@ -216,11 +246,57 @@ class Coordinator(Participant):
             outcome.messages += self.lose(query.run, absent).messages
         return outcome
 
+    def released(self, query: Query) -> bytes | None:
+        """What the question was called whose answer is this one's too: its curve is that of the
+        same tree, and costs nothing, not even a message."""
+        return self._released.get(self._tree(query))
+
+    def _tree(self, query: Query, data: bytes | None = None) -> Tree:
+        return tree_of(query), self.data if data is None else data
+
+    def remember(self, name: bytes, query: Query, data: bytes, contributors: Ids) -> None:
+        """Trees are remembered: asking them again of the same data spends nothing. `name` is what
+        the question was called, `data` what it was asked of."""
+        tree = self._tree(query, data)
+        if tree[0] is None:
+            return
+        if not query.statistic.on_demand:
+            self._released[tree] = name
+            self._released.move_to_end(tree)
+            while len(self._released) > MOST_RELEASED:
+                self._released.popitem(last=False)
+        elif self._held.get(tree, (b"", None))[0] != query.run:
+            self._outdate(tree)
+            members = np.zeros(self.parties, dtype=bool)
+            members[contributors] = True
+            self._held[tree] = query.run, members
+            self._rounds.setdefault(query.run, 0)
+            while len(self._held) > MOST_HELD:
+                self._outdate(next(iter(self._held)))
+
+    def holds(self, run: bytes) -> bool:
+        """Whether servers keep the keys of a run, to be asked again."""
+        return any(run == held for held, _ in self._held.values())
+
+    def disown(self, query: Query) -> None:
+        """The answer that would be given again is not kept any longer."""
+        self._released.pop(self._tree(query), None)
+
+    def _outdate(self, tree: Tree) -> None:
+        self._released.pop(tree, None)
+        if (held := self._held.pop(tree, None)) is not None:
+            self.outdated.append(held[0])
+
     def start(self, query: Query, records: Records) -> Outcome:
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
         collector = collector_machine(query, records, randomness)
         return self.begin(query.run, collector)
+
+    def withdraw(self, run: bytes) -> None:
+        """Takes back a run that nobody has heard of."""
+        self.forget(run)
+        self._rounds.pop(run, None)
 
     @property
     def records(self) -> Records:
@@ -270,19 +346,14 @@ class Coordinator(Participant):
             ),
         )
 
-    def conclude(self, query: Query, done: Done) -> Total:
-        """What a finished run gave. Trees are remembered: asking them again spends nothing."""
-        total = done.output
-        if not isinstance(total, Total):
-            raise TypeError(f"a collector is done with a Total, not {type(total).__name__}")
-        tree = tree_of(query)
-        if tree is not None and query.statistic.on_demand:
-            members = np.zeros(self.parties, dtype=bool)
-            members[total.contributors] = True
-            self._held.setdefault(tree, (query.run, members))
-        elif tree is not None:
-            self._curves.setdefault(tree, total)
-        return total
+    def is_releasing(self, run: bytes) -> bool:
+        """Whether servers were told to release: then ε may be spent, and the answer is due."""
+        machine = self._machines.get(run)
+        return isinstance(machine, Collector) and machine.releases
+
+    def awaited_servers(self, run: bytes) -> list[int]:
+        machine = self._machines.get(run)
+        return machine.awaited_servers if isinstance(machine, Collector) else []
 
 
 def tree_of(query: Query) -> str | None:
@@ -292,16 +363,3 @@ def tree_of(query: Query) -> str | None:
     return query.statistic.release_key() + repr(
         (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
     )
-
-
-def beginning(query: Query, records: Records) -> bytes:
-    """What the journal keeps of a run's beginning."""
-    counts = records.astype("<i8").tobytes()
-    return len(counts).to_bytes(4, "little") + counts + query.encode()
-
-
-def begun(run: bytes, data: bytes) -> tuple[Query, Records]:
-    """Reads `beginning` back."""
-    size = int.from_bytes(data[:4], "little")
-    counts = np.frombuffer(data, dtype="<i8", count=size // 8, offset=4).astype(np.int64)
-    return decode_query(run, data[4 + size :], "journal"), counts

@@ -15,6 +15,7 @@ from servers.aggregation_server import AggregationServer
 from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
 from servers.revocation import RevocationDesk, Revocations, Screen
+from storage.bulk import FileBulk
 from storage.journal import Journal
 from storage.ledger import Ledger
 from storage.store import Store
@@ -42,7 +43,10 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     store = Store(config.store)
     ledger = Ledger(store.ledger, config.cap)
     randomness = store.randomness(config.seed, f"server-{config.index}")
-    participant = AggregationServer(config.index, ledger, randomness, store.bulk)
+    journal = Journal(store.folder / "runs") if store.durable else None
+    participant = AggregationServer(
+        config.index, ledger, randomness, lambda run: FileBulk(store.folder, run, journal)
+    )
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))
 
@@ -50,12 +54,11 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         for message in outcome.messages:
             mailboxes.deliver(message)
 
-    journal = Journal(store.folder / "runs") if store.durable else None
     post = Post(participant, mailboxes, carry, journal)
     if journal:
         for run in journal.forgotten():
             participant.forget(run)
-        for run, records in journal.runs():
+        for run, records in journal.retold():
             for outcome in post.replay(run, records):
                 await carry(outcome)
     revocations = Revocations(config.credentials.party_authority, store.revoked)

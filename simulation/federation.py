@@ -138,10 +138,12 @@ class Federation:
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
+        fresh: bool = False,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
-        With dropouts or cheaters and no `minimum`, all others are needed.
+        With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
+        for a curve, and pays for it, where an earlier release would be given again.
         """
         script = self.misbehaviour
         parties = len(self.holdings.ids)
@@ -167,6 +169,7 @@ class Federation:
             deadline=deadline,
             key=self._next_key(),
             delta=delta,
+            fresh=fresh,
         )
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings)
@@ -192,6 +195,8 @@ class Federation:
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
             opened.server_cpu_seconds,
+            opened.reused,
+            opened.lost_pairs,
         )
 
     def _check(self, question: Question) -> None:

@@ -46,7 +46,10 @@ class Result:
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason.
-    `server_cpu_seconds` is what all servers together computed, without carriage.
+    `server_cpu_seconds` is what all servers together computed, without carriage. `reused` says that
+    an earlier release of the same data was given again, which costs nothing; `lost_pairs` are those
+    that were to meet and are not in the estimate. `key` is what a deployed federation knows the
+    question by.
     """
 
     statistic: str
@@ -61,6 +64,9 @@ class Result:
     unsmoothed: Curve | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
+    reused: bool = False
+    lost_pairs: int = 0
+    key: str = ""
 
     @property
     def communication(self) -> dict[str, object]:
@@ -104,6 +110,12 @@ class Result:
             document["caught"] = [
                 {"party": party, "reason": reason} for party, reason in self.caught_by_name
             ]
+        if self.reused:
+            document["reused"] = True
+        if self.lost_pairs:
+            document["lost_pairs"] = self.lost_pairs
+        if self.key:
+            document["key"] = self.key
         if self.notes:
             document["notes"] = list(self.notes)
         return document

@@ -3,9 +3,11 @@
 version          the layout's version; a newer one is refused
 secret.key       16 bytes that all of this keeper's randomness derives from, mode 600
 ledger.sqlite    what was spent (storage/ledger.py)
-runs/            one journal a run (storage/journal.py)
+runs/            one journal for each run that is not over, and the names of those that are
+                 (storage/journal.py)
+answers/         a coordinator's, for those who come back for them (storage/answers.py)
 
-What machines keep of submissions is in files without a name (storage/bulk.py).
+What machines keep of submissions is in the journal, or in files without a name (storage/bulk.py).
 """
 
 import os
@@ -15,7 +17,6 @@ from pathlib import Path
 from protocols.errors import LocalError
 from protocols.randomness import KEY_BYTES, Randomness
 from protos.identity_files import write_secret
-from storage.bulk import FileBulk
 
 VERSION = 1
 
@@ -51,9 +52,6 @@ class Store:
             write_secret(path, os.urandom(KEY_BYTES))
             sync_folder(self.folder)
         return Randomness(path.read_bytes())
-
-    def bulk(self, run: bytes) -> FileBulk:
-        return FileBulk(self.folder)
 
     def close(self) -> None:
         if self._temporary is not None:

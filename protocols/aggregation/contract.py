@@ -170,7 +170,8 @@ class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
     `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
-    left out of the sum and cannot be laid at anybody's door.
+    left out of the sum and cannot be laid at anybody's door. `lost_pairs` are those that were to
+    meet and are not in the sum.
     """
 
     vector: Vector
@@ -178,6 +179,7 @@ class Total:
     records: int
     caught: tuple[tuple[int, str], ...] = ()
     refused: int = 0
+    lost_pairs: int = 0
 
 
 class OneRound(Aggregator):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.meter import Bill
+from protocols.query import Query
 from protocols.records import Holdings
 from protocols.ring import Vector
 from servers.coordinator import Question
@@ -55,7 +56,9 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
-    `refused` counts what was left out of the sum and cannot be laid at anybody's door.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door, `lost_pairs`
+    those that were to meet and are not in the sum. `reused` says that it is of an earlier release
+    of the same data. `question` and `query` are what was asked, and as what it was put to all.
     """
 
     total: Vector
@@ -66,6 +69,10 @@ class Opened:
     caught: tuple[tuple[int, str], ...] = ()
     server_cpu_seconds: float = 0.0
     refused: int = 0
+    lost_pairs: int = 0
+    reused: bool = False
+    question: Question | None = None
+    query: Query | None = None
 
 
 class Runtime(ABC):

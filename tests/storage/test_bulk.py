@@ -12,7 +12,7 @@ import numpy as np
 
 from storage import bulk as bulk_module
 from storage.bulk import FileBulk
-from storage.store import Store
+from storage.journal import Journal, Kind
 
 
 def ids(*numbers: int) -> np.typing.NDArray[np.uint32]:
@@ -35,13 +35,81 @@ def test_blocks_come_back_in_order_and_mapped(tmp_path: Path) -> None:
     assert next(bulk.blocks())[1].tolist() == sent[1][1].tolist()
 
 
-def test_bulk_of_an_earlier_life_is_not_read_again(tmp_path: Path) -> None:
-    """It is rebuilt from the journal: what is there already would be counted twice."""
-    first = Store(tmp_path).bulk(b"run-0001")
-    first.append(ids(0), np.ones(9, dtype=np.uint8))
-    again = Store(tmp_path).bulk(b"run-0001")
-    again.append(ids(0), np.zeros(9, dtype=np.uint8))
-    assert [block.tolist() for _, block in again.blocks()] == [[0] * 9]
+RUN, OTHER = b"run-0001", b"run-0002"
+
+
+def submission(number: int) -> tuple[bytes, np.typing.NDArray[np.uint8]]:
+    """A message as a journal has it, and its body, with which it ends."""
+    body = np.random.default_rng(number).integers(0, 256, 5000 + number, dtype=np.uint8)
+    return b"header of any length"[: number + 1] + body.tobytes(), body
+
+
+def test_what_the_journal_holds_is_not_written_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    bulk = FileBulk(tmp_path, RUN, journal)
+    own = []
+    for number in range(6):
+        message, body = submission(number)
+        begin = journal.append(RUN, Kind.MESSAGE, message)
+        if number == 2:  # refused: another comes in its place
+            journal.retract(RUN, begin)
+            continue
+        before = _nameless(tmp_path)
+        if number == 4:  # one party of the batch was refused: what is kept is not what came
+            body = body[:-7]
+        bulk.append(ids(number), body)
+        own.append(_nameless(tmp_path) - before)
+    assert own == [0, 0, 0, 5004 - 7, 0]
+    found = {int(who[0]): block.tolist() for who, block in bulk.blocks()}
+    sent = {number: submission(number)[1].tolist() for number in (0, 1, 3, 4, 5)}
+    assert found == sent | {4: sent[4][:-7]}
+    assert list(found) == [0, 1, 3, 4, 5]
+
+
+def test_another_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    message, body = submission(1)
+    journal.append(OTHER, Kind.MESSAGE, message)
+    bulk = FileBulk(tmp_path, RUN, journal)
+    bulk.append(ids(0), body)
+    journal.drop(OTHER)
+    ((_, block),) = bulk.blocks()
+    assert block.tolist() == body.tolist()
+
+
+def test_a_journal_that_is_read_again_is_pointed_into_again(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    for number in range(3):
+        first.append(RUN, Kind.MESSAGE, submission(number)[0])
+    first.close()
+    (path,) = tmp_path.glob("*.log")
+    with path.open("ab") as file:
+        file.write(b"torn")
+    again = Journal(tmp_path)
+    bulk = FileBulk(tmp_path, RUN, again)
+    for _, records in again.retold():
+        for number, (_, data) in enumerate(records):
+            assert data == submission(number)[0]
+            bulk.append(ids(number), submission(number)[1])
+    assert _nameless(tmp_path) == 0
+    assert again.append(RUN, Kind.MESSAGE, submission(3)[0]) == path.stat().st_size - 5003 - 4 - 9
+    bulk.append(ids(3), submission(3)[1])
+    assert [block.tolist() for _, block in bulk.blocks()] == [
+        submission(number)[1].tolist() for number in range(4)
+    ]
+
+
+def _nameless(folder: Path) -> int:
+    """Bytes in files of this process that are in the folder and have no name there."""
+    total = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if path.startswith(str(folder)) and path.endswith("(deleted)"):
+                total += os.stat(f"/proc/self/fd/{descriptor}").st_size
+        except FileNotFoundError:
+            continue
+    return total
 
 
 def test_a_block_without_room_leaves_the_others_where_they_were(tmp_path: Path) -> None:
