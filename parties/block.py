@@ -54,6 +54,12 @@ class PartyBlock(Participant):
             return Outcome(message.run)  # a coordinator that was restarted says it again
         return super().handle(message)
 
+    def deadline_of(self, run: bytes) -> float:
+        """For how many seconds a run waits for what its parties say; 0 if it is not known."""
+        if (asked := self._queries.get(run)) is None:
+            return 0.0
+        return decode_query(run, asked, "coordinator").deadline
+
     def _is_over(self, run: bytes) -> bool:
         return run in self._of_pairs and not self.is_open(run)
 

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+"""The least that a message may take to be acknowledged; a run with more time gives it more."""
 PARTS_IN_FLIGHT = 2
 """Parts of a large block that may be on their way at once."""
 LISTEN_SECONDS = 5.0
@@ -210,22 +211,21 @@ class PartyHost:
             await self._listen_to_servers()
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
-        if outcome.more:
-            outcome = await self._send_parts(outcome)
-        await self._send_all(outcome)
+        await self._send_parts(outcome)
 
-    async def _send_parts(self, outcome: Outcome) -> Outcome:
-        """Sends all parts but the last, which it returns, and makes none before its turn."""
+    async def _send_parts(self, outcome: Outcome) -> None:
+        """Makes no part before its turn, and sends none to a station that failed to take one."""
         sending: set[asyncio.Task[None]] = set()
+        gone: set[str] = set()
         while outcome.more:
-            sending.add(self._carrying.spawn(self._send_all(outcome)))
+            sending.add(self._carrying.spawn(self._send_all(outcome, gone)))
             if len(sending) == PARTS_IN_FLIGHT:
                 done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
             outcome = await self._carriage.proceed(outcome.run)
         await asyncio.gather(*sending)
-        return outcome
+        await self._send_all(outcome, gone)
 
     async def _hear(self, message: Message) -> Outcome:
         """From a peer, which is not to wait for what it causes elsewhere."""
@@ -249,14 +249,18 @@ class PartyHost:
         if outcome.messages:
             self._carrying.spawn(send())
 
-    async def _send_all(self, outcome: Outcome) -> None:
+    async def _send_all(self, outcome: Outcome, gone: set[str] | None = None) -> None:
+        """To all stations but those that are `gone`, which it adds to."""
+        gone = set() if gone is None else gone
         if any(message.phase is Phase.PAIRED for message in outcome.messages):
             await self._report(outcome.run)
+        messages = [message for message in outcome.messages if message.receiver not in gone]
         results = await asyncio.gather(
-            *(self._send(outgoing) for outgoing in outcome.messages), return_exceptions=True
+            *(self._send(outgoing) for outgoing in messages), return_exceptions=True
         )
-        for result in results:
+        for message, result in zip(messages, results, strict=True):
             if isinstance(result, grpc.aio.AioRpcError):
+                gone.add(message.receiver)
                 log.error("submission failed: %s", result.details())
             elif isinstance(result, BaseException):
                 raise result
@@ -283,22 +287,28 @@ class PartyHost:
         return self._servers[int(message.receivers[0])]
 
     async def _send(self, message: Message) -> None:
-        """Tries a station that is away again until it has had time to come back."""
-        deadline = asyncio.get_running_loop().time() + SEND_SECONDS
+        """Tries a station that is away again until it has had time to come back.
+
+        It may take as long as the run waits for it, and longer while it comes further: an uplink
+        may be slow.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + max(SEND_SECONDS, self._block.deadline_of(message.run))
         for chunk in message.chunks():
             parcel = pb.Parcel(message=chunk.encode())
             while True:
                 await self._joined.wait()
                 try:
                     receipt = await self._station(message).Send(
-                        parcel, timeout=SEND_SECONDS, wait_for_ready=True
+                        parcel, timeout=max(SEND_SECONDS, deadline - clock()), wait_for_ready=True
                     )
+                    deadline = max(deadline, clock() + SEND_SECONDS)
                     break
                 except asyncio.CancelledError:
                     if _is_cancelled():
                         raise
                 except grpc.aio.AioRpcError as error:
-                    if error.code() not in AWAY or asyncio.get_running_loop().time() > deadline:
+                    if error.code() not in AWAY or clock() > deadline:
                         raise
                     log.warning("%s: %s; sending again", message.receiver, error.details())
                     await asyncio.sleep(0.2)

@@ -75,7 +75,7 @@ class Dispatch:
             if run is None or run.ended.done():
                 return
             try:
-                refused = await server.send(message)
+                refused = await server.send(message, run.query.deadline)
                 break
             except grpc.aio.AioRpcError as error:
                 if not self._durable or self._coordinator.can_spare(message.run):

@@ -33,12 +33,16 @@ class ServerLink:
     def name(self) -> str:
         return self.identity.name
 
-    async def send(self, message: Message) -> list[str]:
-        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
+    async def send(self, message: Message, seconds: float) -> list[str]:
+        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`.
+
+        Each part of it may take so many seconds, in which a server may have much to add up.
+        """
+        seconds = max(GRACE_SECONDS, seconds)
         reasons = []
         for chunk in message.chunks():
             receipt = await self._post.Send(
-                pb.Parcel(message=chunk.encode()), timeout=GRACE_SECONDS, wait_for_ready=True
+                pb.Parcel(message=chunk.encode()), timeout=seconds, wait_for_ready=True
             )
             reasons += [refusal.reason for refusal in receipt.refused]
         return reasons

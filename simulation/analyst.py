@@ -43,12 +43,20 @@ class Analyst:
 
     def describe(self, seconds: float) -> pb.Description:
         """What the federation is. Raises `RunFailed` if nobody answers in time."""
-        try:
-            description: pb.Description = DirectoryStub(self._channel).Describe(
-                pb.DescribeRequest(), timeout=seconds, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise RunFailed(f"the coordinator does not answer: {error.details()}") from None
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                description: pb.Description = DirectoryStub(self._channel).Describe(
+                    pb.DescribeRequest(),
+                    timeout=max(0.1, until - time.monotonic()),
+                    wait_for_ready=True,
+                )
+                break
+            except grpc.RpcError as error:
+                if error.code() in FINAL or time.monotonic() > until:
+                    reason = f"the coordinator does not answer: {error.details()}"
+                    raise RunFailed(reason) from None
+            time.sleep(0.2)
         self._durable = description.durable
         return description
 

@@ -1,11 +1,14 @@
 """`tally run` on statistics of pairs: one line for what cannot be, and answers in full."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from parties.data import load
+from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
 from protocols.statistics import Auc, Gini, KendallTau, Pairs, Pairwise
 from simulation import Federation, Result
@@ -177,6 +180,12 @@ def test_dropouts_cost_their_pairs(runtime: str) -> None:
     result = a_run(Gini(value="score", bits=8, pairs_per_party="all"), runtime, dropout=0.3)
     assert result.estimate == pytest.approx(result.truth, abs=1e-9)
     assert any("parties contributed" in note for note in result.notes)
+    silent = choose_silent(6, 0.3, 7)
+    held = load(SCORES).deal(6)
+    stay = sum(int(n) for party, n in enumerate(held.counts) if party not in silent)
+    assert result.lost_pairs == math.comb(held.rows, 2) - math.comb(stay, 2)
+    lost = f"{result.lost_pairs} of {math.comb(held.rows, 2)} pairs are left out"
+    assert any(note.startswith(lost) for note in result.notes)
 
 
 def test_when_nobody_can_meet_the_run_fails() -> None:
