@@ -119,7 +119,8 @@ class Aggregator(ABC):
         """About how many bytes a party of so many records sends to the server that gets most.
 
         Only of parties that speak once: those that share a host are then computed and sent part by
-        part (`protocols.in_parts`). 0 if they must be computed together.
+        part (`protocols.in_parts`), each when all servers have the last. 0 if they must be computed
+        together, or if some of the servers may be gone.
         """
         return 0
 

@@ -146,6 +146,10 @@ class Shamir(OneRound):
         sums: Vector = np.stack(places, axis=1)[..., 0]
         return sums.reshape(-1)
 
+    def row_bytes(self, query: Query, records: int) -> int:
+        """Together: parts would wait for a server that may be gone, and come late to the others."""
+        return 0
+
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         return ShamirServer(self, query, index, randomness, bulk)
 

@@ -1,14 +1,21 @@
 """A large block sent part by part is the same block, and never in memory as a whole."""
 
+import asyncio
+import datetime as dt
 import tracemalloc
 from fractions import Fraction
+from typing import ClassVar
 
+import grpc
+import grpc.aio
 import numpy as np
 import pytest
 
 from parties.block import PartyBlock
+from parties.process import PARTS_IN_FLIGHT, PartyConfig, PartyHost
 from protocols import in_parts
 from protocols.aggregation import aggregator_named
+from protocols.identity import Authority, Identity
 from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.machines import party_machine
 from protocols.messages import Message, Phase, Role
@@ -21,7 +28,12 @@ from simulation import Federation
 from tests.samples import a_message
 
 PARTIES = 400
-NOISE = {"curator": Placement.CURATOR, "shamir": Placement.PARTIES, "masking": Placement.PARTIES}
+NOISE = {
+    "curator": Placement.CURATOR,
+    "additive": Placement.PARTIES,
+    "shamir": Placement.PARTIES,
+    "masking": Placement.PARTIES,
+}
 
 
 def holdings_of(parties: int = PARTIES) -> Holdings:
@@ -72,7 +84,7 @@ def rows_of(steps: list[Step]) -> dict[tuple[int, int], bytes]:
     return found
 
 
-@pytest.mark.parametrize("aggregator", ["curator", "additive", "shamir", "fss"])
+@pytest.mark.parametrize("aggregator", ["curator", "additive", "fss"])
 def test_parts_say_what_the_whole_says(aggregator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     holdings = holdings_of()
     query = query_of(aggregator, holdings)
@@ -98,11 +110,14 @@ def test_a_part_holds_about_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> No
         assert 0 < size <= 10_000 + 3 * 768 + 16
 
 
-def test_parties_that_must_be_computed_together_are(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["masking", "shamir", "shuffle", "prio3"])
+def test_parties_that_must_be_computed_together_are(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under shamir a server may be gone: the others must not wait for it between two parts."""
     monkeypatch.setattr(in_parts, "PART_BYTES", 1)
     holdings = holdings_of(5)
-    aggregator = aggregator_named("masking")
-    (whole,) = in_parts.parts(aggregator, query_of("masking", holdings), holdings)
+    (whole,) = in_parts.parts(aggregator_named(name), query_of(name, holdings), holdings)
     assert whole.ids.tolist() == holdings.ids.tolist()
 
 
@@ -172,6 +187,41 @@ def test_a_block_takes_no_message_between_its_parts(monkeypatch: pytest.MonkeyPa
     repeated = block.handle(asked)  # all of it again, for a server that lost it
     assert repeated.more
     assert repeated.messages[0].body.tobytes() == first.messages[0].body.tobytes()
+
+
+class Cut(PartyHost):
+    """A host whose calls to one server end in an error."""
+
+    calls: ClassVar[list[str]] = []
+
+    async def _send(self, message: Message) -> None:
+        self.calls.append(message.receiver)
+        if message.receiver == "server-1":
+            status, nothing = grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(status, nothing, nothing, "gone")
+
+
+def test_a_server_that_is_gone_is_not_waited_for_at_every_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each wait may be as long as the question's deadline; the other server gets every part."""
+    monkeypatch.setattr(in_parts, "PART_BYTES", 3000)
+    holdings = holdings_of()
+    query = query_of("additive", holdings)
+    asked = a_message(
+        Phase.QUERY, Role.COORDINATOR, Role.PARTY, body=query.encode(), run=query.run, round_=1
+    )
+    now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)
+    shown = Authority.create("test", now, day).issue(Identity(Role.PARTY, 0, PARTIES), now, day)
+
+    async def answer() -> None:
+        await Cut(PartyConfig(shown, "127.0.0.1:1", holdings, seed=1))._answer(asked)
+
+    asyncio.run(answer())
+    parts = len(list(in_parts.parts(aggregator_named("additive"), query, holdings)))
+    assert parts > PARTS_IN_FLIGHT + 1
+    assert Cut.calls.count("server-0") == parts
+    assert 1 <= Cut.calls.count("server-1") <= PARTS_IN_FLIGHT
 
 
 def test_a_run_in_parts_has_the_same_answer_and_bill(monkeypatch: pytest.MonkeyPatch) -> None:
