@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from protocols.errors import TallyError
+from storage.answers import MOST_ANSWERS
 from tests.soak.questions import Kind
 from tests.soak.room import Room, Usage
 from tests.soak.trouble import Trouble
@@ -25,7 +26,7 @@ MEGABYTES = 250.0
 DESCRIPTORS = 200
 THREADS = 64
 STORE_BYTES = 24 << 20
-FILES = 600
+FILES = MOST_ANSWERS + 100
 """Bounds of every process, however long the soak: nothing in them counts questions."""
 
 
