@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: setup demo test chaos fuzz compose-test lint protos protos-check bench clean
+.PHONY: setup demo test chaos soak fuzz compose-test lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -28,6 +28,11 @@ test: lint protos-check
 # Kills a random process at a random moment of a run, two hundred times.
 chaos: setup
 	$(BIN)/python -m tests.e2e.chaos 200
+
+# A federation of its own, asked and troubled for so many minutes; then everybody's bounds.
+MINUTES ?= 10
+soak: setup
+	$(BIN)/python -m tests.soak.soak $(MINUTES)
 
 # Seconds for each target; the same targets run for a moment in `make test`.
 FUZZ_SECONDS ?= 60

@@ -9,6 +9,7 @@ import numpy as np
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
 from protocols.fingerprints import bound_to_data
+from protocols.in_parts import proceed
 from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Phase, Role
@@ -158,6 +159,10 @@ class PartyBlock(Participant):
             self.abandon(run)
             reason = f"cannot keep what is to be said: {error}"
             return Outcome(run, refused=[Rejected("store", reason)], finished=Failed(reason))
+
+    def proceed(self, run: bytes) -> Outcome:
+        """What comes after an outcome with `more`, once that is sent."""
+        return self.advance(run, proceed)
 
     def _hear(self, message: Message) -> None:
         super()._hear(message)

@@ -65,6 +65,10 @@ class Carriage:
         waits then. Raises `BufferError` if too much waits already."""
         return await self._tasks.finish(self._hear(message))
 
+    async def proceed(self, run: bytes) -> Outcome:
+        """What the block says after an outcome with `more`."""
+        return await self._tasks.finish(self._proceed(run))
+
     def ends(self, run: bytes) -> float:
         """When the deadline of a run passes, by the clock of the event loop; 0 if it has none."""
         return self._ends.get(run, 0.0)
@@ -99,6 +103,10 @@ class Carriage:
         else:
             outcome = self.block.handle(message)
         return self._sort(outcome)
+
+    async def _proceed(self, run: bytes) -> Outcome:
+        async with self._lock:
+            return self._sort(self.block.proceed(run))
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
         """Only if the timer was not set anew while it waited for the lock."""

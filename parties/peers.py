@@ -279,7 +279,7 @@ class Peers(PeerServicer):
     # --- what is heard ---
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity, message = await received(request, context)
+        identity, message, _ = await received(request, context)
         try:
             outcome = await self._take(message, identity)
         except PeerError as error:

@@ -28,6 +28,7 @@ from protocols.records import Holdings
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import open_channel, stop_signal
+from protos.heap import keep_freed_memory
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from protos.tasks import Tasks
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
 """The least that a message may take to be acknowledged; a run with more time gives it more."""
+PARTS_IN_FLIGHT = 2
+"""Parts of a large block that may be on their way at once."""
 LISTEN_SECONDS = 5.0
 """How long servers are waited for before anything is sent."""
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -235,11 +238,25 @@ class PartyHost:
         if message.phase is Phase.PAIRING:
             self._others().wake()
         outcome = await self._carriage.tell(message)
-        if self._block.is_open(message.run):
+        if self._block.is_open(message.run) and not outcome.more:
             await self._listen_to_servers()
         for refusal in outcome.refused:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
-        await self._send_all(outcome)
+        await self._send_parts(outcome)
+
+    async def _send_parts(self, outcome: Outcome) -> None:
+        """Makes no part before its turn, and sends none to a station that failed to take one."""
+        sending: set[asyncio.Task[None]] = set()
+        gone: set[str] = set()
+        while outcome.more:
+            sending.add(self._carrying.spawn(self._send_all(outcome, gone)))
+            if len(sending) == PARTS_IN_FLIGHT:
+                done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            outcome = await self._carriage.proceed(outcome.run)
+        await asyncio.gather(*sending)
+        await self._send_all(outcome, gone)
 
     async def _hear(self, message: Message) -> Outcome:
         """From a peer, which is not to wait for what it causes elsewhere."""
@@ -263,14 +280,18 @@ class PartyHost:
         if outcome.messages:
             self._carrying.spawn(send())
 
-    async def _send_all(self, outcome: Outcome) -> None:
+    async def _send_all(self, outcome: Outcome, gone: set[str] | None = None) -> None:
+        """To all stations but those that are `gone`, which it adds to."""
+        gone = set() if gone is None else gone
         if any(message.phase is Phase.PAIRED for message in outcome.messages):
             await self._report(outcome.run)
+        messages = [message for message in outcome.messages if message.receiver not in gone]
         results = await asyncio.gather(
-            *(self._send(outgoing) for outgoing in outcome.messages), return_exceptions=True
+            *(self._send(outgoing) for outgoing in messages), return_exceptions=True
         )
-        for result in results:
+        for message, result in zip(messages, results, strict=True):
             if isinstance(result, grpc.aio.AioRpcError):
+                gone.add(message.receiver)
                 log.error("submission failed: %s", result.details())
             elif isinstance(result, BaseException):
                 raise result
@@ -342,6 +363,7 @@ def _is_cancelled() -> bool:
 
 async def run_party(config: PartyConfig, block: PartyBlock | None = None) -> None:
     """Takes part until the process is told to stop, or the coordinator will not have it."""
+    keep_freed_memory()
     work = asyncio.create_task(PartyHost(config, block).run())
     stop = asyncio.create_task(stop_signal())
     await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)

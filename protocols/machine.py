@@ -31,11 +31,13 @@ class Continue:
     """The machine waits for more. The shell records `spends` durably, then sends `messages`.
 
     `deadline` is for how many seconds from now it waits; None leaves the deadline as it is.
+    With `more`, it has more to say of its own accord once these are sent (`protocols.in_parts`).
     """
 
     messages: tuple[Message, ...] = ()
     spends: tuple[Spend, ...] = ()
     deadline: float | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True)

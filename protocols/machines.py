@@ -5,6 +5,7 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, OneRound, Records, exaggerated
 from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
+from protocols.in_parts import in_parts, parts
 from protocols.machine import Machine
 from protocols.pairwise.party import PairwiseParty
 from protocols.pairwise.stations import STAGES, PairwiseCollector, PairwiseServer
@@ -41,7 +42,9 @@ def party_machine(
     aggregator = aggregator_named(query.aggregator)
     if isinstance(aggregator, Vouched) and signet is not None:
         return aggregator.vouched_party(query, holdings, randomness, signet)
-    return aggregator.party(query, holdings, randomness)
+    return in_parts(
+        aggregator.party(query, part, randomness) for part in parts(aggregator, query, holdings)
+    )
 
 
 def cheating_machine(

@@ -168,9 +168,9 @@ class Message:
         )
         parts = (
             header,
-            self.senders.astype("<u4").tobytes(),
-            self.receivers.astype("<u4").tobytes(),
-            self.body.tobytes(),
+            np.ascontiguousarray(self.senders, dtype="<u4").data,
+            np.ascontiguousarray(self.receivers, dtype="<u4").data,
+            np.ascontiguousarray(self.body).data,
         )
         return b"".join(parts)
 

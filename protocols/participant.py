@@ -24,12 +24,16 @@ RecordSpends = Callable[[Sequence[Spend]], None]
 
 @dataclass
 class Outcome:
-    """What a participant answers: messages to carry, senders refused, and how the run ended."""
+    """What a participant answers: messages to carry, senders refused, and how the run ended.
+
+    With `more`, the next messages are to be fetched (`PartyBlock.proceed`) once these are sent.
+    """
 
     run: bytes
     messages: list[Message] = field(default_factory=list)
     refused: list[Rejected] = field(default_factory=list)
     finished: Done | Failed | None = None
+    more: bool = False
 
 
 class Participant(ABC):
@@ -266,7 +270,7 @@ class Participant(ABC):
                 if isinstance(step, Continue):
                     if step.deadline is not None:
                         self.deadlines[run] = step.deadline
-                    return Outcome(run, outgoing)
+                    return Outcome(run, outgoing, more=step.more)
                 self.abandon(run)
                 return Outcome(run, outgoing, finished=step)
 

@@ -84,13 +84,17 @@ class Holdings:
         """The same parties in `count` blocks of nearly equal size."""
         edges = np.linspace(0, len(self.ids), count + 1).astype(int)
         for first, last in pairwise(edges):
-            begin = self.starts[first]
-            end = self.starts[last] if last < len(self.ids) else self.rows
-            yield Holdings(
-                self.ids[first:last],
-                self.starts[first:last] - begin,
-                {name: column[begin:end] for name, column in self.columns.items()},
-            )
+            yield self.between(first, last)
+
+    def between(self, first: int, last: int) -> "Holdings":
+        """The parties from place `first` to before `last`."""
+        begin = self.starts[first]
+        end = self.starts[last] if last < len(self.ids) else self.rows
+        return Holdings(
+            self.ids[first:last],
+            self.starts[first:last] - begin,
+            {name: column[begin:end] for name, column in self.columns.items()},
+        )
 
 
 def deal(columns: dict[str, Column], parties: int) -> Holdings:

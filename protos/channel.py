@@ -136,11 +136,13 @@ async def caller(context: Context) -> Identity:
         return await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
 
 
-async def received(parcel: pb.Parcel, context: Context) -> tuple[Identity, Message]:
-    """Who is calling, and the message it hands over. Ends the call where there is none."""
+async def received(parcel: pb.Parcel, context: Context) -> tuple[Identity, Message, bytes]:
+    """Who is calling, the message it hands over, and that as it came: every look into a parcel
+    copies its content. Ends the call where there is none."""
     identity = await caller(context)
+    data = parcel.message
     try:
-        return identity, decode(parcel.message, identity.name)
+        return identity, decode(data, identity.name), data
     except PeerError as error:
         log.warning("refused: %s", error)
         return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))

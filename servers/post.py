@@ -7,7 +7,7 @@ and nowhere else.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -164,7 +164,7 @@ class Post(PostServicer):
         await self._carry(outcome)
         return outcome
 
-    def replay(self, run: bytes, records: list[Record]) -> list[Outcome]:
+    def replay(self, run: bytes, records: Iterable[Record]) -> list[Outcome]:
         """Tells a new participant what the old one was told; what it answers is to be carried."""
         outcomes = []
         self.participant.replaying = True
@@ -208,13 +208,13 @@ class Post(PostServicer):
             self.journal.close()
 
     async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
-        identity, message = await received(request, context)
+        identity, message, data = await received(request, context)
         if not identity.speaks_for(message):
             claim = f"{identity.name}: claims to be {message.sender}"
             log.warning("refused: %s", claim)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, claim)
         try:
-            outcome = await self.deliver(message, request.message)
+            outcome = await self.deliver(message, data)
         except OSError as error:
             log.error("not taken: %s", error)
             reason = f"cannot keep a submission: {error.strerror or error}"

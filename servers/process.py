@@ -12,11 +12,13 @@ from protocols.privacy.ledger import Composition
 from protocols.receipts import signer
 from protocols.vouchers import Vouchers
 from protos.channel import new_server, serving, stop_signal
+from protos.heap import keep_freed_memory
 from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
 from servers.aggregation_server import AggregationServer
 from servers.metrics import Metrics, watch_ledger
 from servers.post import Mailboxes, Post
 from servers.revocation import RevocationDesk, Revocations, Screen
+from storage.bulk import FileBulk
 from storage.journal import Journal
 from storage.ledger import Ledger
 from storage.store import Store
@@ -42,12 +44,19 @@ class ServerConfig:
 
 async def run_server(config: ServerConfig, ready: Ready) -> None:
     """Serves until the process is told to stop. With a store it carries on where it was killed."""
+    keep_freed_memory()
     store = Store(config.store)
     ledger = Ledger(store.ledger, config.cap, config.cap_delta, config.composition)
     randomness = store.randomness(config.seed, f"server-{config.index}")
-    sign = signer(config.credentials)
-    vouchers = Vouchers(config.credentials.authority_of_parties)
-    participant = AggregationServer(config.index, ledger, randomness, store.bulk, sign, vouchers)
+    journal = Journal(store.folder / "runs") if store.durable else None
+    participant = AggregationServer(
+        config.index,
+        ledger,
+        randomness,
+        lambda run: FileBulk(store.folder, run, journal),
+        signer(config.credentials),
+        Vouchers(config.credentials.authority_of_parties),
+    )
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))
 
@@ -55,13 +64,12 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         for message in outcome.messages:
             mailboxes.deliver(message)
 
-    journal = Journal(store.folder / "runs") if store.durable else None
     post = Post(participant, mailboxes, carry, journal)
     post.certificate = config.credentials.certificate
     if journal:
         for run in journal.forgotten():
             participant.forget(run)
-        for run, records in journal.runs():
+        for run, records in journal.retold():
             for outcome in post.replay(run, records):
                 await carry(outcome)
     revocations = Revocations(config.credentials.party_authority, store.revoked)

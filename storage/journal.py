@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storage.store import sync_folder
 
 _HEAD = struct.Struct("<BII")
@@ -34,6 +37,7 @@ OVER_KEY = b""
 
 KINDS = frozenset(kind.value for kind in Kind)
 Record = tuple[Kind, bytes]
+Place = tuple[Path, int]
 
 
 class Journal:
@@ -50,6 +54,7 @@ class Journal:
         self._new_names = False
         self._syncing = asyncio.Lock()
         self._next: asyncio.Future[None] | None = None
+        self._told: tuple[bytes, bytes, int] | None = None
 
     def append(self, run: bytes, kind: Kind, data: bytes) -> int:
         """Writes a record; it is durable once `commit` returns. Returns where it begins.
@@ -59,7 +64,9 @@ class Journal:
         record = _HEAD.pack(kind, len(data), zlib.crc32(data)) + data
         file = self._opened(run)
         try:
-            return self._write(file, record)
+            begin = self._write(file, record)
+            self._told = run, data, file.end
+            return begin
         except OSError:
             if file.end == 0:
                 self.drop(run)
@@ -90,8 +97,22 @@ class Journal:
                 self._new_names |= names
                 raise
 
+    def place_of(self, run: bytes, block: NDArray[np.uint8]) -> Place | None:
+        """Where these bytes are, if the record that the run was told last ends with them."""
+        if self._told is None or self._told[0] != run:
+            return None
+        _, data, end = self._told
+        begin = len(data) - block.size
+        if begin < 0 or not np.array_equal(np.frombuffer(data, np.uint8)[begin:], block):
+            return None
+        return self._path(run), end - block.size
+
     def runs(self) -> Iterator[tuple[bytes, list[Record]]]:
         """What was recorded of every run that is not forgotten, oldest run first."""
+        return ((run, list(records)) for run, records in self.retold())
+
+    def retold(self) -> Iterator[tuple[bytes, Iterator[Record]]]:
+        """The same, one record at a time: those of a run may be more than memory holds."""
         over = set(self.forgotten())
         paths = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
         for path in paths:
@@ -99,7 +120,12 @@ class Journal:
             if run in over:  # a crash came between the two steps of forgetting it
                 path.unlink()
             else:
-                yield run, read_records(path)
+                yield run, self._retold(run, path)
+
+    def _retold(self, run: bytes, path: Path) -> Iterator[Record]:
+        for kind, data, end in _records(path):
+            self._told = run, data, end
+            yield kind, data
 
     def forgotten(self) -> Iterator[bytes]:
         """The names of runs that are over; one that a crash tore was not acknowledged."""
@@ -201,17 +227,22 @@ def _flush(paths: set[Path], folder: Path | None) -> None:
 
 def read_records(path: Path) -> list[Record]:
     """The whole records of a journal; a torn end is cut off the file."""
-    data = path.read_bytes()
-    records: list[Record] = []
-    offset = 0
-    while offset + _HEAD.size <= len(data):
-        kind, size, checksum = _HEAD.unpack_from(data, offset)
-        body = data[offset + _HEAD.size : offset + _HEAD.size + size]
-        if len(body) < size or zlib.crc32(body) != checksum or kind not in KINDS:
-            break
-        records.append((Kind(kind), body))
-        offset += _HEAD.size + size
-    if offset < len(data):
-        with path.open("r+b") as file:
-            file.truncate(offset)
-    return records
+    return [(kind, data) for kind, data, _ in _records(path)]
+
+
+def _records(path: Path) -> Iterator[tuple[Kind, bytes, int]]:
+    """The same one by one, each with its end in the file."""
+    end = 0
+    with path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        while end + _HEAD.size <= size:
+            kind, length, checksum = _HEAD.unpack(file.read(_HEAD.size))
+            if length > size - end - _HEAD.size or kind not in KINDS:
+                break
+            data = file.read(length)
+            if zlib.crc32(data) != checksum:
+                break
+            end += _HEAD.size + length
+            yield Kind(kind), data, end
+        if end < size:
+            file.truncate(end)

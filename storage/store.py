@@ -6,26 +6,20 @@ ledger.sqlite    what was spent (storage/ledger.py)
 runs/            one journal for each run that is not over, and the names of those that are
                  (storage/journal.py)
 answers/         a coordinator's, for those who come back for them (storage/answers.py)
-bulk/            what machines keep of submissions, rebuilt from the journal when it starts
+
+What machines keep of submissions is in the journal, or in files without a name (storage/bulk.py).
 """
 
 import contextlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.randomness import KEY_BYTES, Randomness
 from protos.identity_files import write_secret
 
 VERSION = 1
-
-Ids = NDArray[np.uint32]
-Block = NDArray[np.uint8]
 
 
 class Store:
@@ -40,8 +34,6 @@ class Store:
             close_to_others(self.folder)
             (self.folder / "runs").mkdir(exist_ok=True)
             self._check_version()
-            shutil.rmtree(self.folder / "bulk", ignore_errors=True)
-            (self.folder / "bulk").mkdir()
         except OSError as error:
             raise LocalError(f"cannot use {self.folder} as a store: {error.strerror}") from None
 
@@ -64,9 +56,6 @@ class Store:
             sync_folder(self.folder)
         return Randomness(path.read_bytes())
 
-    def bulk(self, run: bytes) -> "FileBulk":
-        return FileBulk(self.folder / "bulk" / run.hex())
-
     def close(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -81,39 +70,6 @@ class Store:
                 f"{self.folder} was written by a newer Tallyroom (layout {found}, this knows "
                 f"{VERSION})"
             )
-
-
-class FileBulk:
-    """Blocks in one file, mapped: millions of keys take no memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._path.unlink(missing_ok=True)
-        self._blocks: list[tuple[Ids, int, int]] = []
-        self._size = 0
-
-    def append(self, ids: Ids, block: Block) -> None:
-        """Raises `OSError` where there is no room; then nothing of the block is kept."""
-        try:
-            with self._path.open("ab") as file:
-                file.write(np.ascontiguousarray(block).data)
-        except OSError:
-            if self._path.exists():
-                os.truncate(self._path, self._size)  # the next block must begin where it is sought
-            raise
-        self._blocks.append((ids, self._size, block.size))
-        self._size += block.size
-
-    def blocks(self) -> list[tuple[Ids, Block]]:
-        if not self._size:
-            return []
-        mapped = np.memmap(self._path, dtype=np.uint8, mode="r")
-        return [(ids, mapped[start : start + size]) for ids, start, size in self._blocks]
-
-    def clear(self) -> None:
-        self._path.unlink(missing_ok=True)
-        self._blocks.clear()
-        self._size = 0
 
 
 def keep_private() -> None:

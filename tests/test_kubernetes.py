@@ -1,5 +1,6 @@
 """The manifests: valid, complete, and as closed as docs/deployment.md says."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,26 @@ def test_compose_has_a_cap_where_nobody_names_one(name: str) -> None:
     assert text.count("TALLY_CAP: ${CAP:-10}") == 1
     assert text.count("TALLY_INSECURE: ${INSECURE:-0}") == 1
     assert "${CAP:-}" not in text
+
+
+def test_who_listens_is_given_time_to_read_its_journal() -> None:
+    """A liveness probe that began at once would kill a server that reads a long journal, again and
+    again. Limits leave room for what the servers' memory is bounded by."""
+    listening = [pod["containers"][0] for pod in _pods() if pod["containers"][0].get("ports")]
+    assert len(listening) == 3
+    for container in listening:
+        startup, liveness = container["startupProbe"], container["livenessProbe"]
+        assert startup["periodSeconds"] * startup["failureThreshold"] >= 600
+        assert startup["tcpSocket"] == liveness["tcpSocket"]
+        assert container["readinessProbe"]["exec"]["command"][:2] == ["tally", "health"]
+        assert container["resources"]["limits"]["memory"] in ("512Mi", "1Gi")
+
+
+def test_pods_and_image_run_as_the_same_user_who_is_not_root() -> None:
+    assert {pod["securityContext"]["runAsUser"] for pod in _pods()} == {10001}
+    image = (FOLDER.parents[1] / "Dockerfile").read_text()
+    assert re.search(r"^USER\s+10001\b|--uid[ =]10001\b", image, re.M)
+    assert re.search(r"^USER\s+(?!root|0\b)", image, re.M)
 
 
 def test_secrets_come_by_reference_and_each_is_explained() -> None:

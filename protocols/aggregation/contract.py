@@ -124,6 +124,15 @@ class Aggregator(ABC):
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
 
+    def row_bytes(self, query: Query, records: int) -> int:
+        """About how many bytes a party of so many records sends to the server that gets most.
+
+        Only of parties that speak once: those that share a host are then computed and sent part by
+        part (`protocols.in_parts`), each when all servers have the last. 0 if they must be computed
+        together, or if some of the servers may be gone.
+        """
+        return 0
+
     def cheat(
         self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
     ) -> Machine:
@@ -234,6 +243,9 @@ class OneRound(Aggregator):
                 f"{self.name} sends a vector of {query.submitted} in {size} bytes, "
                 f"and {MAX_ROW} fit a message"
             )
+
+    def row_bytes(self, query: Query, records: int) -> int:
+        return max(self.width(query.submitted, server) for server in range(query.servers))
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         from protocols.aggregation.roles import OneRoundParty

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from fss.comparison import Comparison
 from fss.ring import Ring
-from fss.storage import Segment
 from protocols.aggregation.bodies import submissions
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
@@ -69,6 +68,10 @@ class Fss(Aggregator):
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return FssParty(query, holdings, randomness)
+
+    def row_bytes(self, query: Query, records: int) -> int:
+        keys = comparison(query)
+        return _HEADER.size + records * max(keys.key_bytes(i) for i in range(query.servers))
 
     def cheat(
         self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
@@ -173,27 +176,30 @@ class FssServer(SummingServer):
         expected = np.frombuffer(header(self._query, keys), dtype=np.uint8)
         if not (rows[:, :head] == expected).all():
             return "keys of another version or domain"
-        flat = np.ascontiguousarray(rows[:, head:]).reshape(-1, width)
-        if not self._comparison.validate(self._index, flat).all():
+        if not self._comparison.validate(self._index, self._keys(rows)).all():
             return "a malformed key"
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
-        width = self._comparison.key_bytes(self._index)
-        keys = np.ascontiguousarray(message.rows()[:, _HEADER.size :]).reshape(-1, width)
-        return self._comparison.pack(self._index, keys)
+        """As it came: keys are read once, and sorting them by level costs more than it saves."""
+        return message.rows().reshape(-1)
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
         return self.counts_at(cumulative(self._query).points(self._comparison.bits), members)
 
     def counts_at(self, points: NDArray[np.uint64], members: NDArray[np.bool]) -> Vector:
-        """Over all keys, minus those of parties that are left out: counting is linear."""
+        """This server's share of how many of the members' values are at most each point."""
         share = np.zeros(len(points), dtype=np.uint64)
         for ids, block in self._bulk.blocks():
-            keys, _ = self._comparison.open(self._index, block)
-            share += self._comparison.evaluate_sum(self._index, keys, points)
-            if not members[ids].all():
-                rows = keys.rows() if isinstance(keys, Segment) else np.asarray(keys)
-                left_out = np.repeat(~members[ids], len(rows) // len(ids))
-                share -= self._comparison.evaluate_sum(self._index, rows[left_out], points)
+            chosen = members[ids]
+            if chosen.any():
+                rows = block.reshape(len(ids), -1)
+                keys = self._keys(rows if chosen.all() else rows[chosen])
+                share += self._comparison.evaluate_sum(self._index, keys, points)
         return share
+
+    def _keys(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The keys of some submissions, one below the other."""
+        width = self._comparison.key_bytes(self._index)
+        keys = rows[:, _HEADER.size :]
+        return keys if keys.shape[1] == width else keys.reshape(-1, width)

@@ -99,6 +99,7 @@ class CollectingServer(ABC):
         self._state = ServerState.COLLECTING
         self._present = np.zeros(query.parties, dtype=bool)
         self._awaited = np.ones(query.parties, dtype=bool)
+        self._missing = query.parties - 1
         self._prints = np.zeros(query.parties, dtype=np.uint64)
         self._print_key = randomness.derive("fingerprints")
         self._faults: dict[int, Fault] = {}
@@ -175,7 +176,14 @@ class CollectingServer(ABC):
         return self._close_when_complete()
 
     def _close_when_complete(self) -> Step:
-        return Continue() if (self._awaited & ~self._present).any() else self._close()
+        """Looks at all parties only when the one that is known to be missing has come."""
+        if self._awaited[self._missing] and not self._present[self._missing]:
+            return Continue()
+        missing = np.flatnonzero(self._awaited & ~self._present)
+        if not len(missing):
+            return self._close()
+        self._missing = int(missing[-1])
+        return Continue()
 
     def _close(self) -> Step:
         self._state = ServerState.CLOSED
@@ -211,10 +219,10 @@ class CollectingServer(ABC):
         ignored, which is what would have happened to it anyway.
         """
         rows = message.rows()
-        padded = np.zeros((len(rows), -(-message.width // 8) * 8), dtype=np.uint8)
-        padded[:, : message.width] = rows
-        weights = self._print_key.derive("weights").words(padded.shape[1] // 8)
-        prints: Vector = padded.view("<u8") @ (weights | np.uint64(1))
+        if message.width % 8:
+            rows = np.pad(rows, ((0, 0), (0, -message.width % 8)))
+        weights = self._print_key.derive("weights").words(rows.shape[1] // 8)
+        prints: Vector = rows.view("<u8") @ (weights | np.uint64(1))
         return prints
 
     def _to_coordinator(self, phase: Phase, body: bytes) -> Message:

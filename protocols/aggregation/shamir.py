@@ -162,6 +162,10 @@ class Shamir(OneRound):
         places = [FIELD128.combine(_opening(servers, j), values) for j in range(self.pack)]
         return np.stack(places, axis=1).reshape(-1, FIELD128.limbs)
 
+    def row_bytes(self, query: Query, records: int) -> int:
+        """Together: parts would wait for a server that may be gone, and come late to the others."""
+        return 0
+
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         return ShamirServer(self, query, index, randomness, bulk)
 

@@ -1,12 +1,12 @@
 """What a party costs when it is a process of its own."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 
 from protocols.errors import RunFailed
 from protocols.records import Holdings
+from simulation.bench.proc import cpu_seconds_of_threads, proportional_bytes
 from simulation.bench.row import Row
 from simulation.runtimes import Plan
 from simulation.runtimes.processes import Processes
@@ -32,22 +32,7 @@ def rows() -> list[Row]:
         pids = [pid for pid in hosts if pid is not None]
         figures = {
             "seconds": seconds,
-            "cpu_ms_per_party": 1e3 * sum(map(_cpu_seconds, pids)) / PARTIES,
-            "pss_mb_per_party": sum(map(_proportional_set_size, pids)) / PARTIES / 1e6,
+            "cpu_ms_per_party": 1e3 * sum(map(cpu_seconds_of_threads, pids)) / PARTIES,
+            "pss_mb_per_party": sum(map(proportional_bytes, pids)) / PARTIES / 1e6,
         }
     return [Row(f"processes-{PARTIES}", PARTIES / seconds, "parties/s", {}, figures)]
-
-
-def _proportional_set_size(pid: int) -> int:
-    """Bytes of memory, pages shared by k processes counted as 1/k each."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"no Pss of process {pid}")
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Of all threads, to the nanosecond: /proc/PID/stat counts in hundredths of a second, and a
-    process that starts takes a few of them."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9

@@ -86,12 +86,15 @@ class InProcess(Runtime):
         clock = {"submit": started}
         finished: Done | Failed | None = None
         queue: deque[Message] = deque()
+        unfinished: deque[PartyBlock] = deque()
         parties = len(self.plan.holdings.ids)
         report(Progress("submit", parties, parties))
 
         def take(outcome: Outcome, by: Participant, asked_by: Role | None = None) -> None:
             nonlocal finished
             queue.extend(outcome.messages)
+            if outcome.more and isinstance(by, PartyBlock):
+                unfinished.append(by)
             if by is self._coordinator and outcome.finished:
                 finished = outcome.finished
             for refusal in outcome.refused:
@@ -100,6 +103,10 @@ class InProcess(Runtime):
 
         take(self._coordinator.ask(query), self._coordinator)
         while finished is None:
+            if not queue and unfinished:
+                block = unfinished.popleft()
+                take(block.proceed(query.run), block)
+                continue
             if not queue:  # everybody waits: that is what a passed deadline means here
                 self._pass_deadline(run, take, queue)
                 continue

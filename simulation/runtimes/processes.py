@@ -121,6 +121,10 @@ class Processes(Runtime):
                 process.join()
         self.children.clear()
 
+    def listens(self, name: str) -> str:
+        """Where a station itself listens."""
+        return self._listen[name]
+
     def address_of(self, name: str, port: int) -> str:
         """Where others find a station. A relay in between may answer another address."""
         return f"127.0.0.1:{port}"

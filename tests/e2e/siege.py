@@ -40,10 +40,10 @@ class Undermined(Addressed):
 class Hand:
     """Everybody's certificate, and an ear at what a server says to the coordinator."""
 
-    def __init__(self, federation: Addressed, station: str = "server-0") -> None:
+    def __init__(self, federation: Addressed, station: str = "server-0", last: int = 3) -> None:
         self._channels = {
             Role.COORDINATOR: federation.reach(station, COORDINATOR),
-            Role.PARTY: federation.reach(station, party(0, 3)),
+            Role.PARTY: federation.reach(station, party(0, last)),
         }
         self._posts = {role: PostStub(channel) for role, channel in self._channels.items()}
 
