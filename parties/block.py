@@ -1,5 +1,6 @@
 """The parties of one host: their records, and what they answer to a query."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,8 @@ import numpy as np
 
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
-from protocols.machine import Machine
+from protocols.fingerprints import bound_to_data
+from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.machines import cheating_machine, party_machine
 from protocols.messages import Message, Phase, Role
 from protocols.participant import Outcome, Participant
@@ -15,6 +17,7 @@ from protocols.query import Query, decode_query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.refusal import RefusingParty
+from storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
     from parties.consent import Consent
@@ -27,7 +30,8 @@ class PartyBlock(Participant):
     """One party, or many whose vectors are computed together as array rows.
 
     In a simulation some of them may misbehave, by a script. Without `consent` they take part in
-    whatever is asked.
+    whatever is asked. With `answers`, a host that is killed and started again says in a run what it
+    said before, or nothing.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class PartyBlock(Participant):
         randomness: Randomness,
         misbehaviour: Misbehaviour = HONEST,
         consent: "Consent | None" = None,
+        answers: PartyAnswers | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self._consent = consent
@@ -46,7 +51,8 @@ class PartyBlock(Participant):
         self._scripts: dict[bytes, Script] = {}
         self._led: set[bytes] = set()
         self._of_pairs: dict[bytes, list[Message]] = {}
-        self._randomness = randomness
+        self._randomness = bound_to_data(randomness, holdings)
+        self._answers = answers
 
     def handle(self, message: Message) -> Outcome:
         if self._answering is None:
@@ -60,6 +66,12 @@ class PartyBlock(Participant):
         if message.phase is Phase.PAIRING and self._is_over(message.run):
             return Outcome(message.run)  # a coordinator that was restarted says it again
         return super().handle(message)
+
+    def deadline_of(self, run: bytes) -> float:
+        """For how many seconds a run waits for what its parties say; 0 if it is not known."""
+        if (asked := self._queries.get(run)) is None:
+            return 0.0
+        return decode_query(run, asked, "coordinator").deadline
 
     def _is_over(self, run: bytes) -> bool:
         return run in self._of_pairs and not self.is_open(run)
@@ -86,10 +98,13 @@ class PartyBlock(Participant):
         if self._answering is None:
             raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
+        self._begin(message)
         if query.statistic.pairwise:
             self._of_pairs[message.run] = []
             for run in list(self._of_pairs)[:-MOST_REPEATED]:
                 self._of_pairs[run].clear()
+            if (said := self._said_before(message)) is not None:
+                return Repeating(said)
         try:
             if (reason := self._objection(query)) is not None:
                 return RefusingParty(query.run, self._answering.ids, reason)
@@ -112,6 +127,35 @@ class PartyBlock(Participant):
             return cheating_machine(query, holdings, liars, randomness)
         return party_machine(query, holdings, randomness)
 
+    def _begin(self, message: Message) -> None:
+        """Raises `PeerError` if this run was begun with other data, or another query: what servers
+        hold of the first sharing would be added to a part of the second."""
+        if self._answers is None:
+            return
+        data = self._randomness.rows("begun", self.holdings.ids, 16).tobytes()
+        digest = hashlib.blake2s(data + message.body[0].tobytes()).digest()
+        try:
+            if not self._answers.begin(message.run, digest):
+                reason = "this run was begun with other data or another query: nothing is added"
+                raise PeerError(message.sender, reason)
+        except OSError as error:
+            raise PeerError(message.sender, f"cannot answer: {error}") from error
+
+    def _said_before(self, message: Message) -> list[Message] | None:
+        try:
+            return None if self._answers is None else self._answers.kept(message.run)
+        except (LocalError, OSError) as error:
+            raise PeerError(message.sender, f"cannot answer: {error}") from error
+
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+        """Shares of pairs are on disk before they are sent: what cannot be repeated is not said."""
+        try:
+            return super()._carry_out(run, step)
+        except OSError as error:
+            self.abandon(run)
+            reason = f"cannot keep what is to be said: {error}"
+            return Outcome(run, refused=[Rejected("store", reason)], finished=Failed(reason))
+
     def _hear(self, message: Message) -> None:
         super()._hear(message)
         if message.sender_role is Role.SERVER:
@@ -125,11 +169,30 @@ class PartyBlock(Participant):
 
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:
         super()._remember(run, outgoing)
-        if run in self._of_pairs:
-            self._of_pairs[run] += [m for m in outgoing if m.receiver_role is not Role.PARTY]
+        to_stations = [m for m in outgoing if m.receiver_role is not Role.PARTY]
+        if run in self._of_pairs and to_stations:
+            self._of_pairs[run] += to_stations
+            if self._answers is not None:
+                self._answers.keep(run, self._of_pairs[run])
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
         if self._misbehaviour != HONEST:
             script = self._scripts.setdefault(run, Script(self._misbehaviour))
             messages = [played for message in messages for played in script.play(message)]
         return super()._send(run, messages)
+
+
+class Repeating:
+    """Says what was said before this process was started, and is done."""
+
+    def __init__(self, said: list[Message]) -> None:
+        self._said = tuple(said)
+
+    def start(self) -> Step:
+        return Done(messages=self._said)
+
+    def receive(self, message: Message) -> Step:
+        return Rejected(message.sender, "all has been said")
+
+    def expire(self) -> Step:
+        return Continue()

@@ -30,6 +30,7 @@ from protos.channel import open_channel, stop_signal
 from protos.identity_files import write_secret
 from protos.tally_pb2_grpc import DeskStub, PostStub
 from protos.tasks import Tasks
+from storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
     from parties.peers import Peers
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 SEND_SECONDS = 30.0
+"""The least that a message may take to be acknowledged; a run with more time gives it more."""
 LISTEN_SECONDS = 5.0
 """How long servers are waited for before anything is sent."""
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -77,9 +79,15 @@ class PartyHost:
     def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
         self._config = config
         self._consent = Consent(config.policy, config.store) if config.policy else None
+        randomness = party_randomness(config)
         self._block = block or PartyBlock(
-            config.holdings, party_randomness(config), config.misbehaviour, self._consent
+            config.holdings,
+            randomness,
+            config.misbehaviour,
+            self._consent,
+            PartyAnswers(config.store / "answers") if config.store is not None else None,
         )
+        self._version = config.holdings.version(randomness)
         self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._party_authority = config.credentials.authority
@@ -153,6 +161,7 @@ class PartyHost:
         request = pb.JoinRequest(
             parties=holdings.ids.astype("<u4").tobytes(),
             records=holdings.counts.astype("<u4").tobytes(),
+            version=self._version,
         )
         # The stream is open before the parties are counted as here, so that no query is missed.
         stream = PostStub(channel).Receive(pb.Subscription(), wait_for_ready=True)
@@ -269,6 +278,8 @@ class PartyHost:
         """What our parties sent each other and others, before the coordinator hears that they are
         done: the answer's bill is complete then."""
         meter = self._block.meters.get(run, Meter()).between_parties()
+        if not meter.accounts:
+            return  # a host that was started anew and repeats itself: it has reported before
         report = pb.AccountReport(
             run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
         )
@@ -287,22 +298,28 @@ class PartyHost:
         return self._servers[int(message.receivers[0])]
 
     async def _send(self, message: Message) -> None:
-        """Tries a station that is away again until it has had time to come back."""
-        deadline = asyncio.get_running_loop().time() + SEND_SECONDS
+        """Tries a station that is away again until it has had time to come back.
+
+        It may take as long as the run waits for it, and longer while it comes further: an uplink
+        may be slow.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + max(SEND_SECONDS, self._block.deadline_of(message.run))
         for chunk in message.chunks():
             parcel = pb.Parcel(message=chunk.encode())
             while True:
                 await self._joined.wait()
                 try:
                     receipt = await self._station(message).Send(
-                        parcel, timeout=SEND_SECONDS, wait_for_ready=True
+                        parcel, timeout=max(SEND_SECONDS, deadline - clock()), wait_for_ready=True
                     )
+                    deadline = max(deadline, clock() + SEND_SECONDS)
                     break
                 except asyncio.CancelledError:
                     if _is_cancelled():
                         raise
                 except grpc.aio.AioRpcError as error:
-                    if error.code() not in AWAY or asyncio.get_running_loop().time() > deadline:
+                    if error.code() not in AWAY or clock() > deadline:
                         raise
                     log.warning("%s: %s; sending again", message.receiver, error.details())
                     await asyncio.sleep(0.2)

@@ -157,6 +157,10 @@ class Participant(ABC):
         """What parties were told in a run after its query, for those that may have missed it."""
         return self._told.get(run, [])
 
+    def kept_runs(self) -> list[bytes]:
+        """Runs of which there is anything left but their names."""
+        return list(self._queries)
+
     def open_runs(self) -> list[bytes]:
         return list(self._machines)
 

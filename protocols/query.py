@@ -14,7 +14,6 @@ from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
     enough_shares,
-    numeric_delta,
     parse_epsilon,
 )
 from protocols.statistics import Pairs, Statistic, statistic_named
@@ -140,7 +139,7 @@ class Query:
                 statistic.pairs_of_a_record * self.group,
                 len(statistic.kernel.outputs),
             )
-        return numeric_delta(self.noise, self.parties, statistic.noises)
+        return 0.0
 
     @property
     def spend(self) -> Spend:

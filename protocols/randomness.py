@@ -1,26 +1,41 @@
 """Randomness as an argument: a keyed stream that shells draw from the system or from a seed.
 
 AES-128 in counter mode is the generator, as a stream (`bytes`, `words`) and as a function of ids
-(`rows`), so that what a party draws does not depend on the block it is computed in.
+(`rows`, `streams`), so that what a party draws does not depend on the block it is computed in.
+
+What a party draws must depend on its data as well. Masks that follow from the run and the query
+alone would be used twice by a party that is restarted in mid-run with other data: a server that saw
+both submissions would subtract them and hold the exact difference of the party's vectors. So a
+party's randomness is `bound`: the 128-bit fingerprint of its records (`protocols.fingerprints`)
+takes the place of its id in every AES block. The same data give the same bytes again, which makes
+sending them again harmless; other data give independent ones. Blocks of two parties, or of one with
+two data sets, meet with probability 2^-128 a pair: 2^30 blocks under one key, a million parties
+with a vector of 2000 each, meet anywhere with probability below 2^-68, as for any use of AES.
 """
 
 import hashlib
 import os
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
 KEY_BYTES = 16
+BLOCK_BYTES = 16
+
+Ids = NDArray[np.uint32] | NDArray[np.uint64]
+Fingerprints = NDArray[np.uint64]
+"""Two words for each id, shape (n, 2)."""
 
 
 class Randomness:
     """A secret generator. Whoever knows its key knows all that was drawn from it."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, bound: tuple[Ids, Fingerprints] | None = None) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
         self._key = key
+        self._bound = bound
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     def __repr__(self) -> str:
@@ -38,25 +53,95 @@ class Randomness:
 
     def derive(self, label: str) -> "Randomness":
         """An independent generator for one purpose; the same for the same label."""
-        return Randomness(_subkey(self._key, label))
+        return Randomness(_subkey(self._key, label), self._bound)
+
+    def bound(self, ids: Ids, fingerprints: Fingerprints) -> "Randomness":
+        """The same generator for these ids alone, each with its fingerprint in its place."""
+        order = np.argsort(ids)
+        return Randomness(self._key, (ids[order], fingerprints[order]))
+
+    def along(self, links: NDArray[np.uint64], ends: NDArray[np.uint32]) -> "Randomness":
+        """The generator of links, each bound to the data of the party at our end of it."""
+        if self._bound is None:
+            return self
+        inputs = self.places(ends)
+        inputs[:, 0] ^= links
+        return self.bound(links, encrypted(self.cipher("links"), inputs))
+
+    def of(self, label: str, party: int) -> "Randomness":
+        """The generator of one party for one purpose, bound to what it holds."""
+        return Randomness(self.rows(label, np.array([party], np.uint32), KEY_BYTES).tobytes())
 
     def bytes(self, count: int) -> bytes:
+        """Of the key alone: not for what a party hides its data with."""
         return self._stream.update(bytes(count))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(self.bytes(8 * count), dtype="<u8")
 
-    def rows(
-        self, label: str, ids: NDArray[np.uint32] | NDArray[np.uint64], width: int
-    ) -> NDArray[np.uint8]:
-        """`width` bytes for every id, shape (len(ids), width): a function of label and id alone."""
-        blocks = -(-width // 16)
-        counters = np.empty((len(ids), blocks, 2), dtype="<u8")
-        counters[:, :, 0] = np.arange(blocks, dtype=np.uint64)
-        counters[:, :, 1] = ids[:, None]
-        cipher = Cipher(algorithms.AES(_subkey(self._key, label)), modes.ECB()).encryptor()
-        drawn = np.frombuffer(cipher.update(counters.tobytes()), dtype=np.uint8)
-        return drawn.reshape(len(ids), 16 * blocks)[:, :width]
+    def rows(self, label: str, ids: Ids, width: int) -> NDArray[np.uint8]:
+        """`width` bytes for every id, shape (len(ids), width): a function of label and id, and of
+        the fingerprint where this is bound."""
+        blocks = -(-width // BLOCK_BYTES)
+        places = self.places(ids)
+        inputs = np.empty((len(ids), blocks, 2), dtype="<u8")
+        np.bitwise_xor(places[:, :1], np.arange(blocks, dtype=np.uint64), out=inputs[:, :, 0])
+        inputs[:, :, 1] = places[:, 1:]
+        drawn = encrypted(self.cipher(label), inputs).view(np.uint8)
+        return drawn.reshape(len(ids), BLOCK_BYTES * blocks)[:, :width]
+
+    def streams(self, label: str, ids: Ids, count: int) -> "Streams":
+        """`count` streams for every id: each a function of what `rows` is one of, and its place."""
+        return Streams(self.cipher(label), self.places(ids), count)
+
+    def cipher(self, label: str) -> CipherContext:
+        """AES under the key of one purpose, a block at a time."""
+        return Cipher(algorithms.AES(_subkey(self._key, label)), modes.ECB()).encryptor()
+
+    def places(self, ids: Ids) -> Fingerprints:
+        """Where the blocks of each id begin: at its fingerprint, or at the id itself."""
+        if self._bound is None:
+            places = np.zeros((len(ids), 2), dtype=np.uint64)
+            places[:, 1] = ids
+            return places
+        known, fingerprints = self._bound
+        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        if not np.array_equal(known[at], ids):
+            raise ValueError("randomness of a party that holds nothing here")
+        found: Fingerprints = fingerprints[at]
+        return found
+
+
+class Streams:
+    """Many streams of 64-bit words, numbered row by row: `count` of every id in turn."""
+
+    def __init__(self, cipher: CipherContext, places: Fingerprints, count: int) -> None:
+        self._cipher = cipher
+        self._places = places
+        self._count = count
+        self._steps = np.zeros(len(places) * count, dtype=np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def pairs(self, which: NDArray[np.intp]) -> NDArray[np.uint64]:
+        """The next two words of these streams, none of which is named twice; shape (n, 2)."""
+        row, place = np.divmod(which, self._count)
+        steps = self._steps[which]
+        inputs = self._places[row]
+        inputs[:, 0] ^= place.astype(np.uint64) | steps << np.uint64(32)
+        self._steps[which] = steps + np.uint64(1)
+        return encrypted(self._cipher, inputs)
+
+    def words(self, which: NDArray[np.intp]) -> NDArray[np.uint64]:
+        """The next word of these streams; the second of its block is not used."""
+        return self.pairs(which)[:, 0]
+
+
+def encrypted(cipher: CipherContext, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Blocks of two words, encrypted one by one, in the same shape."""
+    data = np.ascontiguousarray(blocks, dtype="<u8").view(np.uint8).data
+    return np.frombuffer(cipher.update(data), dtype="<u8").reshape(blocks.shape)
 
 
 def _subkey(key: bytes, label: str) -> bytes:

@@ -1,5 +1,6 @@
 """Records in columns, and who holds which of them."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError
+from protocols.randomness import Randomness
 
 Column = NDArray[np.float64]
+
+VERSION_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,21 @@ class Holdings:
         except KeyError:
             known = ", ".join(self.columns)
             raise LocalError(f"no column {name!r}; the data has {known}") from None
+
+    def version(self, randomness: Randomness) -> bytes:
+        """A name for exactly this data, under a secret of who holds it.
+
+        It tells others whether the data is as it was, and nothing else: to who does not know the
+        secret it is a random number.
+        """
+        key = randomness.derive("data version").bytes(32)
+        digest = hashlib.blake2b(key=key, digest_size=VERSION_BYTES)
+        for part in (self.ids.astype("<u4"), self.counts.astype("<u8")):
+            digest.update(part.tobytes())
+        for name, column in sorted(self.columns.items()):
+            digest.update(len(name.encode()).to_bytes(4, "little") + name.encode())
+            digest.update(np.ascontiguousarray(column, dtype="<f8").data)
+        return digest.digest()
 
     def without(self, ids: frozenset[int]) -> "Holdings | None":
         """The records of all parties but those; None if nobody is left."""

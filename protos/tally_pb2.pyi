@@ -33,18 +33,20 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("servers", "parties", "present", "most_records", "records")
+    __slots__ = ("servers", "parties", "present", "most_records", "records", "durable")
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     MOST_RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
     servers: int
     parties: int
     present: int
     most_records: int
     records: int
-    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+    durable: bool
+    def __init__(self, servers: _Optional[int] = ..., parties: _Optional[int] = ..., present: _Optional[int] = ..., most_records: _Optional[int] = ..., records: _Optional[int] = ..., durable: _Optional[bool] = ...) -> None: ...
 
 class RevocationList(_message.Message):
     __slots__ = ("list",)
@@ -88,6 +90,12 @@ class RunRef(_message.Message):
     run: bytes
     def __init__(self, run: _Optional[bytes] = ...) -> None: ...
 
+class RunList(_message.Message):
+    __slots__ = ("runs",)
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, runs: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class RunStatus(_message.Message):
     __slots__ = ("submissions", "bytes")
     SUBMISSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -127,12 +135,14 @@ class AccountList(_message.Message):
     def __init__(self, accounts: _Optional[_Iterable[_Union[AccountEntry, _Mapping]]] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("parties", "records")
+    __slots__ = ("parties", "records", "version")
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     parties: bytes
     records: bytes
-    def __init__(self, parties: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+    version: bytes
+    def __init__(self, parties: _Optional[bytes] = ..., records: _Optional[bytes] = ..., version: _Optional[bytes] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("servers", "parties", "party_authority")
@@ -210,6 +220,20 @@ class Question(_message.Message):
     json: str
     def __init__(self, json: _Optional[str] = ...) -> None: ...
 
+class QuestionKey(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class Cancelled(_message.Message):
+    __slots__ = ("cancelled", "words")
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    cancelled: bool
+    words: str
+    def __init__(self, cancelled: _Optional[bool] = ..., words: _Optional[str] = ...) -> None: ...
+
 class Progress(_message.Message):
     __slots__ = ("enrolled", "parties", "phase", "submissions", "bytes")
     ENROLLED_FIELD_NUMBER: _ClassVar[int]
@@ -225,7 +249,7 @@ class Progress(_message.Message):
     def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "refusals", "refusing", "run")
+    __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "reused", "lost_pairs", "question", "asked", "refusals", "refusing", "run")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +259,10 @@ class Answer(_message.Message):
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     CAUGHT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REUSED_FIELD_NUMBER: _ClassVar[int]
+    LOST_PAIRS_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     REFUSING_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
@@ -247,10 +275,28 @@ class Answer(_message.Message):
     parties: int
     caught: _containers.RepeatedCompositeFieldContainer[Caught]
     refused: int
+    reused: bool
+    lost_pairs: int
+    question: str
+    asked: bytes
     refusals: _containers.RepeatedCompositeFieldContainer[PartyRefusal]
     refusing: int
     run: bytes
-    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ..., run: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, records: _Optional[int] = ..., total: _Optional[bytes] = ..., contributors: _Optional[bytes] = ..., stations: _Optional[_Iterable[_Union[AccountList, _Mapping]]] = ..., submit_seconds: _Optional[float] = ..., release_seconds: _Optional[float] = ..., parties: _Optional[int] = ..., caught: _Optional[_Iterable[_Union[Caught, _Mapping]]] = ..., refused: _Optional[int] = ..., reused: _Optional[bool] = ..., lost_pairs: _Optional[int] = ..., question: _Optional[str] = ..., asked: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[PartyRefusal, _Mapping]]] = ..., refusing: _Optional[int] = ..., run: _Optional[bytes] = ...) -> None: ...
+
+class Kept(_message.Message):
+    __slots__ = ("run", "data", "question", "query", "events")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    run: bytes
+    data: bytes
+    question: str
+    query: bytes
+    events: _containers.RepeatedCompositeFieldContainer[Event]
+    def __init__(self, run: _Optional[bytes] = ..., data: _Optional[bytes] = ..., question: _Optional[str] = ..., query: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
 
 class PartyRefusal(_message.Message):
     __slots__ = ("party", "reason")

@@ -60,6 +60,11 @@ class PostStub:
                 request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
+        self.Kept = channel.unary_unary(
+                '/tallyroom.Post/Kept',
+                request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.RunList.FromString,
+                _registered_method=True)
 
 
 class PostServicer:
@@ -101,6 +106,14 @@ class PostServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Kept(self, request, context):
+        """The runs that this station keeps anything of: those that the coordinator has given up while it
+        was away can be forgotten before anything else happens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PostServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +141,11 @@ def add_PostServicer_to_server(servicer, server):
                     servicer.Forget,
                     request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
                     response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+            ),
+            'Kept': grpc.unary_unary_rpc_method_handler(
+                    servicer.Kept,
+                    request_deserializer=protos_dot_tally__pb2.Subscription.FromString,
+                    response_serializer=protos_dot_tally__pb2.RunList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -276,6 +294,33 @@ class Post:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Kept(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Post/Kept',
+            protos_dot_tally__pb2.Subscription.SerializeToString,
+            protos_dot_tally__pb2.RunList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class DeskStub:
     """Served by the coordinator.
@@ -296,6 +341,16 @@ class DeskStub:
                 '/tallyroom.Desk/Ask',
                 request_serializer=protos_dot_tally__pb2.Question.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Event.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_stream(
+                '/tallyroom.Desk/Resume',
+                request_serializer=protos_dot_tally__pb2.QuestionKey.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Event.FromString,
+                _registered_method=True)
+        self.Cancel = channel.unary_unary(
+                '/tallyroom.Desk/Cancel',
+                request_serializer=protos_dot_tally__pb2.QuestionKey.SerializeToString,
+                response_deserializer=protos_dot_tally__pb2.Cancelled.FromString,
                 _registered_method=True)
         self.Announce = channel.unary_unary(
                 '/tallyroom.Desk/Announce',
@@ -327,6 +382,20 @@ class DeskServicer:
 
     def Ask(self, request, context):
         """An analyst asks; events follow until the answer or the failure.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """What was asked under a key: events as of `Ask`, also when it was answered long ago.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Cancel(self, request, context):
+        """Ends what was asked under a key everywhere, if nothing is released yet; says what happened.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -365,6 +434,16 @@ def add_DeskServicer_to_server(servicer, server):
                     servicer.Ask,
                     request_deserializer=protos_dot_tally__pb2.Question.FromString,
                     response_serializer=protos_dot_tally__pb2.Event.SerializeToString,
+            ),
+            'Resume': grpc.unary_stream_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=protos_dot_tally__pb2.QuestionKey.FromString,
+                    response_serializer=protos_dot_tally__pb2.Event.SerializeToString,
+            ),
+            'Cancel': grpc.unary_unary_rpc_method_handler(
+                    servicer.Cancel,
+                    request_deserializer=protos_dot_tally__pb2.QuestionKey.FromString,
+                    response_serializer=protos_dot_tally__pb2.Cancelled.SerializeToString,
             ),
             'Announce': grpc.unary_unary_rpc_method_handler(
                     servicer.Announce,
@@ -437,6 +516,60 @@ class Desk:
             '/tallyroom.Desk/Ask',
             protos_dot_tally__pb2.Question.SerializeToString,
             protos_dot_tally__pb2.Event.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tallyroom.Desk/Resume',
+            protos_dot_tally__pb2.QuestionKey.SerializeToString,
+            protos_dot_tally__pb2.Event.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Cancel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tallyroom.Desk/Cancel',
+            protos_dot_tally__pb2.QuestionKey.SerializeToString,
+            protos_dot_tally__pb2.Cancelled.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,15 +22,15 @@ from protocols.messages import RUN_BYTES, Message, Phase, Role, address, body_of
 from protocols.meter import Direction, Meter
 from protocols.participant import Outcome, Participant
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import MAX_DEADLINE, Query, decode_query
+from protocols.query import MAX_DEADLINE, Query
 from protocols.randomness import Randomness
+from protocols.records import VERSION_BYTES
 from protocols.refusal import Refusals, refusal_words
 from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.cumulative import Cumulative
+from servers.releases import Releases
 from storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
-
 MAX_RECORDS_EACH = 1 << 24
 """One party must not be able to claim more records than any question could be about."""
 
@@ -41,7 +41,8 @@ class Question:
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
-    waits for the same answer.
+    waits for the same answer. `fresh` asks for noise of its own, where an earlier release of the
+    same data would be given again.
     """
 
     statistic: Statistic
@@ -54,6 +55,7 @@ class Question:
     deadline: float = 30.0
     key: str = ""
     delta: float = 0.0
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -129,6 +131,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "deadline": (int, float),
     "key": (str,),
     "delta": (int, float),
+    "fresh": (bool,),
 }
 
 
@@ -150,8 +153,8 @@ class Coordinator(Participant):
         self._randomness = randomness
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
-        self._curves: dict[str | None, Total] = {}
-        self._held: dict[str | None, tuple[bytes, NDArray[np.bool]]] = {}
+        self._versions = np.zeros((parties, VERSION_BYTES), dtype=np.uint8)
+        self.releases = Releases(parties)
 
     @property
     def enrolled(self) -> int:
@@ -168,8 +171,16 @@ class Coordinator(Participant):
         """The number of records of all parties; one that has not joined yet has at least one."""
         return int(np.maximum(self._records, 1).sum())
 
-    def enrol(self, ids: Ids, records: NDArray[np.uint32]) -> None:
-        """Parties join, with the number of records that each holds, which is public."""
+    @property
+    def data(self) -> bytes:
+        """Names the data that parties hold, as far as they have said what it is."""
+        digest = hashlib.blake2s(self._records.astype("<i8").tobytes(), person=b"the data")
+        digest.update(self._versions.tobytes())
+        return digest.digest()
+
+    def enrol(self, ids: Ids, records: NDArray[np.uint32], version: bytes = b"") -> None:
+        """Parties join, with the number of records that each holds, which is public, and a version
+        of their data that is all the same to us: another one is of other data."""
         if len(ids) != len(records) or len(ids) == 0 or int(records.min()) < 1:
             raise LocalError("every party needs at least one record to join")
         if int(records.max()) > self._max_records_per_party:
@@ -179,7 +190,10 @@ class Coordinator(Participant):
             )
         if int(ids.max()) >= self.parties:
             raise LocalError(f"this federation has room for {self.parties} parties")
+        if len(version) not in (0, VERSION_BYTES):
+            raise LocalError(f"a version of data has {VERSION_BYTES} bytes, not {len(version)}")
         self._records[ids] = records
+        self._versions[ids] = np.frombuffer(version or bytes(VERSION_BYTES), dtype=np.uint8)
         self._present[ids] = True
 
     def leave(self, ids: Ids) -> None:
@@ -196,7 +210,11 @@ class Coordinator(Participant):
         """The same question under the same key is the same run, also after a restart."""
         if not question.key:
             return self._randomness.bytes(RUN_BYTES)
-        return self._randomness.derive(f"question {question.key}").bytes(RUN_BYTES)
+        return self.named(question.key)
+
+    def named(self, key: str) -> bytes:
+        """What a question under this key is called."""
+        return self._randomness.derive(f"question {key}").bytes(RUN_BYTES)
 
     def query(self, question: Question) -> Query:
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
@@ -206,23 +224,19 @@ class Coordinator(Participant):
         query = question.query(run, self.parties, self.servers, self.all_records, self.most_records)
         check(query)
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
-        if (tree := tree_of(query)) in self._held:
-            query = replace(query, run=self._held[tree][0])
-        elif tree not in self._curves:
+        releases, data = self.releases, self.data
+        if question.fresh or not releases.knows(query, data):
             self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
-        return query
+        if question.fresh:
+            releases.outdate(query, data)
+        held = releases.held(query, data)
+        return query if held is None else replace(query, run=held[0])
 
     def ask(self, query: Query) -> Outcome:
-        """Puts the query to all; servers are told not to wait for parties that are not here.
-
-        A curve that was released before is given again: it costs nothing, not even a message.
-        """
-        tree = tree_of(query)
-        if tree in self._curves:
-            return Outcome(query.run, finished=Done(self._curves[tree]))
-        if tree in self._held:
-            _, members = self._held[tree]
-            return self.resume(query.run, OnDemandCollector(query, self._records, members))
+        """Puts the query to all; servers are told not to wait for parties that are not here."""
+        if (held := self.releases.held(query, self.data)) is not None:
+            self._rounds.setdefault(query.run, 0)  # it may have been begun before a restart
+            return self.resume(query.run, OnDemandCollector(query, self._records, held[1]))
         outcome = self.start(query, self._records)
         if not self._present.all():
             absent = np.flatnonzero(~self._present).astype(np.uint32)
@@ -235,6 +249,11 @@ class Coordinator(Participant):
         collector = collector_machine(query, records, randomness)
         self._refusals[query.run] = Refusals(query.parties, query.minimum)
         return self.begin(query.run, collector)
+
+    def withdraw(self, run: bytes) -> None:
+        """Takes back a run that nobody has heard of."""
+        self.forget(run)
+        self._rounds.pop(run, None)
 
     @property
     def records(self) -> Records:
@@ -320,38 +339,11 @@ class Coordinator(Participant):
             ),
         )
 
-    def conclude(self, query: Query, done: Done) -> Total:
-        """What a finished run gave. Trees are remembered: asking them again spends nothing."""
-        total = done.output
-        if not isinstance(total, Total):
-            raise TypeError(f"a collector is done with a Total, not {type(total).__name__}")
-        tree = tree_of(query)
-        if tree is not None and query.statistic.on_demand:
-            members = np.zeros(self.parties, dtype=bool)
-            members[total.contributors] = True
-            self._held.setdefault(tree, (query.run, members))
-        elif tree is not None:
-            self._curves.setdefault(tree, total)
-        return total
+    def is_releasing(self, run: bytes) -> bool:
+        """Whether servers were told to release: then ε may be spent, and the answer is due."""
+        machine = self._machines.get(run)
+        return isinstance(machine, Collector) and machine.releases
 
-
-def tree_of(query: Query) -> str | None:
-    """What makes two questions ask the same tree: all but how its answer is post-processed."""
-    if not isinstance(query.statistic, Cumulative):
-        return None
-    return query.statistic.release_key() + repr(
-        (query.aggregator, query.epsilon, query.noise, query.data, query.group, query.minimum)
-    )
-
-
-def beginning(query: Query, records: Records) -> bytes:
-    """What the journal keeps of a run's beginning."""
-    counts = records.astype("<i8").tobytes()
-    return len(counts).to_bytes(4, "little") + counts + query.encode()
-
-
-def begun(run: bytes, data: bytes) -> tuple[Query, Records]:
-    """Reads `beginning` back."""
-    size = int.from_bytes(data[:4], "little")
-    counts = np.frombuffer(data, dtype="<i8", count=size // 8, offset=4).astype(np.int64)
-    return decode_query(run, data[4 + size :], "journal"), counts
+    def awaited_servers(self, run: bytes) -> list[int]:
+        machine = self._machines.get(run)
+        return machine.awaited_servers if isinstance(machine, Collector) else []

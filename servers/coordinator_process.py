@@ -27,7 +27,9 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     add_DeskServicer_to_server(desk, server)
     add_RelayServicer_to_server(Relay(desk.hosts), server)
     async with registrar_of(config.enrolment) as registrar:
-        directory = FederationDirectory(desk.coordinator, registrar, credentials.authority)
+        directory = FederationDirectory(
+            desk.coordinator, registrar, credentials.authority, desk.durable
+        )
         add_DirectoryServicer_to_server(directory, server)
         enrolment = enrolling(
             config.enrolment,
@@ -38,8 +40,8 @@ async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
         )
         async with enrolment, serving(server):
             try:
-                desk.resume()
-                desk.listen_to_servers()
+                desk.runs.resume()
+                desk.dispatch.listen_to_servers()
                 with metrics.serving(config.metrics):
                     ready(port)
                     await stop_signal()

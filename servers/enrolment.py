@@ -165,8 +165,11 @@ class Room(Protocol):
 
 
 class FederationDirectory(DirectoryServicer):
-    def __init__(self, room: Room, registrar: Registrar | None, authority: bytes) -> None:
+    def __init__(
+        self, room: Room, registrar: Registrar | None, authority: bytes, durable: bool = False
+    ) -> None:
         self._room = room
+        self._durable = durable
         self._registrar = registrar
         self._authority = authority
 
@@ -181,6 +184,7 @@ class FederationDirectory(DirectoryServicer):
             present=room.enrolled,
             most_records=room.most_records,
             records=room.all_records,
+            durable=self._durable,
         )
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Certified:  # noqa: N802

@@ -31,6 +31,8 @@ RETRY_SECONDS = 1.0
 """How long to wait for room on a full disk."""
 MOST_WAITING = 1000
 """Messages that wait for a party; a party that never reads must not fill the memory."""
+MOST_LISTED = 10_000
+"""Runs that are told to the coordinator at a time."""
 
 Carry = Callable[[Outcome], Awaitable[None]]
 
@@ -64,6 +66,15 @@ class Mailboxes:
                 if identity.role is Role.PARTY and queue.qsize() >= MOST_WAITING:
                     queue.get_nowait()  # it does not read: what it misses, it hears when it joins
                 queue.put_nowait(message if mine.all() else message.select(np.flatnonzero(mine)))
+
+    def discard(self, run: bytes) -> None:
+        """Drops what waits for parties in a run that is over: they are not to work for it."""
+        for identity, queue in self._queues.items():
+            if identity.role is Role.PARTY:
+                waiting = [queue.get_nowait() for _ in range(queue.qsize())]
+                for message in waiting:
+                    if message.run != run:
+                        queue.put_nowait(message)
 
 
 class Post(PostServicer):
@@ -161,13 +172,29 @@ class Post(PostServicer):
         self.watch_deadline(run)
         return outcomes
 
-    def forget(self, run: bytes) -> None:
+    async def forget(self, run: bytes) -> None:
+        """Drops a run for good. Raises `OSError` where that cannot be kept."""
+        async with self.lock:
+            if self.journal:
+                await self.journal.forget(run)
+            self._let_go(run)
+
+    async def let_go(self, run: bytes) -> None:
+        """The same, where the name of the run is kept elsewhere."""
+        async with self.lock:
+            self.unjournal(run)
+            self._let_go(run)
+
+    def unjournal(self, run: bytes) -> None:
+        if self.journal:
+            self.journal.drop(run)
+
+    def _let_go(self, run: bytes) -> None:
+        self.mailboxes.discard(run)
         self.participant.forget(run)
         self._cpu_seconds.pop(run, None)
         if (timer := self._timers.pop(run, None)) is not None:
             timer.cancel()
-        if self.journal:
-            self.journal.forget(run)
 
     def close(self) -> None:
         if self.journal:
@@ -238,17 +265,24 @@ class Post(PostServicer):
         spent = self._cpu_seconds.pop(request.run, 0.0)
         return accounts_to_wire(meter, spent) if meter else pb.AccountList()
 
-    async def _coordinator_only(self, request: pb.RunRef, context: Context) -> None:
+    async def Kept(self, request: pb.Subscription, context: Context) -> pb.RunList:  # noqa: N802
+        await self._from_coordinator(context)
+        return pb.RunList(runs=self.participant.kept_runs()[:MOST_LISTED])
+
+    async def _from_coordinator(self, context: Context) -> None:
         identity = await caller(context)
         if identity.role is not Role.COORDINATOR:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may ask")
+
+    async def _coordinator_only(self, request: pb.RunRef, context: Context) -> None:
+        await self._from_coordinator(context)
         if len(request.run) != RUN_BYTES:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no run has such a name")
 
     async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
         await self._coordinator_only(request, context)
         try:
-            self.forget(request.run)
+            await self._tasks.finish(self.forget(request.run))
         except OSError as error:
             log.error("cannot forget a run: %s", error)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"cannot forget: {error}")

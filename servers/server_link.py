@@ -8,8 +8,7 @@ import grpc.aio
 
 from protocols.errors import PeerError
 from protocols.identity import Credentials, Identity
-from protocols.messages import Message, Role, decode
-from protocols.query import Query
+from protocols.messages import RUN_BYTES, Message, Role, decode
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.tally_pb2_grpc import PostStub
@@ -34,12 +33,16 @@ class ServerLink:
     def name(self) -> str:
         return self.identity.name
 
-    async def send(self, message: Message) -> list[str]:
-        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
+    async def send(self, message: Message, seconds: float) -> list[str]:
+        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`.
+
+        Each part of it may take so many seconds, in which a server may have much to add up.
+        """
+        seconds = max(GRACE_SECONDS, seconds)
         reasons = []
         for chunk in message.chunks():
             receipt = await self._post.Send(
-                pb.Parcel(message=chunk.encode()), timeout=GRACE_SECONDS, wait_for_ready=True
+                pb.Parcel(message=chunk.encode()), timeout=seconds, wait_for_ready=True
             )
             reasons += [refusal.reason for refusal in receipt.refused]
         return reasons
@@ -59,17 +62,25 @@ class ServerLink:
 
         return messages()
 
-    async def accounts(self, query: Query) -> pb.AccountList:
+    async def accounts(self, run: bytes) -> pb.AccountList:
         """What the server metered; nothing if it is gone, for the answer is there already."""
-        reference = pb.RunRef(run=query.run)
         try:
-            accounts: pb.AccountList = await self._post.Accounts(reference, timeout=GRACE_SECONDS)
-            if not query.statistic.on_demand:
-                await self._post.Forget(reference, timeout=GRACE_SECONDS)
+            accounts: pb.AccountList = await self._post.Accounts(
+                pb.RunRef(run=run), timeout=GRACE_SECONDS
+            )
         except grpc.aio.AioRpcError as error:
             log.warning("no accounts of %s: %s", self.name, error.details())
             return pb.AccountList()
         return accounts
+
+    async def forget(self, run: bytes) -> None:
+        """Raises `AioRpcError` where it is not forgotten for good."""
+        await self._post.Forget(pb.RunRef(run=run), timeout=GRACE_SECONDS)
+
+    async def kept(self) -> list[bytes]:
+        """Runs that the server keeps anything of. Raises `AioRpcError`."""
+        listed: pb.RunList = await self._post.Kept(pb.Subscription(), timeout=GRACE_SECONDS)
+        return [run for run in listed.runs if len(run) == RUN_BYTES]
 
     async def status(self, run: bytes) -> pb.RunStatus:
         try:

@@ -1,15 +1,17 @@
 """The analyst's side of the wire: puts a question to a coordinator and waits for the answer."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 import grpc
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
+from protocols.errors import Interrupted, LocalError, RunFailed
 from protocols.identity import Credentials, Identity
 from protocols.messages import Role
 from protocols.meter import Bill
+from protocols.query import decode_query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
@@ -18,13 +20,21 @@ from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
 
 PATIENCE_SECONDS = 60.0
+"""How long a coordinator is waited for that is away."""
+CANCEL_SECONDS = 10.0
+FINAL = (
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 
 
 class Analyst:
-    """`patient`: a coordinator that keeps a store comes back, and is waited for."""
+    """A coordinator that keeps a store comes back with what it was asked, and is waited for."""
 
-    def __init__(self, coordinator: str, credentials: Credentials, patient: bool = False) -> None:
-        self._patient = patient
+    def __init__(self, coordinator: str, credentials: Credentials) -> None:
+        self._durable = False
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
         self._desk = DeskStub(self._channel)
 
@@ -33,34 +43,85 @@ class Analyst:
 
     def describe(self, seconds: float) -> pb.Description:
         """What the federation is. Raises `RunFailed` if nobody answers in time."""
-        try:
-            description: pb.Description = DirectoryStub(self._channel).Describe(
-                pb.DescribeRequest(), timeout=seconds, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise RunFailed(f"the coordinator does not answer: {error.details()}") from None
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                description: pb.Description = DirectoryStub(self._channel).Describe(
+                    pb.DescribeRequest(),
+                    timeout=max(0.1, until - time.monotonic()),
+                    wait_for_ready=True,
+                )
+                break
+            except grpc.RpcError as error:
+                if error.code() in FINAL or time.monotonic() > until:
+                    reason = f"the coordinator does not answer: {error.details()}"
+                    raise RunFailed(reason) from None
+            time.sleep(0.2)
+        self._durable = description.durable
         return description
 
-    def events(self, question: str) -> Iterator[pb.Event]:
+    def events(self, question: str) -> Generator[pb.Event]:
         """What the coordinator says to a question, until its answer. Raises `RunFailed`.
 
         Asking again is asking the same: the question carries a key of its own.
         """
+        return self._listen(lambda: self._desk.Ask(pb.Question(json=question), wait_for_ready=True))
+
+    def _listen(self, call: Callable[[], Any]) -> Generator[pb.Event]:
+        """Calls again when the coordinator was away, if it knows then what it was asked."""
         last = time.monotonic()
         while True:
+            stream = call()
             try:
-                for event in self._desk.Ask(pb.Question(json=question), wait_for_ready=True):
+                for event in stream:
                     last = time.monotonic()
                     yield event
                 return
             except grpc.RpcError as error:
-                if not self._patient or time.monotonic() > last + PATIENCE_SECONDS:
-                    raise RunFailed(f"the coordinator is gone: {error.details()}") from None
+                if error.code() in FINAL:
+                    raise RunFailed(f"the coordinator refuses: {error.details()}") from None
+                gone = f"the coordinator is gone: {error.details()}"
+            finally:
+                stream.cancel()
+            if not self._durable:
+                raise RunFailed(gone)
             time.sleep(0.2)
+            try:
+                self.describe(last + PATIENCE_SECONDS - time.monotonic())
+            except RunFailed:
+                raise RunFailed(gone) from None
 
     def ask(self, question: Question, report: Report) -> Opened:
         """Raises `LocalError` if the question is wrong, `RunFailed` if the run cannot finish."""
+        self.describe(PATIENCE_SECONDS)
         return follow(self.events(question.encode()), report)
+
+    def ask_or_cancel(self, question: Question, report: Report) -> Opened:
+        """The same; raises `Interrupted`, with what became of it, where the user does not wait for
+        its end."""
+        self.describe(PATIENCE_SECONDS)
+        return self._or_cancel(question.key, self.events(question.encode()), report)
+
+    def resume(self, key: str, report: Report) -> Opened:
+        """What was asked under a key before. Raises as `ask_or_cancel` does."""
+        self.describe(PATIENCE_SECONDS)
+        asked = pb.QuestionKey(key=key)
+        events = self._listen(lambda: self._desk.Resume(asked, wait_for_ready=True))
+        return self._or_cancel(key, events, report)
+
+    def _or_cancel(self, key: str, events: Generator[pb.Event], report: Report) -> Opened:
+        try:
+            return follow(events, report)
+        except KeyboardInterrupt:
+            events.close()  # nothing is begun any more once it is cancelled
+            try:
+                said = self._desk.Cancel(pb.QuestionKey(key=key), timeout=CANCEL_SECONDS)
+            except grpc.RpcError as error:
+                words = f"the coordinator could not be told: {error.details()}"
+                raise Interrupted(f"{words}; --resume {key}") from None
+            hint = "" if said.cancelled else f"; --resume {key}"
+            done = "cancelled" if said.cancelled else "not cancelled"
+            raise Interrupted(f"{done}: {said.words}{hint}") from None
 
 
 def follow(events: Iterable[pb.Event], report: Report) -> Opened:
@@ -100,7 +161,10 @@ def _opened(answer: pb.Answer, seconds: float) -> Opened:
         tuple((caught.party, caught.reason) for caught in answer.caught),
         sum(cpu_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
         answer.refused,
+        answer.lost_pairs,
+        answer.reused,
+        Question.decode(answer.question),
+        decode_query(answer.run, answer.asked, "coordinator"),
         tuple((refusal.party, refusal.reason) for refusal in answer.refusals),
         answer.refusing,
-        answer.run,
     )

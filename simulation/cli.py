@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from parties.data import Dataset
-from protocols.errors import LocalError, RunFailed, TallyError
+from protocols.errors import Interrupted, LocalError, RunFailed, TallyError
 from protocols.names import look_up
 from protocols.privacy.ledger import DEFAULT_CAP_DELTA
 from protocols.statistics import Pairs, Statistic, statistic_named
@@ -21,7 +21,7 @@ from simulation.cli_compare import compare_aggregators
 from simulation.cli_enrol import enrol
 from simulation.cli_processes import processes
 from simulation.result import Result
-from simulation.terminal import show_progress, show_result, warn
+from simulation.terminal import show_key, show_progress, show_result, warn
 
 app = typer.Typer(
     name="tally",
@@ -47,7 +47,7 @@ def run(
     context: typer.Context,
     statistic: Annotated[
         str, typer.Argument(help="See `tally list statistics`; or compare-aggregators.")
-    ],
+    ] = "",
     data: Annotated[str | None, typer.Option(help="csv:PATH?value=COL or a bundled set.")] = None,
     parties: Annotated[int | None, typer.Option(help="Number of parties; 20 if left out.")] = None,
     servers: Annotated[int | None, typer.Option(help="Number of servers.")] = None,
@@ -114,6 +114,15 @@ def run(
     identity: Annotated[
         Path | None, typer.Option(envvar="TALLY_IDENTITY", help="The analyst's, for --coordinator.")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="New noise, paid for, where a release would be reused.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option(help="Of a running federation: a name for the question.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="KEY: the answer to what was asked under it before.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for result, plots and report.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -123,6 +132,12 @@ def run(
     from simulation.deployment import Deployment
     from simulation.federation import DEFAULT_DATA, Federation
 
+    if (key or resume) and coordinator is None:
+        raise LocalError("--key and --resume are of a running federation: give --coordinator")
+    if resume and (statistic or key):
+        raise LocalError("--resume KEY asks nothing new: leave the statistic and --key out")
+    if not resume and not statistic:
+        raise LocalError("which statistic? see `tally list statistics`")
     comparing = context.command.name == "compare"
     if not comparing and statistic == COMPARE:
         comparing, statistic = True, compared or "histogram"
@@ -155,6 +170,10 @@ def run(
         for name, given in simulated.items():
             if given is not None:
                 raise LocalError(f"--{name} is of a simulation; --coordinator asks a running one")
+    if resume and coordinator is not None and identity is not None:
+        with Deployment(coordinator, identity) as deployment, show_progress() as report:
+            show(deployment.resume(resume, report), out, as_json)
+        return
     dataset = load(data or DEFAULT_DATA) if coordinator is None else None
     question = build_statistic(
         statistic,
@@ -186,27 +205,38 @@ def run(
         check_writable(out)
 
     def answer(spec: str) -> Result:
-        asked: Federation | Deployment
         if coordinator is not None and identity is not None:
-            asked = Deployment(coordinator, identity, spec)
-        else:
-            asked = Federation(
-                parties=parties,
-                servers=servers,
-                aggregator=spec,
-                runtime=runtime,
-                data=dataset or DEFAULT_DATA,
-                hosts=hosts,
-                seed=seed,
-                cap=cap,
-                dropout=dropout,
-                drop_after=drop_after,
-                cheats=cheat or (),
-                peer=peer,
-                policy=agreed,
-                cap_delta=cap_delta,
-            )
-        with asked as federation, show_progress() as report:
+            with Deployment(coordinator, identity, spec) as asked, show_progress() as report:
+                return asked.run(
+                    question,
+                    epsilon,
+                    noise=noise,
+                    unit=unit,
+                    minimum=minimum,
+                    deadline=deadline,
+                    report=report,
+                    delta=delta,
+                    fresh=fresh,
+                    key=key,
+                    begun=show_key,
+                )
+        simulation = Federation(
+            parties=parties,
+            servers=servers,
+            aggregator=spec,
+            runtime=runtime,
+            data=dataset or DEFAULT_DATA,
+            hosts=hosts,
+            seed=seed,
+            cap=cap,
+            dropout=dropout,
+            drop_after=drop_after,
+            cheats=cheat or (),
+            peer=peer,
+            policy=agreed,
+            cap_delta=cap_delta,
+        )
+        with simulation as federation, show_progress() as report:
             return federation.run(
                 question,
                 epsilon,
@@ -216,12 +246,16 @@ def run(
                 deadline=deadline,
                 report=report,
                 delta=delta,
+                fresh=fresh,
             )
 
     if comparing:
         compare_aggregators(statistic, aggregator, answer, out, as_json)
         return
-    result = answer(aggregator[0] if aggregator else "additive")
+    show(answer(aggregator[0] if aggregator else "additive"), out, as_json)
+
+
+def show(result: Result, out: Path | None, as_json: bool) -> None:
     for note in result.notes:
         warn(note)
     written = result.write(out) if out is not None else []
@@ -351,7 +385,11 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
+        warn("interrupted; nothing is left running")
+        code = 130
+    except Interrupted as error:
+        warn(str(error))
         code = 130
     except TyperException as error:
         warn(error.format_message())

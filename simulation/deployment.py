@@ -1,6 +1,7 @@
 """A federation that is already running somewhere: the same questions, nothing simulated."""
 
 import os
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
@@ -16,7 +17,7 @@ from servers.coordinator import Question
 from servers.metrics import parse_address
 from simulation.analyst import Analyst
 from simulation.result import Result
-from simulation.runtimes import Progress, Report
+from simulation.runtimes import Opened, Progress, Report
 from simulation.statement import Setting, describe_data
 
 
@@ -52,8 +53,15 @@ class Deployment:
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
+        fresh: bool = False,
+        key: str | None = None,
+        begun: Callable[[str], None] = lambda _: None,
     ) -> Result:
-        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish."""
+        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
+
+        `begun` is told the question's key before it is put: `resume` finds the answer under it.
+        The same question under the same `key` is not asked again: it gets the same answer.
+        """
         if statistic.bounded and (statistic.lower is None or statistic.upper is None):
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand"
@@ -67,35 +75,52 @@ class Deployment:
             unit=unit,
             minimum=minimum,
             deadline=deadline,
-            key=os.urandom(8).hex(),
+            key=key or os.urandom(16).hex(),
             delta=delta,
+            fresh=fresh,
         )
-        opened = self._analyst.ask(question, report)
-        # Asked again: parties may have joined while the question waited for them.
-        there = self._analyst.describe(deadline)
-        setting = self._setting(there)
+        begun(question.key)
+        return self._result(self._analyst.ask_or_cancel(question, report), question)
+
+    def resume(self, key: str, report: Report = _quiet) -> Result:
+        """The answer to what was asked under a key before. Raises as `run` does."""
+        opened = self._analyst.resume(key, report)
+        if opened.question is None:
+            raise LocalError("the coordinator does not say what it was asked")
+        return self._result(opened, opened.question)
+
+    def _result(self, opened: Opened, question: Question) -> Result:
+        """Of the federation as it was when it was asked, not as it is now."""
+        query = opened.query
+        if query is None:
+            raise LocalError("the coordinator does not say what it asked")
+        aggregator = aggregator_named(question.aggregator)
+        setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
         release = setting.release(question)
         return Result(
-            statistic.name,
+            question.statistic.name,
             release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
             {
-                "parties": there.parties,
-                "servers": there.servers,
-                "aggregator": self._spec,
+                "parties": query.parties,
+                "servers": query.servers,
+                "aggregator": question.aggregator,
                 "runtime": "deployed",
                 "network": "none",
                 "seed": None,
             },
             opened.bill,
             opened.seconds,
-            release.deviations(opened.total, opened.records),
+            release.deviations(opened.total, opened.records, len(opened.contributors)),
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            reused=opened.reused,
+            lost_pairs=opened.lost_pairs,
+            key=question.key,
             refusals=opened.refusals,
-            data=describe_data("deployed", statistic, there.records),
+            data=describe_data("deployed", question.statistic, query.records),
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -15,7 +15,7 @@ from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, par
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.messages import Role
+from protocols.messages import RUN_BYTES, Role
 from protocols.policy import Policy
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
@@ -154,10 +154,12 @@ class Federation:
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
+        fresh: bool = False,
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
-        With dropouts or cheaters and no `minimum`, all others are needed.
+        With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
+        for a curve, and pays for it, where an earlier release would be given again.
         """
         script = self.misbehaviour
         parties = len(self.holdings.ids)
@@ -183,6 +185,7 @@ class Federation:
             deadline=deadline,
             key=self._next_key(),
             delta=delta,
+            fresh=fresh,
         )
         self._check(question)
         clipped = statistic.clipped(self.holdings)
@@ -196,7 +199,9 @@ class Federation:
             missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
-        release = self._setting.release(question, opened.run)
+        release = self._setting.release(
+            question, opened.query.run if opened.query else bytes(RUN_BYTES)
+        )
         return Result(
             statistic.name,
             release.query.statistic.decode(opened.total, opened.records, exact=release.exact),
@@ -205,7 +210,7 @@ class Federation:
             self._describe(),
             opened.bill,
             seconds | opened.seconds,
-            release.deviations(opened.total, opened.records),
+            release.deviations(opened.total, opened.records, len(opened.contributors)),
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
@@ -213,6 +218,8 @@ class Federation:
             opened.refusals,
             _noiseless(release.query.statistic, present, opened),
             describe_data(self.data.name, statistic, self.holdings.rows),
+            opened.reused,
+            opened.lost_pairs,
         )
 
     def _check(self, question: Question) -> None:

@@ -49,7 +49,10 @@ class Result:
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason;
     `refusals` parties that would not take part, with theirs.
-    `server_cpu_seconds` is what all servers together computed, without carriage.
+    `server_cpu_seconds` is what all servers together computed, without carriage. `reused` says that
+    an earlier release of the same data was given again, which costs nothing; `lost_pairs` are those
+    that were to meet and are not in the estimate. `key` is what a deployed federation knows the
+    question by.
     """
 
     statistic: str
@@ -67,6 +70,9 @@ class Result:
     refusals: Caught = ()
     noiseless: Estimate | None = None
     data: dict[str, object] = field(default_factory=dict)
+    reused: bool = False
+    lost_pairs: int = 0
+    key: str = ""
 
     @property
     def communication(self) -> dict[str, object]:
@@ -117,6 +123,12 @@ class Result:
                 {"party": Role.PARTY.named(party), "reason": reason}
                 for party, reason in self.refusals
             ]
+        if self.reused:
+            document["reused"] = True
+        if self.lost_pairs:
+            document["lost_pairs"] = self.lost_pairs
+        if self.key:
+            document["key"] = self.key
         if self.notes:
             document["notes"] = list(self.notes)
         return document

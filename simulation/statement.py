@@ -73,6 +73,15 @@ class Setting:
             notes.append(refusal_words(opened.refusals, opened.refusing))
         if opened.refused:
             notes.append(f"{opened.refused} reports could not be used; their senders are unknown")
+        if opened.lost_pairs:
+            pairs = opened.records + opened.lost_pairs
+            notes.append(
+                f"{opened.lost_pairs} of {pairs} pairs are left out: a party of each was lost"
+            )
+        if opened.reused:
+            notes.append(
+                "reused, ε 0: an earlier release of the same data; --fresh asks for a new one"
+            )
         return notes
 
 

@@ -23,6 +23,11 @@ def warn(text: str) -> None:
     err.print(f"tally: {' '.join(text.split())}", markup=False)
 
 
+def show_key(key: str) -> None:
+    """At once, so that whoever is cut off can come back for the answer."""
+    err.print(f"asked under the key {key}; --resume {key} finds the answer again", markup=False)
+
+
 @contextmanager
 def show_progress() -> Iterator[Report]:
     """Parties, phase and bytes as they change; silent where standard error is not a terminal."""

@@ -11,10 +11,10 @@ import contextlib
 import os
 import struct
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import BinaryIO
 
 from storage.store import sync_folder
 
@@ -27,15 +27,26 @@ class Kind(IntEnum):
     EXPIRE = 3  # the deadline passed
 
 
+MOST_OPEN = 64
+"""Files of runs that are open at a time: a process has a thousand descriptors for everything."""
+OVER = "over"
+OVER_KEY = b""
+
 KINDS = frozenset(kind.value for kind in Kind)
 Record = tuple[Kind, bytes]
 
 
 class Journal:
-    def __init__(self, folder: Path) -> None:
+    """At most `most_open` of its files are open at a time, however many runs there are.
+
+    Runs that are over leave their names in one more file, `over`, a line each.
+    """
+
+    def __init__(self, folder: Path, most_open: int = MOST_OPEN) -> None:
         self._folder = folder
-        self._files: dict[bytes, BinaryIO] = {}
-        self._dirty: set[BinaryIO] = set()
+        self._most_open = most_open
+        self._files: OrderedDict[bytes, _File] = OrderedDict()
+        self._dirty: set[Path] = set()
         self._new_names = False
         self._syncing = asyncio.Lock()
         self._next: asyncio.Future[None] | None = None
@@ -45,30 +56,21 @@ class Journal:
 
         Raises `OSError` where there is no room for it, and leaves the journal as it was.
         """
-        file = self._files.get(run)
-        if file is None:
-            self._new_names = True
-            file = self._files[run] = self._path(run).open("ab", buffering=0)
         record = _HEAD.pack(kind, len(data), zlib.crc32(data)) + data
-        begin = file.tell()
+        file = self._opened(run)
         try:
-            if file.write(record) != len(record):
-                raise OSError("the journal took only a part of a record")
+            return self._write(file, record)
         except OSError:
-            file.truncate(begin)  # a torn record in the middle would hide all that follow it
+            if file.end == 0:
+                self.drop(run)
             raise
-        self._dirty.add(file)
-        return begin
 
     def retract(self, run: bytes, begin: int) -> None:
         """Takes back the last record of a run, which `append` began at `begin`."""
-        file = self._files.get(run)
-        if file is not None:
-            file.truncate(begin)
-            if begin == 0:
-                self._dirty.discard(file)
-                self._files.pop(run).close()
-                self._path(run).unlink(missing_ok=True)
+        self._opened(run).cut(begin)
+        if begin == 0:
+            self._close(run)
+            self._path(run).unlink(missing_ok=True)
 
     async def commit(self) -> None:
         """Returns when all that was appended before is on disk. Waiting calls share one sync."""
@@ -81,39 +83,120 @@ class Journal:
             self._next = None
             dirty, self._dirty = self._dirty, set()
             names, self._new_names = self._new_names, False
-            await asyncio.to_thread(self._flush, dirty, names)
-
-    def _flush(self, files: set[BinaryIO], names: bool) -> None:
-        for file in files:
-            with contextlib.suppress(ValueError):  # closed meanwhile: its run is forgotten
-                os.fsync(file.fileno())
-        if names:
-            sync_folder(self._folder)
+            try:
+                await asyncio.to_thread(_flush, dirty, self._folder if names else None)
+            except BaseException:  # nobody may be told that it is on disk: the next one tries again
+                self._dirty |= dirty
+                self._new_names |= names
+                raise
 
     def runs(self) -> Iterator[tuple[bytes, list[Record]]]:
         """What was recorded of every run that is not forgotten, oldest run first."""
+        over = set(self.forgotten())
         paths = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
         for path in paths:
-            yield bytes.fromhex(path.stem), read_records(path)
+            run = bytes.fromhex(path.stem)
+            if run in over:  # a crash came between the two steps of forgetting it
+                path.unlink()
+            else:
+                yield run, read_records(path)
 
     def forgotten(self) -> Iterator[bytes]:
-        return (bytes.fromhex(path.stem) for path in self._folder.glob("*.over"))
+        """The names of runs that are over; one that a crash tore was not acknowledged."""
+        try:
+            lines = (self._folder / OVER).read_text(errors="replace").split("\n")[:-1]
+        except FileNotFoundError:
+            return
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                yield bytes.fromhex(line)
 
-    def forget(self, run: bytes) -> None:
-        """Drops a run that is over; its name stays, so that it cannot be begun again."""
-        file = self._files.pop(run, None)
-        if file is not None:
-            self._dirty.discard(file)
-            file.close()
-        self._path(run).with_suffix(".over").touch()
+    async def forget(self, run: bytes) -> None:
+        """Drops a run that is over; its name stays, so that it cannot be begun again.
+
+        The name is on disk before the records go. Raises `OSError` where there is no room for it;
+        then nothing is dropped.
+        """
+        self._write(self._opened(OVER_KEY), f"{run.hex()}\n".encode())
+        await self.commit()
+        self.drop(run)
+
+    def drop(self, run: bytes) -> None:
+        """Drops the records of a run, and its name as well: whoever calls this keeps it."""
+        self._close(run)
         self._path(run).unlink(missing_ok=True)
 
     def close(self) -> None:
-        for file in self._files.values():
+        for run in list(self._files):
+            self._close(run)
+
+    def _write(self, file: "_File", record: bytes) -> int:
+        begin = file.append(record)
+        self._dirty.add(file.path)
+        return begin
+
+    def _opened(self, run: bytes) -> "_File":
+        if run not in self._files:
+            while len(self._files) >= self._most_open:
+                self._close(next(iter(self._files)))
+            path = self._path(run)
+            self._new_names |= not path.exists()
+            self._files[run] = _File(path)
+        self._files.move_to_end(run)
+        return self._files[run]
+
+    def _close(self, run: bytes) -> None:
+        if (file := self._files.pop(run, None)) is not None:
             file.close()
 
     def _path(self, run: bytes) -> Path:
-        return self._folder / f"{run.hex()}.log"
+        return self._folder / (OVER if run == OVER_KEY else f"{run.hex()}.log")
+
+
+class _File:
+    """A file that grows by whole records. It knows its own end: a position in the file does not
+    come back when the file is cut."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.end = os.fstat(self._descriptor).st_size
+
+    def append(self, record: bytes) -> int:
+        """Where the record begins. Raises `OSError` if it does not fit, and keeps nothing of it."""
+        begin = self.end
+        if os.fstat(self._descriptor).st_size > begin:
+            self.cut(begin)  # what could not be cut off when it failed
+        written = 0
+        try:
+            while written < len(record):
+                written += os.pwrite(self._descriptor, record[written:], begin + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.cut(begin)  # a torn record in the middle would hide all that follow it
+            raise
+        self.end = begin + len(record)
+        return begin
+
+    def cut(self, end: int) -> None:
+        self.end = end
+        os.ftruncate(self._descriptor, end)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _flush(paths: set[Path], folder: Path | None) -> None:
+    """By name: a file may have been closed since, and is gone if its run is forgotten."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    if folder is not None:
+        sync_folder(folder)
 
 
 def read_records(path: Path) -> list[Record]:

@@ -51,6 +51,8 @@ class Ledger:
                 f"{path} was written by a newer Tallyroom (schema {version}, this knows "
                 f"{SCHEMA_VERSION})"
             )
+        if version == SCHEMA_VERSION:
+            return  # nothing is written: a ledger can be opened where the disk is full
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS spends ("
             "receipt TEXT PRIMARY KEY, data TEXT NOT NULL, epsilon TEXT NOT NULL, "

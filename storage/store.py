@@ -3,7 +3,9 @@
 version          the layout's version; a newer one is refused
 secret.key       16 bytes that all of this keeper's randomness derives from, mode 600
 ledger.sqlite    what was spent (storage/ledger.py)
-runs/            one journal a run (storage/journal.py)
+runs/            one journal for each run that is not over, and the names of those that are
+                 (storage/journal.py)
+answers/         a coordinator's, for those who come back for them (storage/answers.py)
 bulk/            what machines keep of submissions, rebuilt from the journal when it starts
 """
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -10,6 +11,7 @@ from protocols.errors import LocalError
 from protocols.names import look_up
 
 GROUP = "tallyroom.aggregators"
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 
 
 @cache
@@ -48,11 +50,11 @@ def aggregator_named(spec: str) -> Aggregator:
     return kind(**_parse_options(name, kind, options))
 
 
-def _parse_options(name: str, kind: type[Aggregator], text: str) -> dict[str, int | str]:
+def _parse_options(name: str, kind: type[Aggregator], text: str) -> dict[str, int | float | str]:
     types: dict[str, object] = {}
     if dataclasses.is_dataclass(kind):
         types = {field.name: field.type for field in dataclasses.fields(kind)}
-    chosen: dict[str, int | str] = {}
+    chosen: dict[str, int | float | str] = {}
     for option in filter(None, text.split("&")):
         key, _, value = option.partition("=")
         if key not in types or key in chosen:
@@ -60,6 +62,10 @@ def _parse_options(name: str, kind: type[Aggregator], text: str) -> dict[str, in
             raise LocalError(f"{name} has no option {option!r}; {there}")
         if types[key] is str:
             chosen[key] = value
+        elif types[key] is float:
+            if not _DECIMAL.fullmatch(value):
+                raise LocalError(f"{name}: {key} is a decimal number, not {value!r}")
+            chosen[key] = float(value)
         elif value.isascii() and value.isdecimal() and len(value) < 10:
             chosen[key] = int(value)
         else:

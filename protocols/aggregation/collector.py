@@ -95,6 +95,16 @@ class Collector:
         """Whether more servers are here than are needed."""
         return len(self._here) > self._needed
 
+    @property
+    def releases(self) -> bool:
+        """Whether servers were told to release: what they spend by that is spent."""
+        return self._state is CollectorState.SHARES
+
+    @property
+    def awaited_servers(self) -> list[int]:
+        """Servers that have not said yet what they were last asked."""
+        return sorted(self._here - self._heard)
+
     def lose_servers(self, servers: set[int], reason: str) -> Step:
         """Servers are known to be gone; the run goes on while those that are needed are here."""
         if self._state is CollectorState.OVER or not servers & self._here:
@@ -165,8 +175,13 @@ class Collector:
         self._state = CollectorState.OVER
         contributors = np.flatnonzero(self._members).astype(np.uint32)
         caught = tuple((party, fault.words) for party, fault in sorted(self._faults.items()))
-        total = Total(released, contributors, self._members_records(), caught)
+        total = Total(
+            released, contributors, self._members_records(), caught, lost_pairs=self._lost_pairs()
+        )
         return Done(total, spends=(self._query.spend,))
+
+    def _lost_pairs(self) -> int:
+        return 0
 
     def _members_records(self) -> int:
         return int(self._records[self._members].sum())

@@ -171,8 +171,9 @@ class Total:
     """What the collector learns: the noisy sum, whose vectors and how many records are in it.
 
     `caught` are parties whose submissions were refused, with the reason. `refused` counts what was
-    left out of the sum and cannot be laid at anybody's door. `refusals` are the first of the
-    `refusing` parties that would not take part, with what they said.
+    left out of the sum and cannot be laid at anybody's door. `lost_pairs` are those that were to
+    meet and are not in the sum. `refusals` are the first of the `refusing` parties that would not
+    take part, with what they said.
     """
 
     vector: Vector
@@ -180,6 +181,7 @@ class Total:
     records: int
     caught: tuple[tuple[int, str], ...] = ()
     refused: int = 0
+    lost_pairs: int = 0
     refusals: tuple[tuple[int, str], ...] = ()
     refusing: int = 0
 

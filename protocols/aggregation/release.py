@@ -45,8 +45,9 @@ class Release(ABC):
         """The δ that the release costs."""
 
     @abstractmethod
-    def deviations(self, released: Vector, records: int) -> Column:
-        """Standard deviation of the noise in each value of the estimate."""
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
+        """Standard deviation of the noise in each value of the estimate, where so many records of
+        so many parties are in the sum."""
 
     @property
     def spend(self) -> Spend:
@@ -86,11 +87,13 @@ class NoisySum(Release):
         """What the servers of a sum write."""
         return self.query.spend
 
-    def deviations(self, released: Vector, records: int) -> Column:
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
         query = self.query
         if query.mechanism is None:
             return np.zeros(1)
-        variance = noise_variance(query.mechanism, query.noise, query.parties, query.servers)
+        variance = noise_variance(
+            query.mechanism, query.noise, query.parties, query.servers, contributors
+        )
         if (inside := query.circuit_noise) is not None:
             variance = inside.variance
         return query.statistic.deviations(variance, records)

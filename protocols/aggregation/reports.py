@@ -4,6 +4,7 @@ With privacy, one randomized report a record (`LocalReports`); without, a party'
 one report (`PlainReports`), which is how exactness is checked.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bodies, Ids
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
@@ -32,13 +34,32 @@ def is_private(query: Query) -> bool:
     return query.epsilon is not None and query.statistic.sensitivity > 0
 
 
-def least_reports(query: Query) -> int:
-    """The fewest reports among which a record may hide: the shuffler releases no fewer.
+def honest_parties(query: Query, contributors: int) -> int:
+    """How many of so many contributors are taken to be honest: `shuffle?honest=FRACTION`.
 
-    `minimum` parties contribute, each at least one; those that do not hold at most `most` each.
+    Rounded down: for a fraction below 1, one party at least may lie, however few there are.
     """
-    absent = query.parties - query.minimum
-    return max(query.minimum, query.records - absent * query.most)
+    fraction = getattr(aggregator_named(query.aggregator), "honest", 1)
+    return max(1, math.floor(Fraction(str(fraction)) * contributors))
+
+
+def least_reports(query: Query) -> int:
+    """The fewest honest reports among which a record may hide: the shuffler releases no fewer.
+
+    Reports of parties that collude with the collector hide nobody. At least the honest ones of
+    `minimum` contributors make a report for each of their records; of all others, who are absent or
+    lie, nothing is expected, but that each claims at most `most` of the `records`. So whatever one
+    liar claims, the number is never more than the others hold.
+    """
+    honest = honest_parties(query, query.minimum)
+    return max(honest, query.records - (query.parties - honest) * query.most)
+
+
+def honest_reports(query: Query, counts: NDArray[np.int64]) -> int:
+    """How many reports are honest at least, where contributors sent so many each: those who sent
+    the most may be the liars."""
+    honest = honest_parties(query, len(counts))
+    return int(np.sort(counts)[:honest].sum())
 
 
 @dataclass(frozen=True)
@@ -243,11 +264,12 @@ class ShuffledReports(Release):
         if not self.amplified:
             return "each report is private by itself: shuffling would not add to that"
         return (
-            f"each report hides among at least {least_reports(self.query)}, while the shuffler "
-            "does not collude with the coordinator and their senders are honest"
+            f"each report hides among at least {least_reports(self.query)} honest ones, while the "
+            "shuffler does not collude with the coordinator and "
+            f"{honest_parties(self.query, self.query.minimum)} parties are honest"
         )
 
-    def deviations(self, released: Vector, records: int) -> Column:
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
         """Of a histogram's bins at the counts that were estimated; of sums, at most."""
         if self.exact:
             return np.zeros(1)

@@ -5,8 +5,18 @@ A party's vector is put on polynomials of degree t − 1 over FIELD128, `pack` =
 its value at i + 1. The values at the first t − k servers are drawn at random, which fixes the rest;
 so any t − k servers see uniform elements, whatever the vector is, and t of them open it.
 
-Elements are integers below 2^64. Sums over at most 2^24 parties stay below 2^88, so they are sums
-of integers; they are taken modulo 2^64 in the end.
+Elements are signed: a value modulo 2^64, its noise included, is put into the field as its
+representative in [−2^63, 2^63). Whoever opens sees a field element and not only its residue modulo
+2^64. Were values lifted unsigned, as they lie in memory, that element would be the noisy sum plus
+2^64 for every party whose value is negative: a count that no noise hides. Signed ones add up to the
+noisy sum itself, as an integer, and nothing else is opened.
+
+That holds while no honest party's own value leaves [−2^63, 2^63). `Query` sees to it: MAX_RECORDS
+(2^32) records of at most 2^30 grid steps (`ring.PRECISION_BITS`) are at most 2^62 in all, and the
+scale of the noise is at most 2^54 (`laplace.representable`), so that noise exceeds 2^62 with
+probability below e^−256. A party that lies about its value moves the sum by as much as it says,
+outside that range as well; even then the element is the honest parties' noisy sum plus its lie. In
+the field there is room for 2^24 parties of any value: |sum| < 2^87, far below half the modulus.
 
 The noise is the parties' alone. A server cannot add its own: on opening, its share is multiplied by
 a weight that depends on who else answers, and what it adds would be multiplied as well. Noise that
@@ -31,7 +41,7 @@ from protocols.messages import Message
 from protocols.privacy.mechanisms import Placement
 from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.ring import Vector
+from protocols.ring import Vector, signed
 from protocols.sharing import ELEMENT_BYTES, draw_elements
 
 _ROWS = 1 << 17
@@ -102,8 +112,8 @@ class Shamir(OneRound):
         self, ids: Ids, vectors: Vector, servers: int, randomness: Randomness
     ) -> list[Bodies]:
         t, k, polynomials = self.needed(servers), self.pack, self.polynomials(vectors.shape[1])
-        secrets = np.zeros((len(ids), polynomials * k), dtype=np.uint64)
-        secrets[:, : vectors.shape[1]] = vectors
+        secrets = np.zeros((len(ids), polynomials * k), dtype=np.int64)
+        secrets[:, : vectors.shape[1]] = signed(vectors)
         drawn = t - k
         bodies = [
             np.empty((len(ids), ELEMENT_BYTES * polynomials), np.uint8) for _ in range(servers)
@@ -112,7 +122,7 @@ class Shamir(OneRound):
         for begin in range(0, len(ids), step):
             rows = slice(begin, begin + step)
             known = FIELD128.zeros(len(ids[rows]), polynomials, t)
-            known[:, :, :k, 0] = secrets[rows].reshape(-1, polynomials, k)
+            known[:, :, :k] = FIELD128.from_signed(secrets[rows].reshape(-1, polynomials, k))
             random = draw_elements(randomness, "shamir", ids[rows], polynomials * drawn)
             known[:, :, k:] = random.reshape(-1, polynomials, drawn, FIELD128.limbs)
             for server in range(servers):
@@ -139,12 +149,18 @@ class Shamir(OneRound):
 
     def open(self, shares: dict[int, Elements]) -> Vector:
         """The sums modulo 2^64 from the shares of at least t servers; the padding included."""
+        opened = self.elements(shares)
+        # The upper half of the field are the negative sums, each the modulus too large.
+        negative = opened[:, 1] >> np.uint64(63)
+        sums: Vector = opened[:, 0] - negative * np.uint64(FIELD128.modulus % 2**64)
+        return sums
+
+    def elements(self, shares: dict[int, Elements]) -> Elements:
+        """All that the shares of at least t servers tell: the sums as elements of the field."""
         servers = tuple(sorted(shares))
         values = np.stack([shares[server] for server in servers], axis=1)
         places = [FIELD128.combine(_opening(servers, j), values) for j in range(self.pack)]
-        # Sums are below the modulus by far: the low limb is the sum modulo 2^64.
-        sums: Vector = np.stack(places, axis=1)[..., 0]
-        return sums.reshape(-1)
+        return np.stack(places, axis=1).reshape(-1, FIELD128.limbs)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         return ShamirServer(self, query, index, randomness, bulk)

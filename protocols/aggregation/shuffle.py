@@ -7,11 +7,13 @@ itself, and hiding among the others makes it more so (`protocols.privacy.amplifi
 Threat model: semi-honest, and the shuffler must not collude with the coordinator: together they see
 who reported what, which then is only as private as the local randomizer. So is what a coordinator
 sees that gives each party a key of its own, and so tells their reports apart. Parties that collude
-with it do not hide anybody: the amplification counts on honest reports. A report that does
+with it do not hide anybody: the amplification counts on the reports of a fraction of the parties
+that is taken to be honest, whatever the others claim to hold. A report that does
 not open, or came twice, is left out and counted, but its sender cannot be named, which is what the
 shuffler is for; the shuffler names senders of a wrong size.
 """
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
@@ -39,17 +41,29 @@ LARGEST = 1 << 62
 """Estimates stay below this in size: they must fit the ring."""
 
 
+@dataclass(frozen=True)
 class Shuffle(Aggregator):
-    """Randomized reports, sealed and shuffled: nobody holds a party's data, not even in shares."""
+    """Randomized reports, sealed and shuffled: nobody holds a party's data, not even in shares.
+
+    `honest`: the fraction of the contributing parties that is taken to be honest. Only their
+    reports hide others. One in ten may lie or collude with the coordinator by default.
+    """
+
+    honest: float = 0.9
 
     name: ClassVar[str] = "shuffle"
     servers: ClassVar[int] = 1
     party_bytes: ClassVar[str] = "52k; without privacy 56 + 8L"
 
+    def __post_init__(self) -> None:
+        if not 0 < self.honest <= 1:
+            raise LocalError(f"shuffle: honest is a fraction above 0, at most 1, not {self.honest}")
+
     def threat_model(self, servers: int) -> ThreatModel:
         return ThreatModel(
             colluding=0,
-            behaviour="a semi-honest shuffler that must not collude with the coordinator",
+            behaviour="a semi-honest shuffler that must not collude with the coordinator, and "
+            f"{self.honest:.0%} honest parties",
             dropouts="any number of parties may drop out before the release",
             reveals="the shuffler sees who submitted how many reports, the analyst randomized "
             "reports without names; a bad report is left out but its sender cannot be named",

@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 from protocols.aggregation.bodies import submissions
 from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bodies, Bulk, Records, Total
-from protocols.aggregation.reports import ShuffledReports, is_private, least_reports, reports_of
+from protocols.aggregation.reports import (
+    ShuffledReports,
+    honest_reports,
+    is_private,
+    least_reports,
+    reports_of,
+)
 from protocols.aggregation.roles import CollectingServer, ServerState
 from protocols.machine import Continue, Done, Failed, Rejected, Step
 from protocols.messages import MAX_WIRE_BYTES, Message, Phase, Role
@@ -114,22 +120,28 @@ class Shuffler(CollectingServer):
     def pack(self, message: Message) -> NDArray[np.uint8]:
         return message.rows().reshape(-1)
 
-    def gather(self, members: NDArray[np.bool]) -> Bodies:
-        """The reports of these parties, one a row, as they came."""
+    def gather(self, members: NDArray[np.bool]) -> tuple[Bodies, NDArray[np.int64]]:
+        """The reports of these parties, one a row, as they came, and how many each sent."""
         kept = [np.zeros((0, self._width), dtype=np.uint8)]
+        counts = [np.zeros(0, dtype=np.int64)]
         for ids, block in self._bulk.blocks():
             rows = np.asarray(block).reshape(len(ids), -1)[members[ids]]
             kept.append(rows.reshape(-1, self._width))
-        return np.concatenate(kept)
+            counts.append(np.full(len(rows), block.size // len(ids) // self._width))
+        return np.concatenate(kept), np.concatenate(counts)
 
     def _release(self, message: Message) -> Step:
         members = self.releasable(message)
         if isinstance(members, Rejected):
             return members
         if self._parts is None:
-            reports = self.gather(members)
-            if len(reports) < self._least:
-                reason = f"a release of {len(reports)} reports, where privacy needs {self._least}"
+            reports, counts = self.gather(members)
+            honest = honest_reports(self._query, counts)
+            if honest < self._least:
+                reason = (
+                    f"a release of {len(reports)} reports, of which {honest} may be honest, where "
+                    f"privacy needs {self._least}"
+                )
                 return Rejected(message.sender, reason)
             self._parts = self._split(reports[permutation(len(reports), self._randomness)])
             self._released_members = message.body[0].tobytes()

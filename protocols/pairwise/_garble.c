@@ -42,7 +42,8 @@ typedef struct {
 static int best_instruction_set(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1"))
+    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1") ||
+        !__builtin_cpu_supports("pclmul"))
         return 0;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vaes") ? VAES : AES_NI;
 }
@@ -258,12 +259,85 @@ done:
     return result;
 }
 
+/* GF(2^128) modulo x^128 + x^7 + x^2 + x + 1; bit 0 of byte 0 is the coefficient of x^0. */
+#define FIELD_TARGET __attribute__((target("pclmul,sse4.1")))
+
+static inline FIELD_TARGET __m128i field_multiply(__m128i a, __m128i b)
+{
+    const __m128i modulus = _mm_set_epi64x(0, 0x87);
+    __m128i low = _mm_clmulepi64_si128(a, b, 0x00), high = _mm_clmulepi64_si128(a, b, 0x11);
+    const __m128i middle = _mm_xor_si128(_mm_clmulepi64_si128(a, b, 0x01),
+                                         _mm_clmulepi64_si128(a, b, 0x10));
+    low = _mm_xor_si128(low, _mm_slli_si128(middle, 8));
+    high = _mm_xor_si128(high, _mm_srli_si128(middle, 8));
+    const __m128i top = _mm_clmulepi64_si128(high, modulus, 0x01);
+    low = _mm_xor_si128(low, _mm_slli_si128(top, 8));
+    high = _mm_xor_si128(high, _mm_srli_si128(top, 8));
+    return _mm_xor_si128(low, _mm_clmulepi64_si128(high, modulus, 0x00));
+}
+
+/* Every column as a polynomial, its first block the highest coefficient, at the link's point. Four
+ * columns at a time hide the latency of a multiplication. */
+static FIELD_TARGET void field_hash_link(const uint8_t *point, const uint8_t *columns, size_t count,
+                                         size_t blocks, uint8_t *out)
+{
+    const __m128i x = _mm_loadu_si128((const __m128i *)point);
+    const size_t width = blocks * BLOCK;
+    for (size_t at = 0; at < count; at += 4) {
+        const size_t lanes = count - at < 4 ? count - at : 4;
+        __m128i sums[4] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(),
+                           _mm_setzero_si128()};
+        for (size_t block = 0; block < blocks; block++)
+            for (size_t lane = 0; lane < lanes; lane++) {
+                const uint8_t *from = columns + (at + lane) * width + block * BLOCK;
+                sums[lane] = _mm_xor_si128(field_multiply(sums[lane], x),
+                                           _mm_loadu_si128((const __m128i *)from));
+            }
+        for (size_t lane = 0; lane < lanes; lane++)
+            _mm_storeu_si128((__m128i *)(out + (at + lane) * BLOCK), sums[lane]);
+    }
+}
+
+/* field_hash(set, points, columns, blocks, out): equally many columns for every point. */
+static PyObject *field_hash(PyObject *self, PyObject *args)
+{
+    int instruction_set;
+    Py_buffer points, columns, out;
+    Py_ssize_t blocks;
+    PyObject *result = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iy*y*nw*", &instruction_set, &points, &columns, &blocks, &out))
+        return NULL;
+    const size_t count = (size_t)points.len / BLOCK;
+    const size_t each = count ? (size_t)out.len / BLOCK / count : 0;
+    if (!supported(instruction_set))
+        goto done;
+    if (points.len % BLOCK || blocks < 0 || (size_t)out.len != count * each * BLOCK ||
+        (unsigned __int128)out.len * (size_t)blocks != (size_t)columns.len) {
+        PyErr_SetString(PyExc_ValueError, "points and columns do not fit each other");
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t i = 0; i < count; i++)
+        field_hash_link((const uint8_t *)points.buf + i * BLOCK,
+                        (const uint8_t *)columns.buf + i * each * (size_t)blocks * BLOCK, each,
+                        (size_t)blocks, (uint8_t *)out.buf + i * each * BLOCK);
+    Py_END_ALLOW_THREADS
+    result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&points);
+    PyBuffer_Release(&columns);
+    PyBuffer_Release(&out);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"best", best, METH_NOARGS, "Code of the widest instruction set this CPU has, or 0."},
     {"garble", garble, METH_VARARGS, "Tables and output labels of every instance."},
     {"evaluate", evaluate, METH_VARARGS, "Active output labels of every instance."},
     {"hash_blocks", hash_blocks, METH_VARARGS, "The tweaked hash of blocks, by key."},
     {"keystream", keystream, METH_VARARGS, "AES-CTR blocks of every seed."},
+    {"field_hash", field_hash, METH_VARARGS, "Columns as polynomials over GF(2^128), at a point."},
     {"transpose", transpose, METH_VARARGS, "128 columns of bits to rows of 16 bytes."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,5 +1,6 @@
 """Operations on 128-bit blocks: a tweaked hash, a keystream that can be entered anywhere, and the
-transpose of OT extension. Blocks are 16 bytes on the last axis; the first axis is the link.
+transpose and the field hash of OT extension. Blocks are 16 bytes on the last axis; the first axis
+is the link.
 
 The hash is TMMO, H(x, t) = π(π(x) ⊕ t) ⊕ π(x), with π AES-128 under the link's key of the batch.
 Guo, Katz, Wang, Yu (IEEE S&P 2020, eprint 2019/074, §7.4) prove it tweakable circular correlation
@@ -55,6 +56,19 @@ def keystream(seeds: Bytes, start: int, blocks: int) -> Bytes:
         return twin.keystream(seeds, start, blocks)
     out = np.empty((len(seeds), blocks, BLOCK_BYTES), dtype=np.uint8)
     native.compiled.keystream(code, seeds, start, out)
+    return out
+
+
+def field_hash(points: Bytes, columns: Bytes) -> Bytes:
+    """(K, n, 16): each of (K, n, 16·w) columns as a polynomial over GF(2^128), its last block the
+    constant, at the link's point, (K, 16)."""
+    points, columns = np.ascontiguousarray(points), np.ascontiguousarray(columns)
+    code = native.instruction_set()
+    if code is None:
+        return twin.field_hash(points, columns)
+    links, count, width = columns.shape
+    out = np.empty((links, count, BLOCK_BYTES), dtype=np.uint8)
+    native.compiled.field_hash(code, points, columns, width // BLOCK_BYTES, out)
     return out
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from protocols.aggregation.bodies import submissions
 from protocols.aggregation.contract import Ids, OneRound
 from protocols.errors import LocalError, PeerError
+from protocols.fingerprints import bound_to_rows
 from protocols.machine import Continue, Done, Rejected, Step
 from protocols.messages import Message, Phase, Role, address
 from protocols.pairwise.links import Links
@@ -135,7 +136,8 @@ class PairwiseParty:
         for _, numbers in sorted(evaluations.items()):
             for at in range(0, len(numbers), MOST_LINKS):
                 links = np.array(numbers[at : at + MOST_LINKS], dtype=np.uint64)
-                batch = EvaluatorBatch(links, self._tasks(links, evaluator=True), self._randomness)
+                tasks = self._tasks(links, evaluator=True)
+                batch = EvaluatorBatch(links, tasks, self._along(links, evaluator=True))
                 self._keep(batch)
                 messages.append(self._message(links, OPENING, batch.open()))
         return self._and_early(messages)
@@ -173,7 +175,7 @@ class PairwiseParty:
         x, y = (self._rows_of(place, first[name]) for name in ("slot", "theirs"))
         values = kernel.reference(x, y)
         if noise is not None:
-            source = self._randomness.derive(f"alone {self._ids[place]}")
+            source = self._randomness.of("alone", int(self._ids[place]))
             values = values + noise.draw(values.shape, source)
         self._shares[place, first["slot"]] = values.astype(np.int64).view(np.uint64)
         self._done[place, entries["slot"]] = True
@@ -241,7 +243,8 @@ class PairwiseParty:
         replies: list[Message] = []
         try:
             for tasks, chosen in self._by_tasks(links):
-                batch = GarblerBatch(links[chosen], tasks, self._randomness)
+                source = self._along(links[chosen], evaluator=False)
+                batch = GarblerBatch(links[chosen], tasks, source)
                 rows = batch.reply(message.rows()[chosen, 1:])
                 replies.append(self._message(links[chosen], REPLY, rows, False))
                 self._keep(batch)
@@ -329,13 +332,19 @@ class PairwiseParty:
         if coins:
             label = "coins of the evaluator" if evaluator else "coins of the garbler"
             width = -(-slots.shape[1] * coins // 8)
-            drawn = np.unpackbits(self._randomness.rows(label, links, width), axis=1)
+            source = self._along(links, evaluator)
+            drawn = np.unpackbits(source.rows(label, links, width), axis=1)
             tossed = drawn[:, : slots.shape[1] * coins].reshape(*slots.shape, coins)
             bits = np.concatenate([bits, tossed], axis=2)
         return tuple(
             Task(schedule.second if swapped else schedule.first, schedule.form, bits[:, start:end])
             for swapped, start, end in schedule.cuts(*self._sizes[keys[0]])
         )
+
+    def _along(self, links: Links, evaluator: bool) -> Randomness:
+        """What we draw on these links, bound to the records of our end of each."""
+        ends = links & np.uint64(0xFFFFFFFF) if evaluator else links >> np.uint64(32)
+        return self._randomness.along(links, ends.astype(np.uint32))
 
     # --- when all is done ---
 
@@ -351,7 +360,10 @@ class PairwiseParty:
         self._shares[~self._done] = 0
         vectors = self._shares.reshape(len(self._ids), -1)
         query = self._query
-        bodies = self._aggregator.shard(self._ids, vectors, query.servers, self._randomness)
+        # Which pairs are done depends on others. A machine that was begun anew may have other
+        # shares to submit, and the masks of the first ones must not meet them.
+        masks = bound_to_rows(self._randomness, self._ids, vectors)
+        bodies = self._aggregator.shard(self._ids, vectors, query.servers, masks)
         paired = Message(
             query.run,
             Phase.PAIRED,

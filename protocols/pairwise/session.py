@@ -2,8 +2,8 @@
 
     evaluator                                garbler
     open()          ──  A: 33 bytes  ─────▶  reply(rows)              once a link
-    accept(rows)    ◀──  B: 4,224 bytes  ──
-    request(…)      ──  number, u  ───────▶  answer(…)                once a batch
+    accept(rows)    ◀──  B: 4,320 bytes  ──
+    request(…)      ──  number, u, check  ▶  answer(…)                once a batch
     finish(rows)    ◀──  seed, tables, output ciphertexts, digest  ──
 
 A message is a (K, bytes) matrix, one row for each of K links, and what is in a row depends on its
@@ -16,14 +16,16 @@ output check (see `outputs`): a bit that was flipped on the way, in whatever mes
 `finish` whether or not it changes the result, and refused for all links it happened on, by number.
 The garbler, who sees no answer to its answer, learns of that from the shell.
 
-Threat model: semi-honest parties. Each learns its own share of the outputs, and nothing else.
+Threat model: each learns its own share of the outputs, and nothing else. An evaluator may deviate:
+its choices are checked (`ot_extension`, `base_ot`), and whatever it sends, it gets labels of one
+input. A garbler may not: that its tables are those of the circuit is not checked.
 
 A machine may be started anew from the same randomness, and meet a peer that has new. So what the
 garbler draws follows from its randomness and from all that it heard and was given before: to the
 same words it gives the same answer, and to others one that is independent of the first.
 
-Errors leave a session as it was. After a PeerError the shell can `drop` the links that it names and
-call again with the rows of the others.
+Errors leave a session as it was, but for links that were closed. After a PeerError the shell can
+`drop` the links that it names and call again with the rows of the others.
 """
 
 import copy
@@ -36,10 +38,17 @@ import numpy as np
 from fss.ring import Bytes
 from protocols.errors import LocalError
 from protocols.pairwise import base_ot, garbling, outputs
-from protocols.pairwise.blocks import BLOCK_BYTES, COLUMNS, keystream
+from protocols.pairwise.blocks import BLOCK_BYTES, keystream
 from protocols.pairwise.circuit import Circuit
 from protocols.pairwise.links import Bits, Links, Mask, checked_links, checked_rows, refuse
-from protocols.pairwise.ot_extension import Receiver, Sender, bits_of, request_bytes
+from protocols.pairwise.ot_extension import (
+    CHECK_BYTES,
+    Receiver,
+    Sender,
+    bits_of,
+    check,
+    request_bytes,
+)
 from protocols.pairwise.outputs import Form, Output
 from protocols.randomness import Randomness
 from protocols.ring import Vector
@@ -52,6 +61,7 @@ MOST_HASHES: Final = 1 << 30
 _USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
 _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
 _USAGE_SECRET: Final = b"tallyroom pairwise v1 secret"
+_USAGE_CHALLENGE: Final = b"tallyroom pairwise v1 challenge"
 
 
 class Answer(NamedTuple):
@@ -169,6 +179,11 @@ class _Side:
             raise LocalError("inputs are bits")
         return bits.astype(np.uint8)
 
+    def _secret(self, label: str, known: Bytes) -> Bytes:
+        """16 bytes for each link, from our randomness and a row of what is known by now."""
+        drawn = self._randomness.rows(label, self._links, BLOCK_BYTES)
+        return _hashes(_USAGE_SECRET, drawn, known)[:, :BLOCK_BYTES].copy()
+
     def _number_rows(self) -> Bytes:
         number = np.frombuffer(self._number.to_bytes(NUMBER_BYTES, "little"), dtype=np.uint8)
         return np.broadcast_to(number, (len(self._links), NUMBER_BYTES))
@@ -202,8 +217,7 @@ class Evaluator(_Side):
         """The garblers' points B. Raises PeerError on bytes that are no such points."""
         if not self._opened or self._receiver is not None:
             raise LocalError("no points are awaited")
-        width = COLUMNS * base_ot.POINT_BYTES
-        rows = checked_rows(self._links, rows, width, "points")
+        rows = checked_rows(self._links, rows, base_ot.REPLY_BYTES, "points")
         self._receiver = Receiver(base_ot.sender_keys(self._links, self._scalars, rows))
         self._transcript = self._heard(self._transcript, rows)
         self._scalars = self._scalars[:0]
@@ -216,13 +230,18 @@ class Evaluator(_Side):
             raise LocalError("the last request has not been answered yet")
         bits = self._inputs(bits, circuit.evaluator_inputs)
         batch = _Batch(circuit, output, bits.shape[1])
-        u, labels = self._receiver.extend(bits.reshape(len(bits), batch.choices))
+        # Bound to what the garbler replied: to another reply the check would mask the same choices
+        # with the same bits at another point, and the two would tell of them.
+        masks = self._secret(f"masks {self._number}", self._transcript)
+        u, labels, columns = self._receiver.extend(bits.reshape(len(bits), batch.choices), masks)
         rows = np.hstack([self._number_rows(), u])
-        self._transcript = self._heard(self._transcript, rows, batch.fingerprint())
+        heard = self._heard(self._transcript, rows, batch.fingerprint())
+        checks = check(columns, _challenges(heard))
+        self._transcript = self._heard(heard, checks)
         self._batch = batch
         self._labels = labels.reshape(*bits.shape, BLOCK_BYTES)
         self._number += 1
-        return rows
+        return np.hstack([rows, checks])
 
     def finish(self, rows: Bytes) -> Vector:
         """Its shares of the outputs, in the shape of their form.
@@ -272,9 +291,11 @@ class Garbler(_Side):
     def __init__(self, links: Links, randomness: Randomness) -> None:
         super().__init__(links, randomness)
         self._sender: Sender | None = None
+        self._closed: Mask = np.zeros(len(links), dtype=bool)
 
     def reply(self, rows: Bytes) -> Bytes:
-        """The points B, (K, 4224), for the evaluators' A. Raises PeerError if one is no point."""
+        """The points B and their proof, (K, 4320), for the evaluators' A. Raises PeerError if one
+        is no point."""
         if self._sender is not None:
             raise LocalError("these links are open already")
         rows = checked_rows(self._links, rows, base_ot.POINT_BYTES, "a point")
@@ -282,7 +303,9 @@ class Garbler(_Side):
         deltas = self._secret("delta", heard)
         # The two labels of a wire must differ in colour. This bit of Δ is public from here on.
         deltas[:, 0] |= 1
-        scalars = base_ot.draw_scalars(self._randomness, "base ot receiver", self._links, COLUMNS)
+        scalars = base_ot.draw_scalars(
+            self._randomness, "base ot receiver", self._links, base_ot.RECEIVER_SCALARS
+        )
         points, keys = base_ot.receiver_points(
             self._links, rows, bits_of(deltas), base_ot.bind_scalars(scalars, rows)
         )
@@ -295,7 +318,9 @@ class Garbler(_Side):
     ) -> Answer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 
-        Raises PeerError if a request is not of the right length or not of the batch awaited.
+        Raises PeerError if a request is not of the right length or not of the batch awaited, or if
+        its choices are inconsistent: then those links are closed, for to try again would be to
+        guess again at the same Δ.
         """
         sender = self._sender
         if sender is None:
@@ -303,11 +328,19 @@ class Garbler(_Side):
         bits = self._inputs(bits, circuit.garbler_inputs)
         batch = _Batch(circuit, output, bits.shape[1])
         rows = checked_rows(self._links, rows, batch.request_bytes, "a request")
+        refuse(self._links, self._closed, "a link that was closed")
         strange = (rows[:, :NUMBER_BYTES] != self._number_rows()).any(axis=1)
         refuse(self._links, strange, f"a request that is not of batch {self._number}")
 
         deltas = sender.deltas
-        heard = self._heard(self._transcript, rows, batch.fingerprint())
+        asked, checks = rows[:, :-CHECK_BYTES], rows[:, -CHECK_BYTES:]
+        heard = self._heard(self._transcript, asked, batch.fingerprint())
+        zeros, consistent = sender.extend(
+            asked[:, NUMBER_BYTES:], batch.choices, _challenges(heard), checks
+        )
+        self._closed = ~consistent
+        refuse(self._links, self._closed, "choices that are inconsistent: the link is closed")
+        heard = self._heard(heard, checks)
         given = np.packbits(bits.reshape(len(bits), -1), axis=1)
         seeds = self._secret(f"garbling {self._number}", np.hstack([heard, given]))
         keys, active = batch.key_and_garbler_labels(seeds)
@@ -318,9 +351,7 @@ class Garbler(_Side):
         # labels: the hash is robust for active labels of anybody's choice, as long as Δ, which the
         # seed has no part in, is secret.
         own = active ^ bits[..., None] * deltas[:, None, None, :]
-        theirs = sender.extend(rows[:, NUMBER_BYTES:], batch.choices).reshape(
-            len(rows), batch.instances, circuit.evaluator_inputs, BLOCK_BYTES
-        )
+        theirs = zeros.reshape(len(rows), batch.instances, circuit.evaluator_inputs, BLOCK_BYTES)
         garbled = garbling.garble(circuit, keys, deltas, np.concatenate([own, theirs], axis=2))
         sealed = outputs.seal(output, keys, deltas, garbled.outputs)
         tables = garbled.tables.reshape(len(rows), batch.table_bytes)
@@ -333,16 +364,12 @@ class Garbler(_Side):
         answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
         return Answer(answer, sealed.shares)
 
-    def _secret(self, label: str, known: Bytes) -> Bytes:
-        """16 bytes for each link, from our randomness and a row of what is known by now."""
-        drawn = self._randomness.rows(label, self._links, BLOCK_BYTES)
-        return _hashes(_USAGE_SECRET, drawn, known)[:, :BLOCK_BYTES].copy()
-
     def _own_state(self) -> None:
         self._sender = copy.copy(self._sender)
 
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)
+        self._closed = self._closed[chosen]
         if self._sender is not None:
             self._sender.keep(chosen)
 
@@ -355,6 +382,11 @@ def _hashes(usage: bytes, left: Bytes, right: Bytes) -> Bytes:
         state.update(np.ascontiguousarray(second).data)
         found += state.digest()
     return np.frombuffer(bytes(found), dtype=np.uint8).reshape(len(left), -1)
+
+
+def _challenges(transcript: Bytes) -> Bytes:
+    """Where a request's columns are checked: nobody knows it before the columns are fixed."""
+    return _hashes(_USAGE_CHALLENGE, transcript, transcript[:, :0])[:, :BLOCK_BYTES]
 
 
 def _digests(transcript: Bytes, check: Bytes) -> Bytes:

@@ -15,7 +15,13 @@ from protocols.errors import LocalError
 from protocols.machine import Continue, Failed, Rejected, Step
 from protocols.messages import Message, Phase, Role
 from protocols.pairwise.links import Mask
-from protocols.pairwise.meetings import both_ends, meeting_messages, pack_cells, parse_cells
+from protocols.pairwise.meetings import (
+    both_ends,
+    draw_meetings,
+    meeting_messages,
+    pack_cells,
+    parse_cells,
+)
 from protocols.pairwise.schedule import Schedule
 from protocols.query import Query
 from protocols.randomness import Randomness
@@ -25,6 +31,10 @@ from protocols.statistics.pairwise import Pairs
 STAGES = 20
 """Deadlines that may pass until servers give up on parties, which may be at work all the while. The
 collector excuses those that are not, once the others are done."""
+
+PATIENCE = 2
+"""Deadlines without news until a party is left out. One whose partner is gone waits for it for a
+deadline of its own, which may begin when others are done: it must not pass for gone itself."""
 
 
 def pairs_of(query: Query) -> Pairs:
@@ -118,7 +128,7 @@ class PairwiseCollector(Collector):
         self._told[message.senders] = True
         if self._here <= self._heard:
             return self._proceed()
-        return Continue(deadline=self._query.deadline)
+        return Continue(deadline=PATIENCE * self._query.deadline)
 
     def expire(self) -> Step:
         """Who did not say in time which pairs are done has none: servers need not wait for what it
@@ -127,7 +137,7 @@ class PairwiseCollector(Collector):
         if waiting and self._told.any() and not self._excused:
             self._excused = True
             excuse = self._to_servers(Phase.EXCUSE, np.packbits(~self._told).tobytes())
-            return Continue(excuse, deadline=self._query.deadline)
+            return Continue(excuse, deadline=PATIENCE * self._query.deadline)
         if self._state is CollectorState.ROSTERS and self._here <= self._heard:
             self._members &= self._told
             return self._proceed()
@@ -151,3 +161,7 @@ class PairwiseCollector(Collector):
     def _members_records(self) -> int:
         """Pairs here: each of them fills two slots."""
         return int(np.count_nonzero(self._cells)) // 2
+
+    def _lost_pairs(self) -> int:
+        _, entries = draw_meetings(self._pairs, self._records)
+        return len(entries) // 2 - self._members_records()

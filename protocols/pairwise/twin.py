@@ -82,6 +82,32 @@ def keystream(seeds: Bytes, start: int, blocks: int) -> Bytes:
     return out
 
 
+def field_hash(points: Bytes, columns: Bytes) -> Bytes:
+    links, count, width = columns.shape
+    x = np.broadcast_to(_words(points)[:, None], (links, count, 2))
+    total: Words = np.zeros((links, count, 2), dtype=np.uint64)
+    for block in _words(columns).reshape(links, count, width // 16, 2).transpose(2, 0, 1, 3):
+        total = _field_multiply(total, x) ^ block
+    return total.view(np.uint8)
+
+
+def _field_multiply(a: Words, b: Words) -> Words:
+    """In GF(2^128) modulo x^128 + x^7 + x^2 + x + 1, by shifts."""
+    product: Words = np.zeros_like(a)
+    for bit in range(127, -1, -1):
+        carry = product[..., 1] >> np.uint64(63)
+        doubled = np.stack(
+            [
+                product[..., 0] << _ONE ^ carry * np.uint64(0x87),
+                product[..., 1] << _ONE | product[..., 0] >> np.uint64(63),
+            ],
+            axis=-1,
+        )
+        chosen: Words = b[..., bit // 64] >> np.uint64(bit % 64) & _ONE
+        product = doubled ^ a * chosen[..., None]
+    return product
+
+
 def transpose(columns: Bytes) -> Bytes:
     bits = np.unpackbits(columns, axis=2, bitorder="little")
     return np.packbits(bits.transpose(0, 2, 1), axis=2, bitorder="little")

@@ -1,4 +1,4 @@
-"""Exact discrete Laplace and Pólya noise, vectorised, on integers alone.
+"""Exact discrete Laplace noise, vectorised, on integers alone.
 
 The discrete Laplace distribution of scale s has P(x) proportional to exp(-|x|/s). Every coin is a
 comparison of uniform integers, so no rounding of a probability ever happens: floating-point Laplace
@@ -9,6 +9,7 @@ on all the samples that are still undecided at once.
 A caveat that holds for every sampler by rejection: how long it takes depends on what it draws.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 from protocols.randomness import Randomness
 
 Integers = NDArray[np.int64]
+
+Words = Callable[[NDArray[np.intp]], NDArray[np.uint64]]
+"""A uniform word for each of the samples that are named, fresh with every call."""
 
 _MAX_NUMERATOR = 1 << 54
 _BLOCK = 1 << 16
@@ -60,19 +64,42 @@ def _fill(out: Integers, scale: Fraction, randomness: Randomness) -> None:
 
 def geometric(count: int, scale: Fraction, randomness: Randomness) -> Integers:
     """P(k) proportional to exp(-k/scale) for k = 0, 1, 2, …"""
+    return geometric_each(count, scale, _one_stream(randomness))
+
+
+def bernoulli_exp(
+    numerator: Integers, denominator: int, randomness: Randomness
+) -> NDArray[np.bool]:
+    """True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator."""
+    which = np.arange(len(numerator))
+    return _bernoulli_exp_each(which, numerator, denominator, _one_stream(randomness))
+
+
+def uniform(count: int, below: int, randomness: Randomness) -> Integers:
+    """Uniform integers in [0, below), by rejection; below <= 2^63."""
+    return _uniform_each(np.arange(count), below, _one_stream(randomness))
+
+
+def _one_stream(randomness: Randomness) -> Words:
+    """All samples from one stream, in the order in which they ask."""
+    return lambda which: randomness.words(len(which))
+
+
+def geometric_each(count: int, scale: Fraction, words: Words) -> Integers:
+    """The same from a stream for each sample, which are numbered from 0."""
     t, s = scale.numerator, scale.denominator
     remainder = np.empty(count, dtype=np.int64)
     pending = np.arange(count)
     while len(pending):
-        u = uniform(len(pending), t, randomness)
-        kept = bernoulli_exp(u, t, randomness)
+        u = _uniform_each(pending, t, words)
+        kept = _bernoulli_exp_each(pending, u, t, words)
         remainder[pending[kept]] = u[kept]
         pending = pending[~kept]
     quotient = np.zeros(count, dtype=np.int64)
     running = np.arange(count)
     while len(running):
         ones = np.ones(len(running), dtype=np.int64)
-        running = running[bernoulli_exp(ones, 1, randomness)]
+        running = running[_bernoulli_exp_each(running, ones, 1, words)]
         quotient[running] += 1
     if t > 1 and int(quotient.max(initial=0)) > (1 << 62) // t:
         raise ValueError("noise of this scale does not fit the ring")
@@ -80,34 +107,30 @@ def geometric(count: int, scale: Fraction, randomness: Randomness) -> Integers:
     return samples
 
 
-def bernoulli_exp(
-    numerator: Integers, denominator: int, randomness: Randomness
+def _bernoulli_exp_each(
+    which: NDArray[np.intp], numerator: Integers, denominator: int, words: Words
 ) -> NDArray[np.bool]:
-    """True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator.
-
-    Algorithm 1: with A_k true with probability γ/k, the first false A_k has odd k with probability
-    exp(-γ).
-    """
+    """Algorithm 1: with A_k true with probability γ/k, the first false A_k has odd k with
+    probability exp(-γ)."""
     result = np.zeros(len(numerator), dtype=bool)
     running = np.arange(len(numerator))
     k = 1
     while len(running):
-        going = uniform(len(running), denominator * k, randomness) < numerator[running]
+        going = _uniform_each(which[running], denominator * k, words) < numerator[running]
         result[running[~going]] = k % 2 == 1
         running = running[going]
         k += 1
     return result
 
 
-def uniform(count: int, below: int, randomness: Randomness) -> Integers:
-    """Uniform integers in [0, below), by rejection; below <= 2^63."""
+def _uniform_each(which: NDArray[np.intp], below: int, words: Words) -> Integers:
     if below == 1:
-        return np.zeros(count, dtype=np.int64)
+        return np.zeros(len(which), dtype=np.int64)
     mask = np.uint64((1 << (below - 1).bit_length()) - 1)
-    drawn = randomness.words(count) & mask
+    drawn = words(which) & mask
     pending = np.flatnonzero(drawn >= below)
     while len(pending):
-        again = randomness.words(len(pending)) & mask
+        again = words(which[pending]) & mask
         drawn[pending] = again
         pending = pending[again >= below]
     return drawn.astype(np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.privacy.laplace import Integers, discrete_laplace, representable
-from protocols.privacy.polya import DELTA_PER_DRAW, polya_difference
+from protocols.privacy.polya import polya_differences
 from protocols.randomness import Randomness
 
 Ids = NDArray[np.uint32]
@@ -101,27 +101,29 @@ class DiscreteLaplace:
         The shares of `HONEST` of the parties sum to at least the noise of `draw`; with all of them
         it has 1/HONEST times the variance.
         """
-        words = randomness.rows("noise share", ids, 16 * count).view("<u8")
-        uniforms = words.reshape(len(ids), count, 2)
-        return polya_difference(uniforms, self.scale, 1 / enough_shares(parties))
-
-
-def numeric_delta(placement: Placement, parties: int, count: int) -> float:
-    """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
-    return 2 * parties * count * DELTA_PER_DRAW if placement is Placement.PARTIES else 0.0
+        return polya_differences(ids, count, self.scale, enough_shares(parties), randomness)
 
 
 def noise_variance(
-    mechanism: DiscreteLaplace, placement: Placement, parties: int, servers: int
+    mechanism: DiscreteLaplace,
+    placement: Placement,
+    parties: int,
+    servers: int,
+    contributors: int | None = None,
 ) -> float:
-    """Variance of the noise in each released integer."""
+    """Variance of the noise in each released integer.
+
+    Under `Placement.PARTIES` each of `parties` drew a share, and those of `contributors` are in the
+    sum; all of them, if nobody says.
+    """
     match placement:
         case Placement.CURATOR | Placement.TOTAL | Placement.PER_PAIR:
             return mechanism.variance
         case Placement.EACH_SERVER:
             return servers * mechanism.variance
         case Placement.PARTIES:
-            return mechanism.variance * parties / enough_shares(parties)
+            shares = parties if contributors is None else contributors
+            return mechanism.variance * shares / enough_shares(parties)
 
 
 EPSILON_RANGE = (1e-9, 1e9)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.meter import Bill
 from protocols.policy import Policy
+from protocols.query import Query
 from protocols.records import Holdings
 from protocols.ring import Vector
 from servers.coordinator import Question
@@ -59,9 +60,11 @@ class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
     `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
-    `refused` counts what was left out of the sum and cannot be laid at anybody's door. `refusals`
-    are the first of the `refusing` parties that would not take part, with what they said. `run`
-    names the run that the answer came from; pairs are drawn from that name.
+    `refused` counts what was left out of the sum and cannot be laid at anybody's door, `lost_pairs`
+    those that were to meet and are not in the sum. `reused` says that it is of an earlier release
+    of the same data. `question` and `query` are what was asked, and as what it was put to all.
+    `refusals` are the first of the `refusing` parties that would not take part, with what they
+    said.
     """
 
     total: Vector
@@ -72,9 +75,12 @@ class Opened:
     caught: tuple[tuple[int, str], ...] = ()
     server_cpu_seconds: float = 0.0
     refused: int = 0
+    lost_pairs: int = 0
+    reused: bool = False
+    question: Question | None = None
+    query: Query | None = None
     refusals: tuple[tuple[int, str], ...] = ()
     refusing: int = 0
-    run: bytes = b""
 
 
 class Runtime(ABC):

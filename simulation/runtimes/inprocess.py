@@ -1,7 +1,7 @@
 """`inprocess`: all machines in one process, messages in a queue."""
 
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -10,16 +10,21 @@ import numpy as np
 
 from parties.block import PartyBlock
 from parties.consent import Consent
+from protocols.aggregation.contract import Total
 from protocols.errors import RunFailed
 from protocols.machine import Done, Failed
 from protocols.messages import Message, Phase, Role
 from protocols.meter import Bill, Meter, relayed
 from protocols.participant import Outcome, Participant
+from protocols.query import Query
 from protocols.randomness import Randomness
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator, Question
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 from storage.ledger import Ledger
+
+MOST_KEPT = 100
+"""Releases that are given again without being made anew."""
 
 
 class InProcess(Runtime):
@@ -30,6 +35,7 @@ class InProcess(Runtime):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._ledgers: list[Ledger] = []
+        self._kept: OrderedDict[bytes, Total] = OrderedDict()
         self._consents: list[Consent] = []
         self._server_cpu_seconds = 0.0
 
@@ -52,12 +58,15 @@ class InProcess(Runtime):
             self._ledger("coordinator"),
             Randomness.for_role(plan.seed, "coordinator"),
         )
-        self._coordinator.enrol(plan.holdings.ids, plan.holdings.counts.astype("uint32"))
+        counts = plan.holdings.counts.astype("uint32")
+        self._coordinator.enrol(plan.holdings.ids, counts, plan.holdings.version(parties))
 
     def ask(self, question: Question, report: Report) -> Opened:
         started = time.perf_counter()
         self._server_cpu_seconds = 0.0
         query = self._coordinator.query(question)
+        if (opened := self._again(question, query)) is not None:
+            return opened
         clock = {"submit": started}
         finished: Done | Failed | None = None
         queue: deque[Message] = deque()
@@ -88,15 +97,17 @@ class InProcess(Runtime):
                 take(outcome, receiver, message.sender_role)
         ended = time.perf_counter()
         if isinstance(finished, Failed):
+            self._forget(query.run)
             raise RunFailed(finished.reason)
-        total = self._coordinator.conclude(query, finished)
+        total = finished.output
+        assert isinstance(total, Total)
+        self._keep(query, total)
         stations = [p.meters.pop(query.run, Meter()) for p in (*self._servers, self._coordinator)]
         hosts = [p.meters.pop(query.run, Meter()).between_parties() for p in self._blocks]
         if self.plan.peer == "relay":
             hosts = [relayed(meter) for meter in hosts]
-        if not question.statistic.on_demand:
-            for participant in (*self._servers, *self._blocks):
-                participant.forget(query.run)
+        if not self._coordinator.releases.holds(query.run):
+            self._forget(query.run)
         released = clock.get("release", ended)
         return Opened(
             total.vector,
@@ -107,10 +118,47 @@ class InProcess(Runtime):
             total.caught,
             self._server_cpu_seconds,
             total.refused,
-            total.refusals,
-            total.refusing,
-            query.run,
+            total.lost_pairs,
+            question=question,
+            query=query,
+            refusals=total.refusals,
+            refusing=total.refusing,
         )
+
+    def _again(self, question: Question, query: Query) -> Opened | None:
+        """What an earlier question released of the same tree: it costs nothing."""
+        releases, data = self._coordinator.releases, self._coordinator.data
+        total = self._kept.get(releases.released(query, data) or b"")
+        if total is None:
+            releases.disown(query, data)
+            return None
+        return Opened(
+            total.vector,
+            total.contributors,
+            total.records,
+            Bill([], len(self.plan.holdings.ids)),
+            caught=total.caught,
+            refused=total.refused,
+            refusals=total.refusals,
+            refusing=total.refusing,
+            reused=True,
+            question=question,
+            query=query,
+        )
+
+    def _keep(self, query: Query, total: Total) -> None:
+        releases, data = self._coordinator.releases, self._coordinator.data
+        releases.remember(query.run, query, data, total.contributors)
+        if releases.released(query, data) == query.run:
+            self._kept[query.run] = total
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        while releases.outdated:
+            self._forget(releases.outdated.pop())
+
+    def _forget(self, run: bytes) -> None:
+        for participant in (*self._servers, *self._blocks, self._coordinator):
+            participant.forget(run)
 
     @contextmanager
     def _timed(self, participant: Participant) -> Iterator[None]:

@@ -57,7 +57,7 @@ class Processes(Runtime):
             self.stop()
             raise
         analyst = self._credentials(Identity(Role.ANALYST))
-        self._analyst = Analyst(self._coordinator, analyst, patient=self.plan.store is not None)
+        self._analyst = Analyst(self._coordinator, analyst)
 
     def restart(self, name: str) -> None:
         """Starts a process again that died, where it was and with what it had stored."""

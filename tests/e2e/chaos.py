@@ -1,7 +1,8 @@
-"""Kills a random process at a random moment of a run, restarts it, and compares the answer.
+"""Does harm at a random moment of a run, makes it good, and compares the answer.
 
-The same seed in one process, where nothing fails, says what every answer must be: were anything
-lost, counted twice or drawn anew, the noisy estimate would differ. `python -m tests.e2e.chaos 200`.
+A process is killed and restarted, a disk is full for a while, or a party sends what is refused. The
+same seed in one process, where nothing fails, says what every answer must be: were anything lost,
+counted twice or drawn anew, the noisy estimate would differ. `python -m tests.e2e.chaos 200`.
 """
 
 import random
@@ -10,102 +11,208 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from protocols.statistics import Ecdf, Estimate, Mean, Statistic
-from simulation import Federation
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.shamir import Shamir
+from protocols.errors import RunFailed
+from protocols.identity import Identity
+from protocols.messages import Phase, Role
+from protocols.statistics import Ecdf, Gini, Mean, Statistic
+from protos import tally_pb2 as pb
+from protos.channel import open_blocking_channel
+from protos.tally_pb2_grpc import PostStub
+from simulation import Federation, Result
 from simulation.runtimes.processes import Processes
 from storage.ledger import Ledger
+from tests.e2e.test_full_disk import full
+from tests.samples import a_message
 
 PARTIES, HOSTS = 6, 3
 DELTA = 1e-6  # used by aggregators that need one
 LONGEST_DELAY = 0.5
+PAIRS = "pairs"
+KILL, FILL, REFUSE = HARMS = ("kill", "fill", "refuse")
+FULL_SECONDS = 0.5
+DEADLINE = 30.0
+PAIRS_DEADLINE = 5.0  # who waits for a party that was killed does so for all of it
+NO_ROOM = "the ledger cannot be written"
+"""The one way in which a full disk may end a run: servers that have not paid release nothing."""
 
 
 @dataclass
 class Tally:
+    """`failed` counts runs that a full disk ended, `lost` those that went on with fewer pairs."""
+
     rounds: int = 0
     killed: Counter[str] = field(default_factory=Counter)
+    harms: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
+    failed: int = 0
+    lost: int = 0
 
 
-def question(aggregator: str, number: int) -> Statistic:
+def question(kind: str, number: int) -> Statistic:
     """A curve of another size each time, for one that was released is not released again."""
-    if aggregator == "fss":
+    if kind == "fss":
         return Ecdf(value="score", thresholds=2 + number)
+    if kind == PAIRS:
+        return Gini(value="score", bits=8, pairs_per_party="1")
     return Mean(value="score")
 
 
 def chaos(
-    aggregator: str,
+    kind: str,
     rounds: int,
     folder: Path,
     seed: int,
     victims: str = "",
     longest: float = LONGEST_DELAY,
+    harms: tuple[str, ...] = (KILL,),
 ) -> Tally:
-    """Kills a process whose name begins with `victims`, at most `longest` seconds into a run.
+    """Of an aggregator, or of pairs. Does harm to a process whose name begins with `victims`, at
+    most `longest` seconds into a run.
 
     Raises whatever a run raises; differences and ledger faults are in the tally.
     """
     dice = random.Random(seed)
     tally = Tally()
+    aggregator = "additive" if kind == PAIRS else kind
     common = {"parties": PARTIES, "aggregator": aggregator, "seed": seed}
+    if kind == PAIRS:
+        common["data"] = "synthetic:scores?n=12"
     with (
         Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
         Federation(**common, runtime="processes", hosts=HOSTS, store=folder) as stormy,  # type: ignore[arg-type]
     ):
         stormy.start()
-        assert isinstance(stormy.runtime, Processes)
+        runtime = stormy.runtime
+        assert isinstance(runtime, Processes)
         for number in range(rounds):
-            statistic = question(aggregator, number)
-            expected = calm.run(statistic, 1.0, delta=DELTA).estimate
-            children = [name for name in stormy.runtime.children if name.startswith(victims)]
+            statistic = question(kind, number)
+            expected = calm.run(statistic, 1.0, delta=DELTA)
+            harm = dice.choice(harms)
+            begins = "server" if harm == FILL else victims
+            children = [name for name in runtime.children if name.startswith(begins)]
             victim = dice.choice(children)
-            found = _run_and_kill(stormy, statistic, victim, dice.uniform(0, longest))
+            act = {
+                KILL: partial(_kill, runtime, victim),
+                FILL: partial(_fill, runtime, victim),
+                REFUSE: partial(_refuse, runtime, folder),
+            }[harm]
+            found = _run_amid(stormy, statistic, act, dice.uniform(0, longest))
             tally.rounds += 1
-            tally.killed[victim.split("-")[0]] += 1
-            if found != expected:
-                tally.differences.append(f"round {number}, {victim}: {found} is not {expected}")
-    for keeper in ("coordinator", *(f"server-{i}" for i in range(stormy.servers))):
-        ledger = Ledger(folder / keeper / "ledger.sqlite", None)
-        if (entries := len(ledger.rows())) != rounds or ledger.spent() != rounds:
-            tally.differences.append(f"{keeper} wrote {entries} spends in {rounds} rounds")
-        ledger.close()
+            tally.harms[harm] += 1
+            if harm == KILL:
+                tally.killed[victim.split("-")[0]] += 1
+            _judge(tally, found, expected, f"round {number}, {harm} {victim}")
+    _audit(tally, kind, folder, stormy.servers)
     return tally
 
 
-def _run_and_kill(
-    federation: Federation, statistic: Statistic, victim: str, delay: float
-) -> Estimate | Exception:
-    answers: list[Estimate | Exception] = []
+def _judge(tally: Tally, found: Result | Exception, expected: Result, what: str) -> None:
+    """Pairs may be lost with a party, if the result says so."""
+    if isinstance(found, RunFailed) and NO_ROOM in str(found):
+        tally.failed += 1
+    elif isinstance(found, Result) and found.lost_pairs:
+        tally.lost += 1
+    elif not isinstance(found, Result) or found.estimate != expected.estimate:
+        shown = found.estimate if isinstance(found, Result) else found
+        tally.differences.append(f"{what}: {shown} is not {expected.estimate}")
+
+
+def _audit(tally: Tally, kind: str, folder: Path, servers: int) -> None:
+    """Every run is paid for once by each that released. A sum that can do without a server may have
+    done: that one neither released nor paid."""
+    names = [f"server-{i}" for i in range(servers)]
+    entries = {}
+    for keeper in ("coordinator", *names):
+        ledger = Ledger(folder / keeper / "ledger.sqlite", None)
+        entries[keeper] = len(ledger.rows())
+        if ledger.spent() != entries[keeper]:
+            tally.differences.append(f"{keeper} paid {ledger.spent()} for {entries[keeper]} runs")
+        ledger.close()
+    least = tally.rounds - tally.failed
+    aggregator = aggregator_named("additive" if kind == PAIRS else kind)
+    for keeper, spends in entries.items():
+        spared = isinstance(aggregator, Shamir) and keeper != "coordinator"
+        if spends > tally.rounds or (spends < least and not spared):
+            tally.differences.append(f"{keeper} wrote {spends} spends in {tally.rounds} rounds")
+    if isinstance(aggregator, Shamir):
+        paid = sum(entries[name] for name in names)
+        if paid < aggregator.needed(servers) * least:
+            tally.differences.append(f"servers wrote {paid} spends in {tally.rounds} rounds")
+
+
+def _kill(runtime: Processes, victim: str) -> None:
+    runtime.children[victim].kill()
+    runtime.restart(victim)
+
+
+def _fill(runtime: Processes, victim: str) -> None:
+    """No file of the victim's grows for a while."""
+    with full(runtime, victim, 10):
+        time.sleep(FULL_SECONDS)
+
+
+def _refuse(runtime: Processes, folder: Path) -> None:
+    """The first host submits rubbish to the first server, for whatever run that knows of."""
+    block = runtime._blocks[0]
+    identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
+    expected = Identity(Role.SERVER, 0, 0)
+    target = runtime.address_of("server-0", int(runtime._listen["server-0"].rpartition(":")[2]))
+    with open_blocking_channel(target, expected, runtime._credentials(identity)) as channel:
+        for path in (folder / "server-0" / "runs").glob("*.log"):
+            for size in (1, 9):
+                rubbish = a_message(
+                    Phase.SUBMIT,
+                    Role.PARTY,
+                    Role.SERVER,
+                    (int(block.ids[0]),),
+                    body=bytes(size),
+                    run=bytes.fromhex(path.stem),
+                    round_=2,
+                )
+                receipt = PostStub(channel).Send(pb.Parcel(message=rubbish.encode()), timeout=10)
+                assert receipt.refused, "rubbish was taken"
+
+
+def _run_amid(
+    federation: Federation, statistic: Statistic, harm: Callable[[], None], delay: float
+) -> Result | Exception:
+    answers: list[Result | Exception] = []
+    deadline = PAIRS_DEADLINE if statistic.pairwise else DEADLINE
 
     def ask() -> None:
         try:
-            answers.append(federation.run(statistic, 1.0, delta=DELTA).estimate)
+            answers.append(federation.run(statistic, 1.0, delta=DELTA, deadline=deadline))
         except Exception as error:
             answers.append(error)
 
-    runtime = federation.runtime
-    assert isinstance(runtime, Processes)
-    asking = threading.Thread(target=ask)
-    asking.start()
-    time.sleep(delay)
-    runtime.children[victim].kill()
-    runtime.restart(victim)
-    asking.join(timeout=120)
+    with ExitStack() as joined:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        joined.callback(asking.join, timeout=120)
+        time.sleep(delay)
+        harm()
     return answers[0] if answers else TimeoutError("no answer within two minutes")
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    aggregators = ("additive", "fss", "masking", "prio3", "shamir", "shuffle")
-    for aggregator in aggregators:
+    kinds = ("additive", "fss", "masking", "prio3", "shamir", "shuffle", PAIRS)
+    for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(aggregator, rounds // len(aggregators), Path(folder), seed=rounds)
-        print(f"{aggregator}: {tally.rounds} rounds, killed {dict(tally.killed)}")
+            tally = chaos(kind, rounds // len(kinds), Path(folder), seed=rounds, harms=HARMS)
+        print(
+            f"{kind}: {tally.rounds} rounds, {dict(tally.harms)}, killed {dict(tally.killed)}, "
+            f"{tally.failed} without room, {tally.lost} with pairs left out"
+        )
         for difference in tally.differences:
             failed = True
             print(f"  {difference}")

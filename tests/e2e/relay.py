@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from dataclasses import dataclass, field
 
 RECORD_HEADER = 5
@@ -40,10 +41,12 @@ class Flow:
 
 
 class Relay:
-    """Listens on a free port and carries every connection on to `port` of this machine."""
+    """Listens on a free port and carries every connection on to `port` of this machine, what is
+    sent there at most at so many bytes a second, if that is given."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, bytes_per_second: float | None = None) -> None:
         self._to = port
+        self._bytes_per_second = bytes_per_second
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = [self._listener]
@@ -65,15 +68,16 @@ class Relay:
                 self._sockets += [near, far]
                 flows = (Flow(), Flow())
                 self.connections.append(flows)
-                for source, sink, flow in ((near, far, flows[0]), (far, near, flows[1])):
-                    threading.Thread(
-                        target=self._pump, args=(source, sink, flow), daemon=True
-                    ).start()
+                rate = self._bytes_per_second
+                for pump in ((near, far, flows[0], rate), (far, near, flows[1], None)):
+                    threading.Thread(target=self._pump, args=pump, daemon=True).start()
 
     @staticmethod
-    def _pump(source: socket.socket, sink: socket.socket, flow: Flow) -> None:
+    def _pump(source: socket.socket, sink: socket.socket, flow: Flow, rate: float | None) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
+            while data := source.recv(1 << 16 if rate is None else 1 << 12):
+                if rate is not None:
+                    time.sleep(len(data) / rate)
                 flow.see(data)
                 sink.sendall(data)
         with contextlib.suppress(OSError):

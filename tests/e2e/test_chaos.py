@@ -1,10 +1,10 @@
-"""Sixty rounds of chaos; `make chaos` runs two hundred."""
+"""Some rounds of chaos; `make chaos` runs two hundred."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.chaos import chaos
+from tests.e2e.chaos import FILL, PAIRS, REFUSE, chaos
 
 
 @pytest.mark.parametrize("aggregator", ["additive", "fss", "masking", "prio3", "shamir"])
@@ -18,4 +18,18 @@ def test_what_parties_answer_a_server_is_not_lost_with_the_coordinator(tmp_path:
     """Parties that join again have answered already, and answer once."""
     tally = chaos("masking", 10, tmp_path, seed=77, victims="coordinator", longest=0.25)
     assert tally.killed == {"coordinator": 10}
+    assert not tally.differences
+
+
+@pytest.mark.parametrize("kind", ["additive", "masking"])
+def test_full_disks_and_rubbish_change_no_answer(kind: str, tmp_path: Path) -> None:
+    tally = chaos(kind, 6, tmp_path, seed=11, longest=0.2, harms=(FILL, REFUSE))
+    assert tally.rounds == sum(tally.harms.values()) == 6
+    assert len(tally.harms) == 2
+    assert not tally.differences
+
+
+def test_pairs_that_are_lost_with_a_process_are_counted(tmp_path: Path) -> None:
+    tally = chaos(PAIRS, 5, tmp_path, seed=5)
+    assert tally.rounds == 5
     assert not tally.differences

@@ -98,7 +98,7 @@ def opening(data: bytes) -> None:
     if isinstance(step, Rejected):
         return
     assert isinstance(step, Continue)
-    assert [message.width for message in step.messages] == [1 + 128 * 33]
+    assert [message.width for message in step.messages] == [1 + 128 * 33 + 96]
     assert len(data) == len(opened)
     assert data[0] == opened[0]
 

@@ -22,6 +22,13 @@ FILES = {
 
 CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown aggregator": (("mean", "--aggregator", "aditive"), "did you mean additive"),
+    "resume what": (("--resume", "k"), "--coordinator"),
+    "a key of nothing": (("mean", "--key", "k"), "--coordinator"),
+    "resume something else": (
+        ("mean", "--resume", "k", "--coordinator", "h:1", "--identity", "x"),
+        "leave the statistic",
+    ),
+    "no statistic": ((), "which statistic"),
     "unknown statistic": (("maen",), "did you mean mean"),
     "unknown runtime": (("mean", "--runtime", "proceses"), "did you mean processes"),
     "unknown data": (("mean", "--data", "breast-cancr"), "did you mean breast-cancer"),

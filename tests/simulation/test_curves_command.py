@@ -1,6 +1,7 @@
 """Curves, quantiles and running sums from the command line."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,3 +208,24 @@ def test_points_on_demand_share_one_tree() -> None:
         federation.run(QuantileSearch(value="score", quantile=(0.3, 0.7)), 1)
         with pytest.raises(TallyError, match="0 of 1 is left"):
             federation.run(points, "1/2")
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "processes"])
+def test_a_curve_is_given_again_and_says_so_unless_a_fresh_one_is_asked_for(runtime: str) -> None:
+    curve = Ecdf(value="score", thresholds=8)
+    with Federation(parties=4, hosts=1, runtime=runtime, cap=2) as federation:
+        first = federation.run(curve, 1)
+        again = federation.run(replace(curve, smooth="2"), 1)
+        assert (first.reused, again.reused) == (False, True)
+        assert again.unsmoothed == first.estimate
+        assert again.bill.total.bytes == 0
+        assert any(note.startswith("reused, ε 0") for note in again.notes)
+        assert again.as_json()["reused"] is True
+        assert "reused" not in first.as_json()
+        fresh = federation.run(curve, 1, fresh=True)
+        assert not fresh.reused
+        assert fresh.estimate != first.estimate  # 8 noises of scale 4: equal once in 10^7 at most
+        assert federation.run(curve, 1).estimate == fresh.estimate
+        with pytest.raises(TallyError, match="refused: 0 of 2 is left"):
+            federation.run(curve, 1, fresh=True)
+        assert federation.run(curve, 1).estimate == fresh.estimate  # it is not lost by that

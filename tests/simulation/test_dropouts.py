@@ -8,7 +8,7 @@ import pytest
 from parties.data import Dataset
 from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
-from protocols.statistics import Ecdf, Mean, Statistic
+from protocols.statistics import Ecdf, Histogram, Mean, Statistic
 from simulation import Federation, Result
 from tests.conftest import Tally
 
@@ -52,6 +52,20 @@ def test_runtimes_agree_on_what_is_left(statistic: Statistic, aggregator: str, h
     for result in (here, there):
         assert "6 of 10 parties contributed" in result.notes
         assert "4 parties dropped out: the truth is that of the others" in result.notes
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4, 0.5])
+def test_deviations_are_those_of_the_shares_of_noise_that_came(dropout: float) -> None:
+    """Ten parties, of which five suffice: with k of them the noise is k/5 of discrete Laplace noise
+    of scale 2, whose variance is 2q/(1-q)² with q = e^(-1/2)."""
+    with Federation(
+        parties=10, aggregator="additive", data=DATA, seed=7, dropout=dropout
+    ) as federation:
+        statistic = Histogram(lower=0.0, upper=1.0, bins=3)
+        result = federation.run(statistic, "1", noise="parties", minimum=5, deadline=1.0)
+    q, came = np.exp(-0.5), round(10 * (1 - dropout))
+    expected = np.sqrt(2 * q / (1 - q) ** 2 * came / 5)
+    assert result.deviations == pytest.approx([expected] * 3)
 
 
 def test_without_noise_the_answer_is_that_of_those_who_answered() -> None:

@@ -1,12 +1,14 @@
 """`tally run` on statistics of pairs: one line for what cannot be, and answers in full."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from parties.data import Dataset
+from parties.data import Dataset, load
+from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
 from protocols.pairwise.meetings import draw_meetings
 from protocols.statistics import Auc, Gini, KendallTau, Pairs, Pairwise
@@ -181,6 +183,12 @@ def test_dropouts_cost_their_pairs(runtime: str) -> None:
     assert result.estimate == pytest.approx(result.truth, abs=2.0**-7)
     assert result.noise_error == {"rmse": 0.0, "max": 0.0}
     assert any("parties contributed" in note for note in result.notes)
+    silent = choose_silent(6, 0.3, 7)
+    held = load(SCORES).deal(6)
+    stay = sum(int(n) for party, n in enumerate(held.counts) if party not in silent)
+    assert result.lost_pairs == math.comb(held.rows, 2) - math.comb(stay, 2)
+    lost = f"{result.lost_pairs} of {math.comb(held.rows, 2)} pairs are left out"
+    assert any(note.startswith(lost) for note in result.notes)
 
 
 def test_when_nobody_can_meet_the_run_fails() -> None:

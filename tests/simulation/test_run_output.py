@@ -140,7 +140,7 @@ def test_every_epsilon_in_range_has_an_answer(tally_here: Tally, epsilon: str, n
     )
     exact = found["estimate"]["y"] == found["truth"]["y"]
     assert exact is (epsilon != "1e-3")
-    assert (found["privacy"]["delta"] > 0) is (noise == "parties")
+    assert found["privacy"]["delta"] == 0
 
 
 def test_out_has_everything_and_the_table_adds_up(tally_here: Tally, tmp_path: Path) -> None:

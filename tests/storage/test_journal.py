@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import resource
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,11 +77,95 @@ def test_a_forgotten_run_is_gone_and_its_name_is_not(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for run in (RUN, OTHER):
         journal.append(run, Kind.QUERY, b"asked")
-    journal.forget(RUN)
+    asyncio.run(journal.forget(RUN))
     journal.close()
     again = Journal(tmp_path)
     assert [run for run, _ in again.runs()] == [OTHER]
     assert list(again.forgotten()) == [RUN]
+
+
+def test_a_crash_amid_forgetting_leaves_a_run_forgotten(tmp_path: Path) -> None:
+    """Its name is written, its records are still there; then the name alone is torn."""
+    path = written(tmp_path, RECORDS)
+    whole = path.read_bytes()
+    journal = Journal(tmp_path)
+    asyncio.run(journal.forget(RUN))
+    journal.close()
+    path.write_bytes(whole)
+    assert list(Journal(tmp_path).runs()) == []
+    assert not path.exists()
+    path.write_bytes(whole)
+    os.truncate(tmp_path / "over", (tmp_path / "over").stat().st_size - 1)
+    assert list(Journal(tmp_path).forgotten()) == []
+    assert [run for run, _ in Journal(tmp_path).runs()] == [RUN]
+
+
+def test_a_name_is_on_disk_before_the_records_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, RECORDS)
+    synced: list[bool] = []
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(path.exists())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    asyncio.run(Journal(tmp_path).forget(RUN))
+    assert synced == [True, True]  # the file of names, and its own name in the folder
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_records_taken_back_again_and_again_leave_the_others_whole(
+    tmp_path: Path, begun: int
+) -> None:
+    journal = Journal(tmp_path)
+    kept = RECORDS[:begun]
+    for kind, data in kept:
+        journal.append(RUN, kind, data)
+    for number in range(5):
+        for size in (3, 50, 1):
+            journal.retract(RUN, journal.append(RUN, Kind.MESSAGE, bytes(size)))
+        kept = [*kept, (Kind.MESSAGE, bytes([number]) * 7)]
+        journal.append(RUN, *kept[-1])
+    journal.close()
+    assert read_records(tmp_path / f"{RUN.hex()}.log") == kept
+
+
+def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(tmp_path: Path) -> None:
+    """A part of a record fits each time, and is cut off."""
+    journal = Journal(tmp_path)
+    journal.append(RUN, *RECORDS[0])
+    path = tmp_path / f"{RUN.hex()}.log"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
+    try:
+        for run in (RUN, RUN, OTHER):
+            with pytest.raises(OSError, match="too large"):
+                journal.append(run, Kind.MESSAGE, bytes(100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    for kind, data in RECORDS[1:]:
+        journal.append(RUN, kind, data)
+    journal.close()
+    assert dict(Journal(tmp_path).runs()) == {RUN: RECORDS}
+
+
+def test_few_files_are_open_however_many_runs_there_are(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, most_open=4)
+    before = len(os.listdir("/proc/self/fd"))
+    runs = [number.to_bytes(8, "little") for number in range(50)]
+    for kind, data in RECORDS:
+        for run in runs:
+            journal.append(run, kind, data)
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
+    asyncio.run(journal.commit())
+    journal.close()
+    assert dict(Journal(tmp_path).runs()) == dict.fromkeys(runs, RECORDS)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -18,10 +18,10 @@ from protocols.errors import LocalError
 from protocols.field import FIELD128
 from protocols.machine import Continue, Done, Failed, Rejected
 from protocols.messages import Message, Phase, Role
-from protocols.privacy.mechanisms import Placement
-from protocols.query import MAX_LENGTH, Query
+from protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from protocols.query import MAX_LENGTH, MAX_RECORDS, Query
 from protocols.randomness import Randomness
-from protocols.ring import Vector
+from protocols.ring import PRECISION_BITS, Vector
 from protocols.statistics import Histogram
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.rounds import Rounds
@@ -370,3 +370,43 @@ def test_servers_that_are_not_needed_can_be_spared_one_by_one() -> None:
         assert isinstance(collector.lose_servers({server}, "is gone"), Continue)
     assert not collector.can_spare
     assert isinstance(collector.lose_servers({2}, "is gone"), Failed)
+
+
+def opened_elements(shamir: Shamir, vectors: Vector, servers: int) -> list[int]:
+    """All that whoever opens learns: the field elements, not only their residues modulo 2^64."""
+    merged = [
+        FIELD128.sum(FIELD128.decode(body), 0) for body in shares_of(shamir, vectors, servers)
+    ]
+    elements: list[int] = FIELD128.to_ints(shamir.elements(dict(enumerate(merged)))).tolist()
+    return elements
+
+
+@pytest.mark.parametrize(("threshold", "pack"), [(2, 1), (3, 2)])
+def test_what_is_opened_is_a_function_of_the_noisy_sum_alone(threshold: int, pack: int) -> None:
+    """Every pattern of signs among six parties, each summed to five totals: whoever opens sees the
+    total as an integer, whichever and however many of the parties were negative."""
+    shamir, parties = Shamir(threshold, pack), 6
+    for total in (-(2**62), -1, 0, 5, 2**62):
+        for signs in product((-1, 1), repeat=parties - 1):
+            magnitudes = np.random.default_rng(3).integers(1, 2**59, parties - 1).tolist()
+            values = [sign * size for sign, size in zip(signs, magnitudes, strict=True)]
+            values.append(total - sum(values))
+            vectors = np.array([[value] for value in values], dtype=np.int64).view(np.uint64)
+            opened = opened_elements(shamir, vectors, 3)[0]
+            assert opened == total % FIELD128.modulus
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5))
+def test_a_sum_past_the_ring_opens_as_the_integer_that_it_is(values: list[int]) -> None:
+    """Where a liar makes it so: no residue is taken that would depend on how the sum came about."""
+    vectors = np.array([[value] for value in values], dtype=np.int64).view(np.uint64)
+    assert opened_elements(Shamir(), vectors, 3) == [sum(values) % FIELD128.modulus]
+
+
+def test_the_largest_honest_value_and_its_noise_fit_a_signed_word() -> None:
+    """What `Query` lets through at most: records of the largest value, and the largest noise."""
+    largest = MAX_RECORDS << PRECISION_BITS
+    with pytest.raises(LocalError, match="too small"):
+        DiscreteLaplace.spending(Fraction(1), 2**54 + 1)
+    widest = DiscreteLaplace.spending(Fraction(1), 2**54 - 1).scale
+    assert largest + 256 * widest < 2**63

@@ -13,8 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from protocols.aggregation import aggregator_named
 from protocols.aggregation.reports import (
     LocalReports,
+    honest_parties,
     least_reports,
     local_budget,
     randomizer_of,
@@ -65,7 +67,7 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     truth = statistic.reference(holdings)
     exact = as_array(truth)
     encoded = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    stated = Shuffle().release(query).deviations(encoded, records)
+    stated = Shuffle().release(query).deviations(encoded, records, records)
     assert stated.shape == exact.shape
     bound = stats.norm.isf(ALPHA / 2)
     assert (np.abs(np.mean(values, axis=0) - exact) < bound * stated / math.sqrt(runs)).all()
@@ -87,7 +89,8 @@ def test_what_is_said_of_an_amplified_answer() -> None:
     assert local > 3
     assert (said.delta, said.exact, said.placement) == (1e-6, False, "local")
     assert f"local ε {float(local):.6g} among 3 values" in said.words
-    assert "at least 1500" in said.statement
+    assert "at least 1350 honest ones" in said.statement
+    assert "1350 parties are honest" in said.statement
     assert said.spend.epsilon == 1
 
 
@@ -122,10 +125,67 @@ def test_one_bit_or_a_grid_whichever_varies_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "most", "expected"), [(6, 3, 15), (5, 3, 12), (1, 3, 1), (3, 2, 9), (4, 10, 4)]
+    ("minimum", "most", "all_honest", "expected"),
+    [(6, 3, 15, 12), (5, 3, 12, 9), (1, 3, 1, 1), (3, 2, 9, 7), (4, 10, 4, 3)],
 )
-def test_how_many_reports_there_are_at_least(minimum: int, most: int, expected: int) -> None:
-    assert least_reports(a_query(minimum=minimum, most=most)) == expected
+def test_how_many_honest_reports_there_are_at_least(
+    minimum: int, most: int, all_honest: int, expected: int
+) -> None:
+    """Of six parties with fifteen records: one of them may lie, as few as they are."""
+    query = a_query(minimum=minimum, most=most)
+    assert least_reports(query) == expected
+    assert least_reports(replace(query, aggregator="shuffle?honest=1")) == all_honest
+
+
+def a_lie(claim: int, aggregator: str) -> Query:
+    """A hundred parties with 20 records each, one of which claims another number."""
+    return a_query(
+        epsilon=Fraction(1, 10),
+        parties=100,
+        minimum=100,
+        records=99 * 20 + claim,
+        most=max(20, claim),
+        aggregator=aggregator,
+    )
+
+
+@pytest.mark.parametrize("claim", [1, 20, 10**5])
+def test_one_party_that_claims_many_records_weakens_nobody(claim: int) -> None:
+    """What a record hides among is never more than the others hold, and no report tells more than
+    it would among those."""
+    others = a_query(
+        epsilon=Fraction(1, 10),
+        parties=99,
+        minimum=99,
+        records=99 * 20,
+        most=20,
+        aggregator="shuffle?honest=1",
+    )
+    lied = a_lie(claim, "shuffle")
+    assert least_reports(lied) <= least_reports(others) == 99 * 20
+    assert local_budget(lied, 3) <= local_budget(others, 3)
+
+
+def test_a_claim_would_weaken_all_others_were_every_party_believed() -> None:
+    """What it is that `honest` prevents: ε0 would be 3 and more instead of a few tenths."""
+    believed, doubted = (
+        local_budget(a_lie(10**5, spec), 3) for spec in ("shuffle?honest=1", "shuffle")
+    )
+    assert doubted < 1
+    assert believed > 3
+
+
+@pytest.mark.parametrize("text", ["0", "1.1", "-0.5", "nan", "inf", "1e-3", "", "0.9.1", "½"])
+def test_a_fraction_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(LocalError, match="honest"):
+        aggregator_named(f"shuffle?honest={text}")
+
+
+def test_the_honest_are_counted_exactly() -> None:
+    """0.07 · 100 is seven, though not in doubles."""
+    query = a_query(aggregator="shuffle?honest=0.07")
+    assert honest_parties(query, 100) == 7
+    assert honest_parties(query, 1) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,7 +212,7 @@ def test_what_needs_no_noise_needs_no_delta() -> None:
     Shuffle().check(a_query(epsilon=None, delta=0.0))
     Shuffle().check(a_query(Histogram(lower=0.0, upper=1.0, bins=1), delta=0.0))
     assert Shuffle().release(a_query(epsilon=None)).exact
-    assert Shuffle().release(a_query(epsilon=None)).deviations(np.zeros(3, np.uint64), 1) == 0
+    assert Shuffle().release(a_query(epsilon=None)).deviations(np.zeros(3, np.uint64), 1, 1) == 0
 
 
 def ask(runtime: str, aggregator: str = "shuffle", **options: Any) -> Result:
@@ -168,7 +228,7 @@ def test_processes_answer_what_one_process_computes() -> None:
     for result in results:
         assert (result.privacy.delta, result.privacy.noise) == (1e-6, "local")
         assert "among 4 values" in result.privacy.mechanism
-        assert "at least 2000" in result.privacy.threat_model
+        assert "at least 1799 honest" in result.privacy.threat_model
         assert result.error is not None
         assert result.error["max"] < stats.norm.isf(ALPHA / 8) * result.deviations.max()
 

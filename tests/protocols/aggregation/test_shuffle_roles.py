@@ -164,12 +164,28 @@ def test_both_keepers_book_epsilon_and_delta() -> None:
 def test_fewer_reports_than_privacy_needs_are_not_released() -> None:
     """Parties that hold fewer records than the query says: the shuffler counts."""
     query = a_query()
-    assert least_reports(query) == RECORDS
+    assert least_reports(query) == RECORDS - 3  # one may lie, and hold as many as the largest
     messages = submissions(query, some_holdings(), key_of(a_collector(query)))
     short = [replace(m, body=m.body[:, : 2 * WIDTH]) for m in messages]
     step = a_shuffler(query, short).receive(release())
     assert isinstance(step, Rejected)
-    assert step.reason == "a release of 12 reports, where privacy needs 15"
+    assert step.reason == (
+        "a release of 12 reports, of which 10 may be honest, where privacy needs 12"
+    )
+
+
+def test_reports_of_one_party_do_not_make_up_for_those_of_others() -> None:
+    """All but party 5 send one report instead of their two or three, and party 5 sends three."""
+    query = a_query()
+    messages = submissions(query, some_holdings(), key_of(a_collector(query)))
+    short = [
+        single if single.senders[0] == 5 else replace(single, body=single.body[:, :WIDTH])
+        for message in messages
+        for single in message.split()
+    ]
+    step = a_shuffler(query, short).receive(release())
+    assert isinstance(step, Rejected)
+    assert "of which 5 may be honest" in step.reason
 
 
 @pytest.mark.parametrize("width", [0, 1, WIDTH - 1, WIDTH + 1, 2 * WIDTH - 4, 4 * WIDTH])

@@ -303,11 +303,14 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
             raise PeerError(names(links), "bytes that are no point of the curve")
         pairs = pairs_of(links, points)
         keys = np.take_along_axis(pairs, choices[:, :, None, None].astype(np.intp), axis=2)
-        answers = np.concatenate([np.full((*choices.shape, 1), 3, np.uint8), scalars], axis=2)
-        return answers.reshape(len(links), -1), np.ascontiguousarray(keys[:, :, 0])
+        answers = np.zeros((len(links), base_ot.REPLY_BYTES), dtype=np.uint8)
+        points = answers[:, : 128 * 33].reshape(len(links), 128, 33)
+        points[:, :, 0], points[:, :, 1:] = 3, scalars[:, :128]
+        answers[:, : 128 * 33] = points.reshape(len(links), -1)
+        return answers, np.ascontiguousarray(keys[:, :, 0])
 
     def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
-        if (answers.reshape(len(links), 128, 33)[:, :, 0] != 3).any():
+        if (answers[:, : 128 * 33].reshape(len(links), 128, 33)[:, :, 0] != 3).any():
             raise PeerError(names(links), "bytes that are no point of the curve")
         return pairs_of(links, sender_points(scalars))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from coincurve import PublicKey
+from coincurve import PrivateKey, PublicKey
 
 from fss.ring import Bytes
 from protocols.errors import PeerError
@@ -22,7 +22,7 @@ INFINITY = bytes(33)
 def scalars(links: Links, seed: int = 1) -> tuple[Bytes, Bytes]:
     return (
         base_ot.draw_scalars(Randomness.from_seed(seed, "sender"), "a", links, 1),
-        base_ot.draw_scalars(Randomness.from_seed(seed, "receiver"), "b", links, 128),
+        base_ot.draw_scalars(Randomness.from_seed(seed, "receiver"), "b", links, 130),
     )
 
 
@@ -42,7 +42,7 @@ Transfer = tuple[Bytes, Bytes, Bytes, Bytes, Bytes]
 def test_the_receiver_has_the_key_it_chose_and_no_other(transfer: Transfer) -> None:
     points, answers, choices, keys, pairs = transfer
     assert points.shape == (3, 33)
-    assert answers.shape == (3, 128 * 33)
+    assert answers.shape == (3, 128 * 33 + 96)
     chosen = np.take_along_axis(pairs, choices[:, :, None, None].astype(np.intp), axis=2)[:, :, 0]
     assert np.array_equal(chosen, keys)
     assert len({key.tobytes() for key in pairs.reshape(-1, 16)}) == 3 * 128 * 2
@@ -75,7 +75,7 @@ def test_choices_move_a_point_by_a(transfer: Transfer) -> None:
 def test_scalars_are_distinct_and_in_range() -> None:
     drawn = scalars(LINKS)[1].reshape(-1, 32)
     numbers = {int.from_bytes(row.tobytes(), "big") for row in drawn}
-    assert len(numbers) == 384
+    assert len(numbers) == 390
     assert all(0 < number < base_ot._ORDER for number in numbers)
 
 
@@ -95,11 +95,88 @@ def test_bytes_that_are_no_point_name_their_link(wrong: bytes, transfer: Transfe
     assert refused.value.sender == "link 90"
 
 
+def reply_with(first: bytes) -> Bytes:
+    """A reply to link 4 in which the first point is given, and proved as if c were 1 and b 0."""
+    a, b = scalars(LINKS[:1])
+    point = base_ot.sender_points(a)
+    choices = random_bits(5, 1, 128)
+    choices[0, 0] = 1
+    reply, _ = base_ot.receiver_points(LINKS[:1], point, choices, b)
+    encoded = [row.tobytes() for row in reply[0, : 128 * 33].reshape(128, 33)]
+    encoded[0] = first
+    known = b[0].copy()
+    known[0] = 0
+    proof = base_ot._prove(
+        PublicKey(point[0].tobytes()), encoded, choices[0], known, PrivateKey(b[0, 0].tobytes())
+    )
+    rows: Bytes = np.frombuffer(b"".join([*encoded, proof]), dtype=np.uint8).reshape(1, -1)
+    return rows
+
+
 def test_our_own_point_sent_back_is_refused(transfer: Transfer) -> None:
-    """B = A would make one key that of the point at infinity, which everybody knows."""
-    points, answers, _, _, _ = transfer
-    bad = answers[:1].copy()
-    bad[0, :33] = points[0]
+    """B = A would make one key that of the point at infinity, which everybody knows. It can be
+    proved: b is 0 and c is 1."""
+    bad = reply_with(transfer[0][0].tobytes())
     with pytest.raises(PeerError, match="cancels") as refused:
         base_ot.sender_keys(LINKS[:1], scalars(LINKS)[0][:1], bad)
     assert refused.value.sender == "link 4"
+
+
+def test_a_receiver_that_does_not_know_its_points_is_refused(transfer: Transfer) -> None:
+    """A point of somebody else's, with the best proof that can be made without its secrets."""
+    stranger = PublicKey.from_secret(bytes([7] * 32)).format()
+    with pytest.raises(PeerError, match="without a proof"):
+        base_ot.sender_keys(LINKS[:1], scalars(LINKS)[0][:1], reply_with(stranger))
+
+
+@pytest.mark.parametrize("moved", ["points swapped", "other link", "zeros", "order"])
+def test_a_proof_is_of_these_points_in_this_order_to_this_sender(
+    moved: str, transfer: Transfer
+) -> None:
+    _, answers, _, _, _ = transfer
+    bad = answers[:1].copy()
+    match moved:
+        case "points swapped":
+            bad[0, :66] = np.roll(bad[0, :66], 33)
+        case "other link":
+            bad[0] = answers[1]
+        case "zeros":
+            bad[0, -96:] = 0
+        case _:  # a number that is not below the order
+            bad[0, -32:] = np.frombuffer(base_ot._ORDER.to_bytes(32, "big"), dtype=np.uint8)
+    with pytest.raises(PeerError, match="without a proof") as refused:
+        base_ot.sender_keys(LINKS[:1], scalars(LINKS)[0][:1], bad)
+    assert refused.value.sender == "link 4"
+
+
+@pytest.mark.parametrize("byte", range(33 * 128, 33 * 128 + 96, 5))
+def test_every_byte_of_a_proof_counts(byte: int, transfer: Transfer) -> None:
+    bad = transfer[1][:1].copy()
+    bad[0, byte] ^= 1
+    with pytest.raises(PeerError, match="without a proof"):
+        base_ot.sender_keys(LINKS[:1], scalars(LINKS)[0][:1], bad)
+
+
+def test_a_proof_is_the_equation_that_it_says(transfer: Transfer) -> None:
+    """In numbers modulo the order, with the sender's secret known: z_b + a·z_c is
+    s·(a + d) + Σ e_i·β_i where β_i = b_i + c_i·a is the logarithm of B_i."""
+    _, answers, choices, _, _ = transfer
+    a, b = (int_rows(rows[0]) for rows in scalars(LINKS))
+    reply = answers[0].tobytes()
+    first, z_b, z_c = reply[-96:-64], int_of(reply[-64:-32]), int_of(reply[-32:])
+    encoded = [reply[33 * i : 33 * i + 33] for i in range(128)]
+    own = PublicKey.from_secret(scalars(LINKS)[0][0, 0].tobytes()).format()
+    e = base_ot._challenges(own, encoded, first)
+    β = [b[i] + int(choices[0, i]) * a[0] for i in range(128)]
+    d, s = b[128:]
+    right = s * (a[0] + d) + sum(x * y for x, y in zip(e, β, strict=True))
+    assert (z_b + a[0] * z_c - right) % base_ot._ORDER == 0
+    assert len(set(e)) == 128
+
+
+def int_of(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def int_rows(rows: Bytes) -> list[int]:
+    return [int_of(row.tobytes()) for row in rows]

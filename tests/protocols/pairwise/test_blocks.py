@@ -5,7 +5,13 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from protocols.pairwise import native
-from protocols.pairwise.blocks import OUTPUT_TWEAKS, hash_blocks, keystream, transpose
+from protocols.pairwise.blocks import (
+    OUTPUT_TWEAKS,
+    field_hash,
+    hash_blocks,
+    keystream,
+    transpose,
+)
 from tests.protocols.pairwise.dealing import random_bytes
 
 CODES: list[int | None] = [None]
@@ -61,6 +67,34 @@ def test_the_transpose_moves_every_bit(code: int | None, width: int) -> None:
         assert np.array_equal(after, before.T)
 
 
+def field_product(a: int, b: int) -> int:
+    """In GF(2^128), from the definition."""
+    product = 0
+    for bit in range(128):
+        product ^= (a << bit) * (b >> bit & 1)
+    for bit in range(255, 127, -1):
+        product ^= ((1 << 128 | 0x87) << (bit - 128)) * (product >> bit & 1)
+    return product
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 129])
+@pytest.mark.parametrize("width", [0, 1, 2, 5])
+def test_the_field_hash_is_a_polynomial_at_a_point(
+    code: int | None, count: int, width: int
+) -> None:
+    points, columns = random_bytes(7, 2, 16), random_bytes(8, 2, count, 16 * width)
+    points[1] = 255
+    hashed = field_hash(points, columns)
+    assert hashed.shape == (2, count, 16)
+    for link in range(2):
+        x = int.from_bytes(points[link].tobytes(), "little")
+        for column, found in zip(columns[link], hashed[link], strict=True):
+            total = 0
+            for block in column.reshape(-1, 16):
+                total = field_product(total, x) ^ int.from_bytes(block.tobytes(), "little")
+            assert found.tobytes() == total.to_bytes(16, "little")
+
+
 @pytest.mark.skipif(native.compiled is None, reason="no native module here")
 def test_the_native_module_refuses_what_does_not_fit() -> None:
     best, blocks, keys = native.compiled.best(), random_bytes(5, 4, 16), random_bytes(6, 2, 16)
@@ -68,6 +102,10 @@ def test_the_native_module_refuses_what_does_not_fit() -> None:
         native.compiled.hash_blocks(best + 1, keys, 0, blocks, blocks.copy())
     with pytest.raises(ValueError, match="fit"):
         native.compiled.hash_blocks(best, keys, 0, blocks[:2], blocks.copy())
+    with pytest.raises(ValueError, match="fit"):
+        native.compiled.field_hash(best, keys, blocks, 2, blocks.copy())
+    with pytest.raises(ValueError, match="instruction set"):
+        native.compiled.field_hash(best + 1, keys, blocks, 1, blocks.copy())
     with pytest.raises(ValueError, match="fit"):
         native.compiled.hash_blocks(best, keys[:, :15].copy(), 0, blocks, blocks.copy())
     with pytest.raises(ValueError, match="fit"):

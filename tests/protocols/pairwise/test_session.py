@@ -73,11 +73,12 @@ def test_the_bytes_of_a_comparison() -> None:
     x, y = random_bits(1, 1, 1, 32), random_bits(2, 1, 1, 32)
     request, rows, _, _ = batch((evaluator, garbler), CIRCUIT, x, y)
     cold = points.nbytes + answers.nbytes + request.nbytes + rows.nbytes
-    assert cold == 33 + 128 * 33 + (4 + 512) + (16 + 1024 + 8 + 16) == 5837
+    check = 128 * 16 + 48
+    assert cold == 33 + (128 * 33 + 96) + (4 + 512 + check) + (16 + 1024 + 8 + 16) == 8029
 
     x, y = random_bits(3, 1, 10_000, 32), random_bits(4, 1, 10_000, 32)
     request, rows, ours, theirs = batch((evaluator, garbler), CIRCUIT, x, y, Output.UNSIGNED)
-    assert request.nbytes + rows.nbytes == 10_000 * (512 + 1024 + 16) + 36
+    assert request.nbytes + rows.nbytes == 10_000 * (512 + 1024 + 16) + 36 + check
     assert np.array_equal(ours + theirs, clear(CIRCUIT, x, y)[..., 0])
     assert answer_bytes(CIRCUIT, Output.XOR, 1) == 1064
 
@@ -133,51 +134,71 @@ def test_every_flipped_bit_of_an_answer_is_refused() -> None:
 
 
 def test_every_flipped_column_of_a_request_is_refused() -> None:
-    """One link a byte of u, a bit flipped in each: also where the garbler's bit of Δ ignores it."""
+    """One link a column of u, a bit flipped in each: also where the garbler's bit of Δ ignores it,
+    for the columns are checked at a point that follows from all of them. A link whose choices were
+    inconsistent is closed: the right request does not open it again."""
     circuit = greater(8)
     count = 128
     evaluator, garbler = dealt(np.arange(count, dtype=np.uint64), 4)
     x, y = random_bits(1, count, 1, 8), random_bits(2, count, 1, 8)
     request = evaluator.request(circuit, y)
-    assert request.shape[1] == 4 + count
-    request[np.arange(count - 1), 4 + np.arange(count - 1)] ^= 16
-    answer = garbler.answer(circuit, x, request)
-    with pytest.raises(PeerError, match="links 0, 1, 2 and 124 more: an answer"):
-        evaluator.finish(answer.rows)
-    evaluator.drop(np.arange(count - 1, dtype=np.uint64))
-    share = evaluator.finish(answer.rows[-1:])
-    assert np.array_equal(share ^ answer.shares[-1:], clear(circuit, x, y)[-1:])
+    assert request.shape[1] == 4 + 17 * count + 48
+    wrong = request.copy()
+    wrong[np.arange(count - 1), 4 + 17 * np.arange(count - 1)] ^= 16
+    with pytest.raises(PeerError, match="links 0, 1, 2 and 124 more: choices that are incon"):
+        garbler.answer(circuit, x, wrong)
+    with pytest.raises(PeerError, match="links 0, 1, 2 and 124 more: a link that was closed"):
+        garbler.answer(circuit, x, request)
+    alone = garbler.part(np.array([3], dtype=np.uint64))
+    with pytest.raises(PeerError, match="link 3: a link that was closed"):
+        alone.answer(circuit, x[3:4], request[3:4])
+    for side in (garbler, evaluator):
+        side.drop(np.arange(count - 1, dtype=np.uint64))
+    answer = garbler.answer(circuit, x[-1:], request[-1:])
+    share = evaluator.finish(answer.rows)
+    assert np.array_equal(share ^ answer.shares, clear(circuit, x, y)[-1:])
 
 
 @pytest.mark.parametrize("message", ["opening", "reply"])
-def test_a_changed_point_is_refused_at_once_or_by_the_first_digest(message: str) -> None:
-    """Link 1 gets another point of the curve, link 2 bytes that are none; link 0 goes on."""
+def test_a_changed_point_is_refused_at_once_or_by_the_first_check(message: str) -> None:
+    """Link 1 gets another point of the curve, link 2 bytes that are none; link 0 goes on. An A is
+    anybody's; a B comes with a proof."""
     links = numbered(0, 1, 2)
     evaluator = Evaluator(links, Randomness.from_seed(5, "evaluator"))
     garbler = Garbler(links, Randomness.from_seed(5, "garbler"))
 
     def changed(rows: Bytes) -> Bytes:
         wrong = rows.copy()
-        wrong[1, 0] ^= 1  # −P for P
-        wrong[2, :33] = [2, *bytes(31), 5]  # no point has x = 5
+        wrong[2 if message == "reply" else 1, 0] ^= 1  # −P for P
+        wrong[1 if message == "reply" else 2, :33] = [2, *bytes(31), 5]  # no point has x = 5
         return wrong
 
     points = evaluator.open()
-    receive = garbler.reply if message == "opening" else evaluator.accept
-    rows = changed(points if message == "opening" else garbler.reply(points))
-    with pytest.raises(PeerError, match="link 2: bytes that are no point of the curve"):
-        receive(rows)
-    evaluator.drop(links[2:])
-    garbler.drop(links[2:])
-    answers = receive(rows[:2])
-    if answers is not None:
-        evaluator.accept(answers)
-    x = random_bits(1, 2, 1, 32)
-    answer = garbler.answer(CIRCUIT, x, evaluator.request(CIRCUIT, x)).rows
-    with pytest.raises(PeerError, match="link 1: an answer that does not fit its digest"):
-        evaluator.finish(answer)
-    evaluator.drop(links[1:])
-    evaluator.finish(answer[:1])
+    x = random_bits(1, 3, 1, 32)
+    if message == "reply":
+        rows = changed(garbler.reply(points))
+        for link, reason in ((1, "bytes that are no point of the curve"), (2, "without a proof")):
+            with pytest.raises(PeerError, match=f"link {link}: .*{reason}"):
+                evaluator.accept(rows)
+            rows = np.delete(rows, 1, axis=0)
+            for side in (evaluator, garbler):
+                side.drop(links[link : link + 1])
+        evaluator.accept(rows)
+    else:
+        rows = changed(points)
+        with pytest.raises(PeerError, match="link 2: bytes that are no point of the curve"):
+            garbler.reply(rows)
+        for side in (evaluator, garbler):
+            side.drop(links[2:])
+        answers = garbler.reply(rows[:2])
+        with pytest.raises(PeerError, match=r"link 1: .*without a proof"):
+            evaluator.accept(answers)
+        for side in (evaluator, garbler):
+            side.drop(links[1:])
+        evaluator.accept(answers[:1])
+    answer = garbler.answer(CIRCUIT, x[:1], evaluator.request(CIRCUIT, x[:1]))
+    share = evaluator.finish(answer.rows)
+    assert np.array_equal(share ^ answer.shares, clear(CIRCUIT, x[:1], x[:1]))
 
 
 def test_truncated_and_overlong_rows_are_refused_by_link() -> None:
@@ -233,7 +254,9 @@ def test_a_garbler_started_anew_gives_a_new_peer_nothing_to_compare() -> None:
     points = [Evaluator(link, Randomness.from_seed(seed, "e")).open() for seed in (1, 2)]
     garblers = [Garbler(link, Randomness.from_seed(1, "garbler")) for _ in range(3)]
     asked = (points[0], points[1], points[0])
-    one, other, again = (g.reply(a).reshape(128, 33) for g, a in zip(garblers, asked, strict=True))
+    one, other, again = (
+        g.reply(a)[:, :-96].reshape(128, 33) for g, a in zip(garblers, asked, strict=True)
+    )
     assert np.array_equal(one, again)  # and what was asked before is answered as before
     a, b = (PublicKey(point[0].tobytes()) for point in points)
     minus_a = PublicKey(bytes([a.format()[0] ^ 1]) + a.format()[1:])
@@ -265,33 +288,30 @@ def test_a_link_under_another_number_is_refused() -> None:
     _, elsewhere = dealt(numbered(6), 3)
     x, y = random_bits(1, 1, 1, 32), random_bits(2, 1, 1, 32)
     request = evaluator.request(CIRCUIT, y)
-    with pytest.raises(PeerError, match="digest"):
-        evaluator.finish(elsewhere.answer(CIRCUIT, x, request).rows)
+    with pytest.raises(PeerError, match="link 6: choices that are inconsistent"):
+        elsewhere.answer(CIRCUIT, x, request)
     evaluator.finish(garbler.answer(CIRCUIT, x, request).rows)
 
 
 def test_another_circuit_of_the_same_size_is_refused() -> None:
-    """NOT of a wire and the wire have the same labels: only the digest tells them apart."""
+    """NOT of a wire and the wire have the same labels: the check is bound to the circuit."""
     outputs = np.array([2], dtype=np.uint32)
     gates = np.array([[2, 0, 0], [AND, 2, 1]], dtype=np.uint32)
     circuit = Circuit(1, 1, gates, outputs + 1)
     other = Circuit(1, 1, np.array([[2, 1, 1], [AND, 2, 0]], dtype=np.uint32), outputs + 1)
     evaluator, garbler = dealt(numbered(1), 8)
     bit = np.ones((1, 1, 1), dtype=np.uint8)
-    answer = garbler.answer(other, bit, evaluator.request(circuit, bit))
-    with pytest.raises(PeerError, match="digest"):
-        evaluator.finish(answer.rows)
+    with pytest.raises(PeerError, match="inconsistent"):
+        garbler.answer(other, bit, evaluator.request(circuit, bit))
     assert circuit.ands == other.ands
 
 
 def test_unsigned_is_not_mistaken_for_signed() -> None:
     evaluator, garbler = dealt(numbered(1), 9)
     x = random_bits(1, 1, 1, 32)
-    answer = garbler.answer(
-        CIRCUIT, x, evaluator.request(CIRCUIT, x, Output.SIGNED), Output.UNSIGNED
-    )
-    with pytest.raises(PeerError, match="digest"):
-        evaluator.finish(answer.rows)
+    request = evaluator.request(CIRCUIT, x, Output.SIGNED)
+    with pytest.raises(PeerError, match="inconsistent"):
+        garbler.answer(CIRCUIT, x, request, Output.UNSIGNED)
 
 
 def test_steps_out_of_turn_are_refused() -> None:

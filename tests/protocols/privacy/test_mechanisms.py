@@ -13,7 +13,6 @@ from protocols.privacy.mechanisms import (
     Placement,
     enough_shares,
     noise_variance,
-    numeric_delta,
 )
 
 epsilons = st.fractions(Fraction(1, 1000), 1000, max_denominator=10**12)
@@ -66,7 +65,9 @@ def test_variances_of_placements() -> None:
     assert noise_variance(mechanism, Placement.PARTIES, 5, 3) == pytest.approx(one * 5 / 3)
 
 
-def test_only_the_sampler_that_rounds_reports_a_delta() -> None:
-    assert numeric_delta(Placement.CURATOR, 10**6, 10**6) == 0
-    assert numeric_delta(Placement.EACH_SERVER, 10**6, 10**6) == 0
-    assert numeric_delta(Placement.PARTIES, 100, 10) == 2 * 100 * 10 * 2.0**-45
+def test_shares_of_noise_that_did_not_come_are_not_counted() -> None:
+    mechanism = DiscreteLaplace(Fraction(2))
+    one = mechanism.variance
+    assert noise_variance(mechanism, Placement.PARTIES, 10, 3, contributors=5) == one
+    assert noise_variance(mechanism, Placement.PARTIES, 10, 3, contributors=8) == one * 8 / 5
+    assert noise_variance(mechanism, Placement.EACH_SERVER, 10, 3, contributors=5) == 3 * one

@@ -1,0 +1,164 @@
+"""Between the coordinator's machines and the others': what is sent, heard, and lost."""
+
+import asyncio
+import itertools
+import logging
+import time
+
+import grpc
+import grpc.aio
+
+from protocols.aggregation.contract import Ids
+from protocols.errors import PeerError
+from protocols.machine import Failed
+from protocols.messages import Message, Phase, Role
+from protocols.participant import Outcome
+from protos.tasks import Tasks
+from servers.coordinator import Coordinator
+from servers.post import Mailboxes, Post
+from servers.run import LiveRuns
+from servers.server_link import ServerLink
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+
+
+class Dispatch:
+    """`durable` servers and parties come back, and are waited for."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        post: Post,
+        mailboxes: Mailboxes,
+        servers: list[ServerLink],
+        live: LiveRuns,
+        durable: bool,
+    ) -> None:
+        self._coordinator = coordinator
+        self._post = post
+        self._mailboxes = mailboxes
+        self._servers = servers
+        self._live = live
+        self._durable = durable
+        self._owing: set[int] = set()
+        self._background = Tasks()
+
+    async def close(self) -> None:
+        await self._background.close()
+
+    async def carry(self, outcome: Outcome) -> None:
+        """In order: servers must know a run before its parties submit to it."""
+        run = self._live.of(outcome.run)
+        if run is None:
+            return
+        for message in outcome.messages:
+            if run.ended.done():
+                return
+            if message.phase is Phase.RELEASE:
+                run.phase = "release"
+                run.released = time.perf_counter()
+            if message.receiver_role is Role.SERVER:
+                await self._send(message)
+            else:
+                self._mailboxes.deliver(message)
+        if outcome.finished is not None:
+            run.end(outcome.finished)
+
+    async def _send(self, message: Message) -> None:
+        """Servers that keep a store come back: they are tried again for as long as the run, unless
+        that can do without."""
+        server = self._servers[int(message.receivers[0])]
+        while True:
+            run = self._live.of(message.run)
+            if run is None or run.ended.done():
+                return
+            try:
+                refused = await server.send(message, run.query.deadline)
+                break
+            except grpc.aio.AioRpcError as error:
+                if not self._durable or self._coordinator.can_spare(message.run):
+                    reason = f"cannot be reached: {error.details()}"
+                    await self._lose_server(message.run, server, reason)
+                    return
+                log.warning("%s: %s; sending again", server.name, error.details())
+                await asyncio.sleep(POLL_SECONDS)
+        if run.ended.done():  # it may have been told to forget it before it heard of it
+            self._background.spawn(self._settle(server))
+        for reason in refused:
+            if message.phase is not Phase.EXCUSE:  # it may come after the roster went out
+                run.end(Failed(f"{server.name} refused: {reason}"))
+
+    def listen_to_servers(self) -> None:
+        for server in self._servers:
+            self._background.spawn(self._listen(server))
+
+    async def _listen(self, server: ServerLink) -> None:
+        """Hears one server for as long as it lives; a run that needs it dies with it."""
+        for attempt in itertools.count():
+            try:
+                messages = await server.subscribe()
+                await self._settle(server)
+                if attempt:
+                    self._background.spawn(self._remind(server.index))
+                async for message, data in messages:
+                    await self._post.deliver(message, data)
+                reason = "closed its stream"
+            except grpc.aio.AioRpcError as error:
+                reason = f"is gone: {error.details()}"
+            except PeerError as error:
+                reason = f"is refused: {error.reason}"
+            except OSError as error:  # it says it again once it is heard again
+                reason = f"cannot be heard: {error.strerror or error}"
+            log.warning("%s %s", server.name, reason)
+            if not self._durable:
+                for run in self._live.all():
+                    await self._lose_server(run.run, server, reason)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _lose_server(self, run: bytes, server: ServerLink, reason: str) -> None:
+        async with self._post.lock:
+            outcome = self._coordinator.lose_server(run, server.index, reason)
+        await self.carry(outcome)
+
+    async def _remind(self, server: int) -> None:
+        """A server that was away is asked again, and says again what it had said."""
+        for run in self._live.all():
+            if not run.ended.done():
+                await self._send(self._coordinator.remind_server(run.query, server))
+
+    def lose_parties(self, ids: Ids) -> None:
+        """Parties are gone: servers need not wait for what they have not submitted, unless they
+        may come back before the deadline."""
+        if self._durable:
+            return
+
+        async def lose() -> None:
+            for run in self._live.all():
+                async with self._post.lock:
+                    outcome = self._coordinator.lose(run.run, ids)
+                await self.carry(outcome)
+
+        self._background.spawn(lose())
+
+    async def forget(self, run: bytes) -> None:
+        for server in self._servers:
+            try:
+                await server.forget(run)
+            except grpc.aio.AioRpcError as error:
+                log.warning("%s does not forget a run yet: %s", server.name, error.details())
+                self._owing.add(server.index)
+        for index in list(self._owing):
+            self._background.spawn(self._settle(self._servers[index]))
+
+    async def _settle(self, server: ServerLink) -> None:
+        """Has a server forget every run that is over: it may have been away when it ended."""
+        try:
+            for run in await server.kept():
+                if self._live.of(run) is None and not self._coordinator.releases.holds(run):
+                    await server.forget(run)
+            self._owing.discard(server.index)
+        except grpc.aio.AioRpcError as error:
+            self._owing.add(server.index)
+            log.warning("%s: %s", server.name, error.details())

@@ -1,0 +1,303 @@
+"""The life of a run at the coordinator: begun, carried to its end, kept, forgotten everywhere.
+
+While it lives, a run is in the journal. When it is over, its answer or why there is none is in
+`answers` before anybody is told, and the journal goes. Servers are told to forget it; one that is
+away hears of it when it is back, before anything else.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from protocols.aggregation.contract import Records, Total
+from protocols.errors import RunFailed, TallyError
+from protocols.machine import Done, Failed
+from protocols.machines import stages
+from protocols.messages import Role
+from protocols.meter import Meter
+from protocols.participant import Outcome
+from protocols.query import Query, decode_query
+from protos import tally_pb2 as pb
+from protos.accounts import accounts_to_wire
+from protos.tasks import Tasks
+from servers.coordinator import Coordinator, Question
+from servers.dispatch import Dispatch
+from servers.post import RETRY_SECONDS, Post
+from servers.run import LiveRuns, Run, beginning, begun
+from servers.server_link import GRACE_SECONDS, ServerLink
+from storage.answers import Answers
+from storage.journal import Kind, Record
+
+log = logging.getLogger(__name__)
+
+MOST_CANCELLED = 1000
+CANCELLED = "it was cancelled, and nothing was released"
+
+Reports = Callable[[bytes], list[pb.AccountList]]
+"""What hosts reported of a run."""
+
+
+class Runs:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        post: Post,
+        dispatch: Dispatch,
+        live: LiveRuns,
+        servers: list[ServerLink],
+        answers: Answers,
+        reports: Reports,
+        durable: bool,
+    ) -> None:
+        self.live = live
+        self._coordinator = coordinator
+        self._post = post
+        self._dispatch = dispatch
+        self._servers = servers
+        self._answers = answers
+        self._reports = reports
+        self._durable = durable
+        self._cancelled: OrderedDict[bytes, None] = OrderedDict()
+        self._writing = asyncio.Lock()
+        self._background = Tasks()
+
+    async def close(self) -> None:
+        await self._background.close()
+
+    def kept(self, name: bytes) -> pb.Kept | None:
+        """What is kept of a question that is over."""
+        data = self._answers.read(name)
+        if data is None:
+            return None
+        try:
+            kept = pb.Kept.FromString(data)
+        except DecodeError:
+            kept = pb.Kept()
+        if not kept.events:
+            log.error("the answer %s cannot be read", name.hex())
+            return None
+        return kept
+
+    # --- begun ---
+
+    async def begin(self, question: Question) -> Run:
+        """Begins a run, or finds what answers the question already."""
+        name = self._coordinator.run_of(question)
+        if name in self._cancelled:
+            raise RunFailed(CANCELLED)
+        while (other := self.live.of((query := self._coordinator.query(question)).run)) is not None:
+            if other.name == name:
+                return other
+            await asyncio.wait([other.over])  # a stored tree answers one question after the other
+        run = Run(name, question.encode(), query, self._coordinator.data)
+        if events := self._again(run):
+            run.over.set_result(events)
+            return run
+        self.live.add(run)
+        return await self._background.finish(self._begin(run))
+
+    async def _begin(self, run: Run) -> Run:
+        """A run is in the journal before anybody hears of it; a question to a stored tree is not:
+        it spends nothing and may be asked anew."""
+        try:
+            async with self._post.lock:
+                outcome = self._coordinator.ask(run.query)
+                if (journal := self._post.journal) and not self._coordinator.releases.holds(
+                    run.run
+                ):
+                    record = beginning(run.kept(), self._coordinator.records)
+                    journal.append(run.run, Kind.QUERY, record)
+                    await journal.commit()
+        except BaseException as error:
+            self.live.remove(run)
+            if not isinstance(error, OSError):
+                raise
+            self._coordinator.withdraw(run.run)
+            raise RunFailed(f"the coordinator cannot keep a run: {error.strerror}") from None
+        self._conduct(run, [outcome])
+        return run
+
+    def _again(self, run: Run) -> Sequence[pb.Event]:
+        """What was said to an earlier question after the same release, if it is kept."""
+        earlier = self._coordinator.releases.released(run.query, run.data)
+        if earlier is None:
+            return ()
+        kept = self.kept(earlier)
+        if kept is None:
+            self._coordinator.releases.disown(run.query, run.data)
+            return ()
+        answer = kept.events[-1].answer
+        answer.question, answer.reused = run.question, True
+        answer.submit_seconds = answer.release_seconds = 0.0
+        del answer.stations[:]
+        return kept.events
+
+    def resume(self) -> None:
+        """Takes up the runs of the journal where they were left; those that are over are known."""
+        for name in self._answers.names():
+            if (kept := self.kept(name)) is not None:
+                with contextlib.suppress(TallyError):  # of a version that asked otherwise
+                    self._remember(name, kept, decode_query(kept.run, kept.query, "store"))
+        if (journal := self._post.journal) is None:
+            return
+        for run, records in journal.runs():
+            try:
+                taken, counts = self._begun(run, records)
+            except (TallyError, DecodeError, LookupError) as error:
+                log.error("run %s cannot be taken up: %s", run.hex(), error)
+                journal.drop(run)  # servers are told to forget it
+                continue
+            if taken.name in self._answers:
+                journal.drop(run)
+                continue
+            self.live.add(taken)
+            outcomes = [self._coordinator.start(taken.query, counts)]
+            outcomes += self._post.replay(run, records[1:])
+            self._conduct(taken, outcomes)
+
+    def _begun(self, run: bytes, records: list[Record]) -> tuple[Run, Records]:
+        """Raises `LookupError` if it was cut off before it asked anybody."""
+        if not records or records[0][0] is not Kind.QUERY:
+            raise LookupError("it was cut off before it began")
+        kept, counts = begun(records[0][1])
+        query = decode_query(run, kept.query, "journal")
+        name = self._coordinator.run_of(Question.decode(kept.question))
+        return Run(name, kept.question, query, kept.data), counts
+
+    def _conduct(self, run: Run, outcomes: list[Outcome]) -> None:
+        self._background.spawn(self._carry_all(run, outcomes))
+        self._background.spawn(self._expire(run))
+        self._background.spawn(self._finish(run))
+
+    async def _carry_all(self, run: Run, outcomes: list[Outcome]) -> None:
+        finished = next((outcome.finished for outcome in outcomes if outcome.finished), None)
+        if finished is not None:  # nobody needs to hear again what led to it
+            run.end(finished)
+            return
+        for outcome in outcomes:
+            await self._dispatch.carry(outcome)
+
+    # --- ended ---
+
+    async def _expire(self, run: Run) -> None:
+        """Ends a run whose time is up, whether somebody waits for it or not.
+
+        Not one that was told to be released, where servers come back: its answer is paid for.
+        """
+        seconds = stages(run.query) * run.query.deadline + GRACE_SECONDS
+        while not run.ended.done():
+            await asyncio.wait([run.ended], timeout=seconds)
+            seconds = GRACE_SECONDS
+            if run.ended.done():
+                return
+            if self._durable and self._coordinator.is_releasing(run.run):
+                awaited = self._coordinator.awaited_servers(run.run)
+                names = ", ".join(Role.SERVER.named(server) for server in awaited)
+                run.stalled = f"{names} did not release in time; the answer is kept once it is here"
+                continue
+            with contextlib.suppress(OSError):  # at the next look
+                await self._post.expire(run.run)
+
+    async def _finish(self, run: Run) -> None:
+        finished = await run.ended
+        match finished:
+            case Done():
+                events = [pb.Event(answer=await self._answer(run, finished))]
+            case Failed(reason):
+                events = [pb.Event(failure=pb.Failure(reason=reason))]
+        kept = run.kept(events)
+        while not await self._keep(run.name, kept):
+            if not run.over.done():
+                run.over.set_result(events)
+            await asyncio.sleep(RETRY_SECONDS)
+        self._remember(run.name, kept, run.query)
+        self.live.remove(run)
+        if not run.over.done():
+            run.over.set_result(events)
+        await self._forget(run.run)
+
+    async def _keep(self, name: bytes, kept: pb.Kept) -> bool:
+        async with self._writing:
+            try:
+                await asyncio.to_thread(self._answers.keep, name, kept.SerializeToString())
+            except OSError as error:
+                log.error("cannot keep an answer: %s; trying again", error)
+                return False
+        return True
+
+    def _remember(self, name: bytes, kept: pb.Kept, query: Query) -> None:
+        if not kept.events[-1].HasField("answer"):
+            return
+        bits = np.unpackbits(np.frombuffer(kept.events[-1].answer.contributors, dtype=np.uint8))
+        members = np.flatnonzero(bits[: self._coordinator.parties]).astype(np.uint32)
+        self._coordinator.releases.remember(name, query, kept.data, members)
+
+    async def _answer(self, run: Run, done: Done) -> pb.Answer:
+        total = done.output
+        if not isinstance(total, Total):
+            raise TypeError(f"a collector is done with a Total, not {type(total).__name__}")
+        calls = (server.accounts(run.run) for server in self._servers)
+        stations = list(await asyncio.gather(*calls))
+        stations += self._reports(run.run)
+        meter = self._coordinator.meters.pop(run.run, Meter())
+        stations.append(accounts_to_wire(meter))
+        members = np.zeros(self._coordinator.parties, dtype=bool)
+        members[total.contributors] = True
+        return pb.Answer(
+            records=total.records,
+            total=total.vector.astype("<u8").tobytes(),
+            contributors=np.packbits(members).tobytes(),
+            stations=stations,
+            parties=self._coordinator.parties,
+            submit_seconds=(run.released or run.finished) - run.began,
+            release_seconds=run.finished - (run.released or run.finished),
+            caught=[pb.Caught(party=party, reason=reason) for party, reason in total.caught],
+            refused=total.refused,
+            lost_pairs=total.lost_pairs,
+            refusals=[pb.PartyRefusal(party=p, reason=reason) for p, reason in total.refusals],
+            refusing=total.refusing,
+            question=run.question,
+            asked=run.query.encode(),
+            run=run.run,
+        )
+
+    async def cancel(self, name: bytes) -> pb.Cancelled:
+        """Ends a run, if nothing of it is released yet."""
+        run = self.live.asked(name)
+        if run is None and name in self._answers:
+            return pb.Cancelled(words="it was over already")
+        if run is None:  # it must not begin any more
+            self._cancelled[name] = None
+            while len(self._cancelled) > MOST_CANCELLED:
+                self._cancelled.popitem(last=False)
+            return pb.Cancelled(cancelled=True, words="it had not begun")
+        async with self._post.lock:  # no roster comes in between
+            if self._coordinator.is_releasing(run.run):
+                return pb.Cancelled(words="servers release already: ε is spent, the answer is kept")
+            if self._coordinator.is_open(run.run):
+                self._coordinator.abandon(run.run)
+                run.end(Failed(CANCELLED))
+        over = await asyncio.shield(run.over)
+        if over[-1].failure.reason == CANCELLED:
+            return pb.Cancelled(cancelled=True, words=CANCELLED)
+        return pb.Cancelled(words="it was over already")
+
+    # --- forgotten ---
+
+    async def _forget(self, run: bytes) -> None:
+        """Everywhere, but for keys that servers hold to be asked again."""
+        self._reports(run)
+        self._post.mailboxes.discard(run)
+        if self._coordinator.releases.holds(run):
+            self._post.unjournal(run)
+        else:
+            self._coordinator.releases.outdated.append(run)
+        while self._coordinator.releases.outdated:
+            outdated = self._coordinator.releases.outdated.pop()
+            await self._post.let_go(outdated)
+            await self._dispatch.forget(outdated)

@@ -1,0 +1,317 @@
+"""Nothing acknowledged is lost, nothing that failed is done later, nothing is left behind."""
+
+import itertools
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from protocols.errors import RunFailed
+from protocols.identity import Identity
+from protocols.messages import Message, Phase, Role
+from protocols.privacy.mechanisms import Placement
+from protocols.statistics import Ecdf, EcdfPoints, Gini, Histogram, Mean
+from protos import tally_pb2 as pb
+from protos.tally_pb2_grpc import DeskStub, PostStub
+from servers.coordinator import Question
+from simulation import Federation
+from simulation.runtimes import Opened, Plan
+from simulation.runtimes.processes import Processes
+from tests.e2e.siege import Hand, LoneServers, resident_bytes
+from tests.e2e.test_identity_on_the_wire import ANALYST, COORDINATOR, Addressed, party
+from tests.samples import a_message, a_query, bitmap, holdings_of
+
+BINS = 50
+QUERY = a_query(statistic=Histogram(lower=0.0, upper=1.0, bins=BINS))
+KEEPERS = ("coordinator", "server-0", "server-1")
+PATIENCE = 30.0
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.05)
+
+
+def submission(party: int, length: int = BINS) -> Message:
+    body = np.full(length, party + 1, dtype="<u8").tobytes()
+    return a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, round_=2)
+
+
+def test_refused_messages_cost_nobody_his_acknowledged_submission(tmp_path: Path) -> None:
+    plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
+    asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=QUERY.encode())
+    with LoneServers(plan) as servers:
+        with Hand(servers) as hand:
+            assert hand.send(asked) == []
+            for length in (BINS - 1, BINS + 7):
+                assert "bytes, expected" in hand.send(submission(0, length))[0]
+            for party in (1, 2, 3):
+                assert hand.send(submission(party)) == []
+        servers.children["server-0"].kill()
+        servers.restart("server-0")
+        with Hand(servers) as hand:
+            assert hand.send(submission(0)) == []
+            (roster,) = hand.heard(1)
+            assert roster.body.tobytes()[:1] == bitmap(4, [0, 1, 2, 3])
+
+
+def spends(folder: Path) -> list[int]:
+    """How many there are in each ledger."""
+    return [
+        sqlite3.connect(folder / keeper / "ledger.sqlite")
+        .execute("SELECT count(*) FROM spends")
+        .fetchone()[0]
+        for keeper in KEEPERS
+    ]
+
+
+def journals(folder: Path) -> list[Path]:
+    return [path for keeper in KEEPERS for path in (folder / keeper / "runs").glob("*.log")]
+
+
+def test_questions_that_failed_are_not_answered_later(tmp_path: Path) -> None:
+    """While a server is dead three questions fail. It comes back, and the coordinator restarts."""
+    mean = Mean(value="score")
+    failures: list[str] = []
+
+    def fail() -> None:
+        with pytest.raises(RunFailed) as failed:
+            federation.run(mean, 1, deadline=0.5)
+        failures.append(str(failed.value))
+
+    with Federation(parties=2, hosts=1, runtime="processes", store=tmp_path) as federation:
+        federation.run(mean, 1)
+        runtime = federation.runtime
+        assert isinstance(runtime, Processes)
+        runtime.children["server-1"].kill()
+        asking = [threading.Thread(target=fail) for _ in range(3)]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join(PATIENCE)
+        assert len(failures) == 3
+        assert all("server-1" in reason and "server-0" not in reason for reason in failures)
+        runtime.restart("server-1")
+        runtime.children["coordinator"].kill()
+        runtime.restart("coordinator")
+        wait_until(lambda: not journals(tmp_path))
+        assert spends(tmp_path) == [1, 1, 1]
+        federation.run(mean, 1)
+        wait_until(lambda: not journals(tmp_path))
+        assert spends(tmp_path) == [2, 2, 2]
+
+
+def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path) -> None:
+    """It knew of the run, which waited for a party; nobody restarts the coordinator."""
+    with Federation(parties=2, hosts=2, runtime="processes", store=tmp_path) as federation:
+        federation.run(Mean(value="score"), 1)
+        runtime = federation.runtime
+        assert isinstance(runtime, Processes)
+        runtime.children["host-1"].kill()
+        question = threading.Thread(target=_fail, args=(federation,))
+        question.start()
+        wait_until(lambda: len(journals(tmp_path)) == 3)
+        runtime.children["server-1"].kill()
+        question.join(PATIENCE)
+        runtime.restart("server-1")
+        wait_until(lambda: not journals(tmp_path))
+        assert spends(tmp_path) == [1, 1, 1]
+
+
+def _fail(federation: Federation) -> None:
+    with pytest.raises(RunFailed):
+        federation.run(Mean(value="score"), 1, deadline=2.0, minimum=1)
+
+
+def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
+    """Descriptors, memory and files of every station, after some questions and after many."""
+    plan = Plan(holdings_of(np.linspace(0, 1, 8), 2), 2, 1, store=tmp_path)
+
+    def ask(number: int) -> Opened:
+        statistic = Histogram(value="value", lower=0.0, upper=1.0, bins=64)
+        key = f"question {number}"
+        placed = Question(statistic, "additive", None, Placement.EACH_SERVER, key=key)
+        return federation.ask(placed, lambda _: None)
+
+    def weigh() -> dict[str, tuple[int, int, int]]:
+        wait_until(lambda: not journals(tmp_path))
+        return {
+            name: (
+                len(os.listdir(f"/proc/{federation.children[name].pid}/fd")),
+                len(list((tmp_path / name / "runs").iterdir())),
+                resident_bytes(federation, name),
+            )
+            for name in KEEPERS
+        }
+
+    with Addressed(plan) as federation:
+        for number in range(100):
+            ask(number)
+        before = weigh()
+        for number in range(100, 300):
+            ask(number)
+        after = weigh()
+        assert ask(7).records == 8  # an old one is still known
+    for name in KEEPERS:
+        assert after[name][0] <= before[name][0] + 3, f"{name} opens files"
+        assert after[name][1] <= 1, f"{name} keeps journals"
+        assert after[name][2] < before[name][2] + (2 << 20), f"{name} grows"
+
+
+class Changing(Processes):
+    """A party may come back with other data."""
+
+    def change(self, number: int, values: list[float]) -> None:
+        block = self._blocks[number]
+        columns = {"value": np.array(values)}
+        self._blocks[number] = type(block)(block.ids, block.starts, columns)
+        self.children[f"host-{number}"].kill()
+        self.restart(f"host-{number}")
+
+
+@pytest.mark.parametrize(
+    ("statistic", "aggregator"),
+    [
+        (Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4), "additive"),
+        (EcdfPoints(value="value", lower=0.0, upper=1.0, at=(0.25, 0.5, 0.75, 1.0)), "fss"),
+    ],
+    ids=["curve", "on demand"],
+)
+def test_a_release_belongs_to_the_data_it_was_made_of(
+    statistic: Any, aggregator: str, tmp_path: Path
+) -> None:
+    """Also when there are as many records as before; the coordinator is restarted in between."""
+    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path)
+
+    def ask(fresh: bool = False) -> Opened:
+        key = os.urandom(8).hex()
+        asked = Question(
+            statistic, aggregator, None, Placement.EACH_SERVER, key=key, fresh=fresh, deadline=10
+        )
+        return federation.ask(asked, lambda _: None)
+
+    def counts(opened: Opened) -> list[float]:
+        curve = statistic.decode(opened.total, opened.records, exact=True)
+        return [round(y * opened.records) for y in curve.y]
+
+    with Changing(plan) as federation:
+        first = ask()
+        assert (counts(first), first.reused) == ([1, 2, 3, 4], False)
+        federation.children["coordinator"].kill()
+        federation.restart("coordinator")
+        again = ask()
+        assert counts(again) == [1, 2, 3, 4]
+        spent = spends(tmp_path)
+        assert spent == [1, 1, 1]
+        federation.change(0, [0.2, 0.24])
+        wait_until(lambda: counts(ask()) == [2, 2, 3, 4])
+        assert spends(tmp_path) == [2, 2, 2]
+        federation.change(0, [0.2, 0.24, 0.3])
+        wait_until(lambda: counts(ask()) == [2, 3, 4, 5])
+        newest = spends(tmp_path)
+        assert counts(ask(fresh=True)) == [2, 3, 4, 5]
+        assert spends(tmp_path) == [count + 1 for count in newest]
+
+
+def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
+    """A party that stands still keeps those waiting that are to meet it, each for its deadline."""
+    with Federation(
+        parties=4,
+        hosts=4,
+        runtime="processes",
+        data="synthetic:scores?n=4",
+        seed=3,
+    ) as federation:
+        gini = Gini(value="score", bits=8, pairs_per_party="all")
+        whole = federation.run(gini, "inf")
+        assert (whole.lost_pairs, whole.notes) == (0, whole.notes[:1])
+        runtime = federation.runtime
+        assert isinstance(runtime, Processes)
+        pid = runtime.children["host-3"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            result = federation.run(gini, "inf", minimum=3, deadline=1.5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert result.lost_pairs == result.as_json()["lost_pairs"] == 3  # of four there are six pairs
+    assert "3 of 6 pairs are left out: a party of each was lost" in result.notes
+    assert "3 of 4 parties contributed" in result.notes
+    assert result.caught == ()
+    scores = federation.holdings.column("score")[:3]
+    expected = np.mean([abs(a - b) for a, b in itertools.combinations(scores, 2)])
+    assert isinstance(result.estimate, float)
+    assert abs(result.estimate - expected) < 2 / 2**8
+
+
+@pytest.fixture(scope="module")
+def addressed() -> Iterator[Addressed]:
+    with Addressed(Plan(holdings_of([0.1, 0.3], 2), 2, 1, seed=1)) as federation:
+        yield federation
+
+
+@pytest.mark.parametrize(
+    "identity", [party(0, 1), Identity(Role.SERVER, 0, 0), COORDINATOR], ids=lambda who: who.name
+)
+def test_only_an_analyst_resumes_or_cancels(addressed: Addressed, identity: Identity) -> None:
+    with addressed.reach("coordinator", identity) as channel:
+        desk = DeskStub(channel)
+        key = pb.QuestionKey(key="mean")
+        with pytest.raises(grpc.RpcError) as refused:
+            desk.Cancel(key, timeout=5)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        with pytest.raises(grpc.RpcError) as refused:
+            list(desk.Resume(key, timeout=5))
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("identity", [party(0, 1), ANALYST], ids=lambda who: who.name)
+def test_only_the_coordinator_hears_which_runs_a_server_keeps(
+    addressed: Addressed, identity: Identity
+) -> None:
+    with addressed.reach("server-0", identity) as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            PostStub(channel).Kept(pb.Subscription(), timeout=5)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> None:
+    with addressed.reach("coordinator", ANALYST) as channel:
+        desk = DeskStub(channel)
+        for key in ("", "k" * 201):
+            with pytest.raises(grpc.RpcError) as refused:
+                desk.Cancel(pb.QuestionKey(key=key), timeout=5)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        (event,) = desk.Resume(pb.QuestionKey(key="never"), timeout=5)
+        assert "nothing is known of that key" in event.failure.reason
+        # Cancelled before it came: a question that was still on its way does not begin.
+        early = pb.QuestionKey(key="early")
+        assert desk.Cancel(early, timeout=5) == pb.Cancelled(
+            cancelled=True, words="it had not begun"
+        )
+    asked = Question(
+        Mean(value="value", lower=0.0, upper=1.0),
+        "additive",
+        None,
+        Placement.EACH_SERVER,
+        key="early",
+    )
+    with pytest.raises(RunFailed, match="it was cancelled"):
+        addressed.ask(asked, lambda _: None)
+    done = replace(asked, key="done")
+    opened = addressed.ask(done, lambda _: None)
+    with addressed.reach("coordinator", ANALYST) as channel:
+        late = DeskStub(channel).Cancel(pb.QuestionKey(key="done"), timeout=5)
+        assert (late.cancelled, late.words) == (False, "it was over already")
+    assert addressed.ask(done, lambda _: None).total.tolist() == opened.total.tolist()

@@ -1,0 +1,262 @@
+"""A host that is killed and started again says what it said, or nothing: at whatever moment of a
+run of pairs, the total is right over the pairs that count."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parties.block import PartyBlock
+from protocols.aggregation.contract import Memory, Total
+from protocols.errors import LocalError
+from protocols.machine import Done, Failed, Rejected, Step
+from protocols.machines import collector_machine, server_machine
+from protocols.messages import Message, Phase, Role
+from protocols.pairwise.meetings import draw_meetings
+from protocols.pairwise.stations import PairwiseCollector
+from protocols.randomness import Randomness
+from protocols.ring import signed
+from protocols.statistics import Gini, Pairs
+from storage import answers as answers_module
+from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
+from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
+from tests.samples import RUN, a_message, a_query, holdings_of
+
+COUNTS = [2, 1, 2]
+HOLDINGS = held(COUNTS, {"value": np.array([0.1, 0.9, 0.4, 0.7, 0.2])})
+HOSTS = list(HOLDINGS.blocks(3))
+
+
+class Room:
+    """Three hosts with a store each, two servers and a coordinator, message by message."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.query = a_pairs_query(Gini(lower=0.0, upper=1.0, bits=4), HOLDINGS, minimum=1)
+        self.hosts = [self._host(number) for number in range(3)]
+        self.servers = [
+            server_machine(self.query, i, Randomness.from_seed(1, f"server-{i}"), Memory())
+            for i in range(2)
+        ]
+        counts = HOLDINGS.counts.astype(np.int64)
+        collector = collector_machine(self.query, counts, Randomness.from_seed(1, "c"))
+        assert isinstance(collector, PairwiseCollector)
+        self.collector = collector
+        self.total: Total | None = None
+        self.failed: Failed | None = None
+        self.queue: list[Message] = []
+        self.told: list[Message] = []
+
+    def _host(self, number: int) -> PartyBlock:
+        secret = Randomness.from_seed(1, f"host-{number}")
+        return PartyBlock(
+            HOSTS[number], secret, answers=PartyAnswers(self.folder / f"host-{number}")
+        )
+
+    def run(self, victim: int | None = None, at: int = -1) -> int:
+        """Kills a host before the delivery of that number; returns how many there were."""
+        for server in self.servers:
+            self._take(server.start())
+        step = self.collector.start()
+        self._take(step)
+        self.told = [m for m in self.queue if m.receiver_role is Role.PARTY]
+        delivered = 0
+        while self.total is None and self.failed is None:
+            if delivered == at and victim is not None:
+                self.kill(victim)
+            if self.queue:
+                self._deliver(self.queue.pop(0))
+                delivered += 1
+            else:
+                self._pass_deadline()
+        return delivered
+
+    def kill(self, number: int) -> None:
+        """What it had not got rid of is lost; the coordinator tells it again what it told."""
+        mine = HOSTS[number].ids
+        self.queue = [
+            m for m in self.queue if m.sender_role is not Role.PARTY or m.senders[0] not in mine
+        ]
+        self.hosts[number] = self._host(number)
+        for message in self.told:
+            here = np.flatnonzero(np.isin(message.receivers, mine))
+            if len(here):
+                self.queue.append(message.select(here))
+
+    def _pass_deadline(self) -> None:
+        for host in self.hosts:
+            self.queue += host.expire(RUN).messages
+        for server in self.servers:
+            if not self.queue:
+                self._take(server.expire())
+        if not self.queue:
+            self._take(self.collector.expire())
+
+    def _deliver(self, message: Message) -> None:
+        match message.receiver_role:
+            case Role.COORDINATOR:
+                self._take(self.collector.receive(message))
+            case Role.SERVER if message.phase is not Phase.QUERY:
+                self._take(self.servers[int(message.receivers[0])].receive(message))
+            case Role.PARTY:
+                for host, block in zip(self.hosts, HOSTS, strict=True):
+                    here = np.flatnonzero(np.isin(message.receivers, block.ids))
+                    if len(here):
+                        self.queue += host.handle(message.select(here)).messages
+
+    def _take(self, step: Step) -> None:
+        match step:
+            case Rejected():
+                return
+            case Failed():
+                self.failed = step
+                return
+            case Done(output=Total() as total):
+                self.total = total
+        self.queue += step.messages
+
+    @property
+    def released(self) -> int:
+        statistic = self.query.statistic
+        assert self.total is not None
+        assert isinstance(statistic, Pairs)
+        return int(signed(statistic.measure(self.total.vector))[0])
+
+    @property
+    def expected(self) -> tuple[int, int]:
+        """The kernel in the clear over the pairs that the coordinator counts, and their number."""
+        statistic, cells = self.query.statistic, self.collector._cells
+        assert isinstance(statistic, Pairs)
+        parties, entries = draw_meetings(statistic, HOLDINGS.counts.astype(np.int64))
+        counted = cells[parties, entries["slot"]] & (entries["second"] == 0)
+        records, each = statistic.records_of(HOLDINGS), statistic.matchings
+        mine = HOLDINGS.starts[parties] + entries["slot"] // each
+        theirs = HOLDINGS.starts[entries["partner"]] + entries["theirs"] // each
+        values = statistic.kernel.reference(records[mine[counted]], records[theirs[counted]])
+        return int(values.sum()), int(np.count_nonzero(counted))
+
+
+def test_nobody_is_killed(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.run()
+    assert room.total is not None
+    assert (room.released, room.total.records) == room.expected
+
+
+@pytest.mark.parametrize("victim", range(3))
+def test_a_host_killed_at_any_moment_makes_no_total_wrong(
+    victim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before every single delivery of the run. What was submitted to one server only is submitted
+    to the other as it was; pairs that were lost are lost at all servers alike."""
+    deal_base_ots(monkeypatch)
+    monkeypatch.setattr(answers_module, "sync", lambda _: None)  # no power is cut here
+    deliveries = Room(tmp_path / "calm")
+    lost = 0
+    for at in range(deliveries.run()):
+        room = Room(tmp_path / str(at))
+        room.run(victim, at)
+        if room.failed is not None:
+            assert "completed" in room.failed.reason
+            continue
+        assert room.total is not None
+        assert (room.released, room.total.records) == room.expected
+        lost += room.total.records < deliveries.expected[1]
+    assert lost  # some kills do cost pairs, and the result says how many count
+
+
+def asked(query_body: bytes, run: bytes = RUN) -> Message:
+    return a_message(
+        Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1, 2, 3), body=query_body, run=run
+    )
+
+
+def block_of(values: list[float], folder: Path) -> PartyBlock:
+    return PartyBlock(holdings_of(values, 4), Randomness(bytes(16)), answers=PartyAnswers(folder))
+
+
+def test_a_run_is_not_answered_again_with_other_data(tmp_path: Path) -> None:
+    """Servers that hold a part of the first sharing would add a part of the second to it."""
+    body = a_query().encode()
+    first = block_of([0.1, 0.4, 0.6, 0.9], tmp_path).handle(asked(body))
+    assert first.messages
+    again = block_of([0.1, 0.4, 0.6, 0.9], tmp_path).handle(asked(body))
+    assert [m.encode() for m in again.messages] == [m.encode() for m in first.messages]
+    for values in ([0.1, 0.4, 0.6, 0.8], [0.4, 0.1, 0.6, 0.9]):
+        other = block_of(values, tmp_path).handle(asked(body))
+        assert other.messages == []
+        assert "begun with other data" in other.refused[0].reason
+    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(body, b"run-0002")).messages
+
+
+def test_a_run_is_not_answered_again_with_another_query(tmp_path: Path) -> None:
+    values = [0.1, 0.4, 0.6, 0.9]
+    assert block_of(values, tmp_path).handle(asked(a_query().encode())).messages
+    other = block_of(values, tmp_path).handle(asked(a_query(data="other").encode()))
+    assert other.messages == []
+
+
+def test_what_cannot_be_kept_is_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: nothing is submitted that could not be repeated."""
+    room = Room(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(room.hosts[0]._answers, "keep", full)
+    room.run()
+    if room.total is not None:
+        assert 0 not in room.total.contributors
+        assert (room.released, room.total.records) == room.expected
+
+
+def some_messages(count: int) -> Iterator[Message]:
+    for number in range(count):
+        yield a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (number,), body=bytes([number] * 9))
+
+
+def test_what_was_said_is_read_back_to_the_byte(tmp_path: Path) -> None:
+    answers = PartyAnswers(tmp_path)
+    assert answers.kept(RUN) is None
+    said = list(some_messages(3))
+    answers.keep(RUN, said)
+    kept = PartyAnswers(tmp_path).kept(RUN)
+    assert kept is not None
+    assert [m.encode() for m in kept] == [m.encode() for m in said]
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("at", [0, 5, 40, -1])
+def test_a_file_that_is_spoilt_is_not_taken_for_an_answer(at: int, tmp_path: Path) -> None:
+    answers = PartyAnswers(tmp_path)
+    answers.keep(RUN, list(some_messages(2)))
+    (path,) = tmp_path.glob("*.said")
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(LocalError, match="said in run"):
+        answers.kept(RUN)
+    path.write_bytes(bytes(data[:3]))
+    with pytest.raises(LocalError, match="said in run"):
+        answers.kept(RUN)
+
+
+def test_old_runs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers_module, "sync", lambda _: None)
+    answers = PartyAnswers(tmp_path)
+    for number in range(MOST_BEGUN + 3):
+        assert answers.begin(number.to_bytes(8, "big"), bytes(32))
+    for number in range(MOST_SAID + 3):
+        answers.keep(number.to_bytes(8, "big"), [])
+    assert len(list(tmp_path.glob("*.begun"))) == MOST_BEGUN
+    assert len(list(tmp_path.glob("*.said"))) == MOST_SAID
+    assert answers.kept((MOST_SAID + 2).to_bytes(8, "big")) == []
+    assert not answers.begin((MOST_BEGUN + 2).to_bytes(8, "big"), bytes(31))
+
+
+def test_a_store_that_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LocalError, match="cannot use"):
+        PartyAnswers(tmp_path / "file" / "answers")

@@ -1,0 +1,124 @@
+"""What the coordinator remembers of releases: which data they are of, and not for ever."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import servers.releases
+from protocols.errors import LocalError
+from protocols.privacy.mechanisms import Placement
+from protocols.query import Query
+from protocols.randomness import Randomness
+from protocols.records import VERSION_BYTES, Holdings
+from protocols.statistics import Ecdf, EcdfPoints
+from servers.coordinator import Coordinator, Question
+from storage.ledger import Ledger
+from tests.samples import holdings_of
+
+CURVE = Question(
+    Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
+    "additive",
+    Fraction(1),
+    Placement.EACH_SERVER,
+    key="curve",
+)
+POINTS = replace(
+    CURVE, statistic=EcdfPoints(lower=0.0, upper=1.0, at=(0.5,)), aggregator="fss", key="points"
+)
+EVERYBODY = np.arange(3, dtype=np.uint32)
+SAME, OTHER = bytes(VERSION_BYTES), bytes([1] * VERSION_BYTES)
+
+
+def joined() -> Coordinator:
+    made = Coordinator(2, 3, Ledger(None, None), Randomness.from_seed(1, "coordinator"))
+    made.enrol(EVERYBODY, np.array([2, 2, 2], dtype=np.uint32), SAME)
+    return made
+
+
+def released(made: Coordinator, question: Question) -> Query:
+    query = made.query(question)
+    made.releases.remember(query.run, query, made.data, EVERYBODY)
+    return query
+
+
+def known(made: Coordinator, question: Question) -> bytes | None:
+    return made.releases.released(made.query(question), made.data)
+
+
+@pytest.mark.parametrize(
+    ("party", "records", "version"), [(1, 3, SAME), (1, 2, OTHER), (0, 1, SAME), (2, 2, OTHER)]
+)
+def test_other_data_is_another_release(party: int, records: int, version: bytes) -> None:
+    made = joined()
+    curve, points = released(made, CURVE), released(made, POINTS)
+    again = replace(CURVE, key="again"), replace(POINTS, key="again")
+    assert known(made, again[0]) == curve.run
+    assert made.query(again[1]).run == points.run
+    one = np.array([party], dtype=np.uint32)
+    made.enrol(one, np.array([records], dtype=np.uint32), version)
+    assert known(made, again[0]) is None
+    assert made.query(again[1]).run not in (points.run, curve.run)
+    made.enrol(one, np.array([2], dtype=np.uint32), SAME)  # what it held at first
+    assert known(made, again[0]) == curve.run
+
+
+def test_a_fresh_release_takes_the_place_of_the_old_one() -> None:
+    made = joined()
+    old, held = released(made, CURVE), released(made, POINTS)
+    fresh = made.query(replace(CURVE, key="fresh", fresh=True))
+    assert made.releases.released(fresh, made.data) is None
+    assert fresh.run != old.run
+    asked = made.query(replace(POINTS, key="fresh points", fresh=True))
+    assert asked.run != held.run
+    assert made.releases.outdated == [held.run]
+    assert not made.releases.holds(held.run)
+
+
+def test_keys_of_old_trees_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers.releases, "MOST_HELD", 3)
+    monkeypatch.setattr(servers.releases, "MOST_RELEASED", 3)
+    made = joined()
+    runs = []
+    for number in range(1, 6):
+        epsilon = Fraction(1, number)
+        released(made, replace(CURVE, key=f"curve {number}", epsilon=epsilon))
+        question = replace(POINTS, key=f"points {number}", epsilon=epsilon)
+        runs.append(released(made, question).run)
+    assert made.releases.outdated == runs[:2]
+    assert [made.releases.holds(run) for run in runs] == [False, False, True, True, True]
+    there = [
+        known(made, replace(CURVE, epsilon=Fraction(1, number))) is not None
+        for number in range(1, 6)
+    ]
+    assert there == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("version", [b"x", bytes(VERSION_BYTES - 1), bytes(VERSION_BYTES + 1)])
+def test_a_version_of_another_size_is_refused(version: bytes) -> None:
+    made = joined()
+    before = made.data
+    with pytest.raises(LocalError, match="a version of data has 16 bytes"):
+        made.enrol(EVERYBODY[:1], np.array([9], dtype=np.uint32), version)
+    assert made.data == before
+
+
+def test_a_version_changes_with_every_part_of_the_data_and_with_the_secret() -> None:
+    """And tells nothing without the secret: it is a keyed digest."""
+    base = holdings_of([0.1, 0.2, 0.3, 0.4], 2)
+    secret = Randomness.from_seed(1, "party")
+    others = [
+        holdings_of([0.1, 0.2, 0.3, 0.4000001], 2),
+        holdings_of([0.1, 0.2, 0.3], 2),
+        holdings_of([0.1, 0.2, 0.3, 0.4], 1),
+        holdings_of([0.1, 0.3, 0.2, 0.4], 2),
+        Holdings(base.ids, base.starts, {"other": base.column("value")}),
+        Holdings(base.ids + np.uint32(1), base.starts, base.columns),
+        Holdings(base.ids, np.array([0, 1]), base.columns),
+    ]
+    versions = [holdings.version(secret) for holdings in (base, *others)]
+    versions.append(base.version(Randomness.from_seed(2, "party")))
+    assert len(set(versions)) == len(versions)
+    assert {len(version) for version in versions} == {VERSION_BYTES}
+    assert base.version(secret) == versions[0]
