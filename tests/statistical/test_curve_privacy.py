@@ -240,9 +240,9 @@ POINTS = Attack(
     1200,
     points=(10**9, 10**9 + 1),
 )
-"""Neighbours, 5e-10 apart, that share all nodes but their leaves, asked of a tree of 2^32 with scale 33/ε = 1:
-the count between them is 1 or 0. The event's own ratio is exact, 0.58; halved noise gives 1.39, of
-which 0.43 goes into the bounds."""
+"""Neighbours, 5e-10 apart, that share all nodes but their leaves, asked of a tree of 2^32 with
+scale 33/ε = 1: the count between them is 1 or 0. The event's own ratio is exact, 0.58; halved noise
+gives 1.39, of which 0.43 goes into the bounds."""
 
 
 @pytest.mark.parametrize(
