@@ -97,7 +97,7 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     if (error := result.error) is not None:
         yield "error", f"rmse {error['rmse']:.4g}, largest {error['max']:.4g}"
     if (alone := result.noise_error) is not None:
-        yield "of the noise", f"rmse {alone['rmse']:.4g}, largest {alone['max']:.4g}"
+        yield "noise", f"rmse {alone['rmse']:.4g}, largest {alone['max']:.4g}"
     if grid := result.data.get("grid"):
         yield "grid", str(grid)
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"

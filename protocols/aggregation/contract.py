@@ -165,12 +165,13 @@ class Aggregator(ABC):
 
 
 def exaggerated(query: Query, holdings: Holdings, liars: frozenset[int]) -> Holdings:
-    """What liars claim to hold: everything a thousand times, at the bound farther from zero."""
+    """What liars claim to hold: everything a thousand times, at the upper bound: sums count from
+    the lower one, where a lie would be worth nothing."""
     claimed = holdings.repeated(liars, EXAGGERATION)
     if (name := query.statistic.bounded) is None:
         return claimed
     lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
-    bound = max(query.statistic.bounds, key=abs)
+    _, bound = query.statistic.bounds
     column = np.where(lie, bound, claimed.column(name))
     return replace(claimed, columns={**claimed.columns, name: column})
 

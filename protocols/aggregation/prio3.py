@@ -82,9 +82,9 @@ class Prio3(Aggregator):
     def cheat(
         self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
     ) -> Machine:
-        """Liars claim a thousand records at the bound farther from zero for each of their own."""
+        """Liars claim a thousand records at the upper bound for each of their own."""
         statistic = query.statistic
-        bound = np.full(holdings.rows, max(statistic.bounds, key=abs))
+        bound = np.full(holdings.rows, statistic.bounds[1])
         best = replace(holdings, columns={**holdings.columns, statistic.value: bound})
         lies = statistic.encode(best) * np.uint64(EXAGGERATION)
         lying = np.isin(holdings.ids, list(liars))
