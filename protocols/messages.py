@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from protocols.errors import PeerError
 
 NONCE_BYTES = 8
-DIGEST_BYTES = 24
+DIGEST_BYTES = 20
 RUN_BYTES = NONCE_BYTES + DIGEST_BYTES
 """A run's name ends in a digest of its query (`protocols.query.run_name`), so that every message is
 bound to what was asked."""
@@ -31,7 +31,9 @@ MAX_MEMBERS = 1 << 24
 MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
 
-_HEADER = struct.Struct(f"<BBBBHH{RUN_BYTES}sIII")
+_HEADER = struct.Struct(f"<BBBHB{RUN_BYTES}sIII")
+"""Both roles share a byte: every party pays for its header to every server."""
+_ROLES = 16
 _SHARED = 1
 
 
@@ -157,8 +159,7 @@ class Message:
         header = _HEADER.pack(
             VERSION,
             self.phase,
-            self.sender_role,
-            self.receiver_role,
+            self.sender_role * _ROLES + self.receiver_role,
             self.round,
             shared,
             self.run,
@@ -198,9 +199,8 @@ def decode(data: bytes, peer: str) -> Message:
 
     if len(data) < _HEADER.size:
         raise refuse(f"{len(data)} bytes is shorter than a header")
-    version, phase, sender_role, receiver_role, round_, flags, run, senders, receivers, width = (
-        _HEADER.unpack_from(data)
-    )
+    version, phase, roles, round_, flags, run, senders, receivers, width = _HEADER.unpack_from(data)
+    sender_role, receiver_role = divmod(roles, _ROLES)
     if version != VERSION:
         raise refuse(f"version {version}, expected {VERSION}")
     try:

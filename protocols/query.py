@@ -35,7 +35,7 @@ def run_name(nonce: bytes, encoded: bytes) -> bytes:
     """The name of the run that puts this query: its nonce, and a digest of nonce and query.
 
     Whoever names a run has thereby said what is asked. A coordinator that would have two queries
-    under one name looks for a collision among digests of 192 bits: 2^96 attempts.
+    under one name looks for a collision among digests of 160 bits: 2^80 attempts.
     """
     digest = hashlib.blake2s(nonce + encoded, digest_size=DIGEST_BYTES, person=b"tallyrun")
     return nonce + digest.digest()

@@ -28,7 +28,7 @@ VALUES = [0.1, 0.3, 0.3, 0.6, 0.9, 0.9]
 COUNTS = [1, 2, 1, 2]
 BALLS = ROUNDS * PARTIES * (PARTIES - 1)
 BALL_BYTES = ROUNDS * sum(
-    36 + len(MARKER) + 1 + me + you for me in range(PARTIES) for you in range(PARTIES) if me != you
+    54 + len(MARKER) + 1 + me + you for me in range(PARTIES) for you in range(PARTIES) if me != you
 )
 QUESTION = Question(
     Histogram(lower=0.0, upper=1.0, bins=4), "additive", None, Placement.EACH_SERVER, deadline=10.0

@@ -17,7 +17,7 @@ from protocols.randomness import Randomness
 from tests.samples import RUN, a_message, holdings_of
 
 HERE, ELSEWHERE = (0, 1), (2, 3)
-HEADER = 60
+HEADER = 54
 
 
 class Echo:

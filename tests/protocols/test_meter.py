@@ -7,7 +7,7 @@ from protocols.meter import SEALING_BYTES, Bill, Direction, Meter, relayed
 from tests.samples import a_message
 
 PARTIES = 5
-HEADER = 60
+HEADER = 54
 
 
 def pair(senders: tuple[int, ...], receivers: tuple[int, ...], width: int = 4) -> Message:

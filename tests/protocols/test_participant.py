@@ -351,13 +351,13 @@ def test_names_are_bounded_and_those_of_open_runs_stay(
     monkeypatch.setattr(participant, "MOST_NAMES", 4)
     station.handle(ask())
     for number in range(20):
-        station.forget(bytes([number]) * 32)
+        station.forget(bytes([number]) * 28)
     assert len(station._names) == 4
     assert station.handle(submit(0)).refused == []
 
 
 def test_to_forget_a_run_under_another_digest_changes_nothing(station: Station) -> None:
     station.handle(ask())
-    station.forget(RUN[:8] + bytes(24))
+    station.forget(RUN[:8] + bytes(20))
     assert station.handle(submit(0)).refused == []
     assert station.handle(ask()).refused == []

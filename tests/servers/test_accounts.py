@@ -52,7 +52,7 @@ def test_a_meter_goes_over_the_wire_and_bills_the_same(
     assert Bill([back], 301).wire_bytes == Bill([meter], 301).wire_bytes
     assert Bill([back], 301).total.messages == sum(len(parties) for parties, _, _ in sent)
     assert Bill([back], 301).total.bytes == sum(
-        len(parties) * (60 + width) for parties, width, _ in sent
+        len(parties) * (54 + width) for parties, width, _ in sent
     )
 
 
@@ -112,7 +112,7 @@ def test_a_bill_counts_every_message_once() -> None:
     add(receiver, [0, 2], 10, 1)
     bill = Bill([sender, receiver], 3)
     assert bill.total.messages == 3
-    assert bill.party_bytes().tolist() == [70, 0, 70]
+    assert bill.party_bytes().tolist() == [64, 0, 64]
     assert bill.by_link().keys() == {"coordinator->server", "party->server"}
     assert [row[2:4] for row in bill.rows()] == [
         ("coordinator", "server-1"),

@@ -12,7 +12,7 @@ from protocols.statistics import Ecdf, EcdfPoints, Quantile, QuantileSearch
 from simulation import Federation
 from tests.conftest import Tally
 
-HEADER, KEY_HEADER, KEY = 60, 8, 24 * 32
+HEADER, KEY_HEADER, KEY = 54, 8, 24 * 32
 """Bytes of a message's header with two addresses, of the header of keys, and of a key."""
 
 
