@@ -9,16 +9,16 @@ import numpy as np
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
 from protocols.fingerprints import bound_to_data
-from protocols.in_parts import proceed
-from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.machines import cheating_machine, party_machine
-from protocols.messages import Message, Phase, Role
-from protocols.participant import Outcome, Participant
-from protocols.query import Query, decode_query
+from protocols.identity.vouchers import Signet
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.refusal import RefusingParty
-from protocols.vouchers import Signet
+from protocols.run.in_parts import proceed
+from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
+from protocols.run.machines import cheating_machine, party_machine
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome, Participant
+from protocols.run.query import Query, decode_query
+from protocols.run.refusal import RefusingParty
 from storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, RunFailed
-from protocols.machine import Spend
-from protocols.policy import MAX_TEXT, Policy, parse_policy
 from protocols.privacy.ledger import LedgerRefusal
-from protocols.query import Query
+from protocols.run.machine import Spend
+from protocols.run.policy import MAX_TEXT, Policy, parse_policy
+from protocols.run.query import Query
 from storage.ledger import Ledger
 
 log = logging.getLogger(__name__)

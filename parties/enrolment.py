@@ -10,7 +10,9 @@ from dataclasses import replace
 import grpc
 import grpc.aio
 
-from protocols.enrolment import (
+from protocols.errors import LocalError, PeerError
+from protocols.identity.certificates import Credentials, Identity, new_key, passport_of
+from protocols.identity.enrolment import (
     Token,
     certificate_request,
     check_authority,
@@ -18,9 +20,7 @@ from protocols.enrolment import (
     check_issued,
     sign_renewal,
 )
-from protocols.errors import LocalError, PeerError
-from protocols.identity import Credentials, Identity, new_key, passport_of
-from protocols.messages import Role
+from protocols.run.messages import Role
 from protos import tally_pb2 as pb
 from protos.channel import open_enrolment_channel
 from protos.tally_pb2_grpc import EnrolmentStub

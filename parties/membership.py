@@ -7,9 +7,9 @@ from pathlib import Path
 
 from parties.enrolment import enrol, is_due, renew
 from parties.process import PartyConfig, PartyHost
-from protocols.enrolment import Token
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Credentials
+from protocols.identity.certificates import Credentials
+from protocols.identity.enrolment import Token
 from protos.channel import stop_signal
 from protos.identity_files import replace_pair, write_identity
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError
-from protocols.messages import Message, Phase, Role
 from protocols.names import look_up
 from protocols.randomness import Randomness
+from protocols.run.messages import Message, Phase, Role
 
 _SPEC = re.compile(r"(?:party-)?(?P<party>[0-9]{1,9}):(?P<kind>.*)")
 

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from parties.peer_config import PeerConfig
 from parties.sealed_channel import Card, SealedChannel, fingerprint, sign_card, verify_card
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity
-from protocols.messages import Message, Role, decode
-from protocols.participant import Outcome
+from protocols.identity.certificates import Credentials, Identity
+from protocols.run.messages import Message, Role, decode
+from protocols.run.participant import Outcome
 from protos import tally_pb2 as pb
 from protos.channel import Context, new_server, open_channel, received, stop_serving
 from protos.tally_pb2_grpc import (
-    DeskStub,
+    CoordinatorStub,
     PeerServicer,
     PeerStub,
     RelayStub,
@@ -181,7 +181,7 @@ class Peers(PeerServicer):
         """Whom the coordinator names as the hosts of these parties, and who can prove to be one."""
         request = pb.Parties(parties=ids.astype("<u4").tobytes())
         try:
-            reply = await DeskStub(self._line).Locate(
+            reply = await CoordinatorStub(self._line).Locate(
                 request, timeout=SEND_SECONDS, wait_for_ready=True
             )
         except grpc.aio.AioRpcError as error:
@@ -358,7 +358,7 @@ class Peers(PeerServicer):
         key = self._secret.public_key().public_bytes_raw()
         card = sign_card(key, self._credentials, self._federation)
         request = pb.Announcement(address=self._address, key=key, signature=card.signature)
-        await DeskStub(self._line).Announce(request, timeout=SEND_SECONDS)
+        await CoordinatorStub(self._line).Announce(request, timeout=SEND_SECONDS)
 
     async def _open(self, envelope: pb.Envelope) -> None:
         sender = Identity(Role.PARTY, envelope.first, envelope.last)

@@ -12,25 +12,25 @@ import grpc
 import grpc.aio
 
 from parties.block import PartyBlock
-from parties.carriage import Carriage
 from parties.consent import Consent
+from parties.dispatcher import Dispatcher
 from parties.misbehaviour import HONEST, Misbehaviour
 from parties.peer_config import PeerConfig
 from parties.signing import signet_of
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity
-from protocols.messages import Message, Phase, Role, decode
-from protocols.meter import Meter
-from protocols.participant import Outcome
-from protocols.policy import Policy
+from protocols.identity.certificates import Credentials, Identity
 from protocols.randomness import KEY_BYTES, Randomness
 from protocols.records import Holdings
+from protocols.run.messages import Message, Phase, Role, decode
+from protocols.run.meter import Meter
+from protocols.run.participant import Outcome
+from protocols.run.policy import Policy
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import open_channel, stop_signal
 from protos.heap import keep_freed_memory
 from protos.identity_files import write_secret
-from protos.tally_pb2_grpc import DeskStub, PostStub
+from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from protos.tasks import Tasks
 from storage.party_answers import PartyAnswers
 
@@ -93,13 +93,13 @@ class PartyHost:
         )
         self._version = config.holdings.version(randomness)
         self._block.signet = signet_of(config.credentials)
-        self._carriage = Carriage(self._block, self._post_to_peers, self._carry)
+        self._dispatcher = Dispatcher(self._block, self._post_to_peers, self._carry)
         self._peers: Peers | None = None
         self._joined = asyncio.Event()
         self._in_order = asyncio.Lock()
         self._carrying = Tasks()
         self._coordinator: grpc.aio.Channel | None = None
-        self._servers: list[PostStub] = []
+        self._servers: list[MessagesStub] = []
         self._channels: list[grpc.aio.Channel] = []
         self._listening: list[asyncio.Task[None]] = []
 
@@ -122,7 +122,7 @@ class PartyHost:
                 self._config.credentials.authority_of_parties,
                 self._config.holdings.ids,
                 self._hear,
-                self._carriage.ends,
+                self._dispatcher.ends,
             )
         return self._peers
 
@@ -133,7 +133,7 @@ class PartyHost:
                 await self._serve_once()
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._carriage.close()
+            self._dispatcher.close()
             await self._carrying.close()
             if self._peers is not None:
                 await self._peers.close()
@@ -169,13 +169,15 @@ class PartyHost:
             version=self._version,
         )
         # The stream is open before the parties are counted as here, so that no query is missed.
-        stream = PostStub(channel).Receive(pb.Subscription(), wait_for_ready=True)
+        stream = MessagesStub(channel).Receive(pb.Subscription(), wait_for_ready=True)
         await stream.initial_metadata()
         welcome = await self._join(request)
         if self._consent is not None:
             self._consent.joined(len(welcome.servers))
         for index, target in enumerate(welcome.servers):
-            self._servers.append(PostStub(self._open(target, Identity(Role.SERVER, index, index))))
+            self._servers.append(
+                MessagesStub(self._open(target, Identity(Role.SERVER, index, index)))
+            )
         self._joined.set()
         async for parcel in stream:
             message = decode(parcel.message, "coordinator")
@@ -187,7 +189,7 @@ class PartyHost:
         """Raises `PeerError` where the federation does not take what we hold: asking again would
         not help."""
         try:
-            welcome: pb.Welcome = await DeskStub(self._coordinator).Join(
+            welcome: pb.Welcome = await CoordinatorStub(self._coordinator).Join(
                 request, wait_for_ready=True
             )
         except grpc.aio.AioRpcError as error:
@@ -237,7 +239,7 @@ class PartyHost:
     async def _answer(self, message: Message) -> None:
         if message.phase is Phase.PAIRING:
             self._others().wake()
-        outcome = await self._carriage.tell(message)
+        outcome = await self._dispatcher.tell(message)
         if self._block.is_open(message.run) and not outcome.more:
             await self._listen_to_servers()
         for refusal in outcome.refused:
@@ -254,13 +256,13 @@ class PartyHost:
                 done, sending = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-            outcome = await self._carriage.proceed(outcome.run)
+            outcome = await self._dispatcher.proceed(outcome.run)
         await asyncio.gather(*sending)
         await self._send_all(outcome, gone)
 
     async def _hear(self, message: Message) -> Outcome:
         """From a peer, which is not to wait for what it causes elsewhere."""
-        outcome = await self._carriage.hear(message)
+        outcome = await self._dispatcher.hear(message)
         self._carry(outcome)
         return outcome
 
@@ -306,7 +308,7 @@ class PartyHost:
             run=run, accounts=accounts_to_wire(meter), relayed=self._config.peer.way == "relay"
         )
         try:
-            await DeskStub(self._coordinator).Report(report, timeout=SEND_SECONDS)
+            await CoordinatorStub(self._coordinator).Report(report, timeout=SEND_SECONDS)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
@@ -314,9 +316,9 @@ class PartyHost:
         except grpc.aio.AioRpcError as error:
             log.error("the coordinator takes no accounts: %s", error.details())
 
-    def _station(self, message: Message) -> PostStub:
+    def _station(self, message: Message) -> MessagesStub:
         if message.receiver_role is Role.COORDINATOR:
-            return PostStub(self._coordinator)
+            return MessagesStub(self._coordinator)
         return self._servers[int(message.receivers[0])]
 
     async def _send(self, message: Message) -> None:

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity, Trust
-from protocols.messages import Role
+from protocols.identity.certificates import Credentials, Identity, Trust
+from protocols.run.messages import Role
 
 KEY_BYTES = 32
 _COUNTER = struct.Struct(">Q")

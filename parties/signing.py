@@ -2,8 +2,8 @@
 
 import datetime as dt
 
-from protocols.identity import Credentials
-from protocols.vouchers import Signet
+from protocols.identity.certificates import Credentials
+from protocols.identity.vouchers import Signet
 
 
 def signet_of(credentials: Credentials) -> Signet:

@@ -1,17 +1,18 @@
 """START HERE: one whole run, straight-line, role by role.
 
 The real thing is the same calls spread over processes: `parties` encode and shard, `servers` merge
-and add noise, the coordinator unshards and decodes, and machines (protocols/aggregation/roles.py)
-say who waits for what. Here a single function plays all roles, and shows what each of them sees.
+and add noise, the coordinator unshards and decodes, and machines say who waits for what
+(protocols/aggregation/one_round.py). Here a single function plays all roles, and shows what each of
+them sees.
 """
 
 import numpy as np
 
 from protocols.aggregation.contract import OneRound
+from protocols.algebra.ring import Vector
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector
 from protocols.statistics import Estimate, Statistic
 
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import PeerError
-from protocols.messages import Phase, Role
-from protocols.meter import Account, Direction, Link, Meter
-from protocols.query import MAX_PARTIES
+from protocols.run.messages import Phase, Role
+from protocols.run.meter import Account, Direction, Link, Meter
+from protocols.run.query import MAX_PARTIES
 from protos import tally_pb2 as pb
 
 MAX_VALUES = 4 * MAX_PARTIES

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from protocols.errors import PeerError
-from protocols.identity import Trust
+from protocols.identity.certificates import Trust
 
 log = logging.getLogger(__name__)
 

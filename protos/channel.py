@@ -13,8 +13,8 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity, claimed_identity
-from protocols.messages import MAX_WIRE_BYTES, Message, decode
+from protocols.identity.certificates import Credentials, Identity, claimed_identity
+from protocols.run.messages import MAX_WIRE_BYTES, Message, decode
 from protos import TLS13_ONLY
 from protos import tally_pb2 as pb
 from protos.certified import Certified

@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from protocols.aggregation.contract import Total
 from protocols.errors import PeerError
-from protocols.evidence import MAX_ANSWERS, Answered, Evidence, Opening
+from protocols.run.evidence import MAX_ANSWERS, Answered, Evidence, Opening
 from protos import tally_pb2 as pb
 
 

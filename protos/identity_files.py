@@ -11,8 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Credentials, Trust, claimed_identity
-from protocols.messages import Role
+from protocols.identity.certificates import Credentials, Trust, claimed_identity
+from protocols.run.messages import Role
 
 
 def write_identity(folder: Path, credentials: Credentials) -> None:

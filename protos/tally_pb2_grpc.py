@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class PostStub:
+class MessagesStub:
     """Served by every server and by the coordinator. The caller is who its certificate says.
     """
 
@@ -36,38 +36,38 @@ class PostStub:
             channel: A grpc.Channel.
         """
         self.Send = channel.unary_unary(
-                '/tallyroom.Post/Send',
+                '/tallyroom.Messages/Send',
                 request_serializer=protos_dot_tally__pb2.Parcel.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Receive = channel.unary_stream(
-                '/tallyroom.Post/Receive',
+                '/tallyroom.Messages/Receive',
                 request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Parcel.FromString,
                 _registered_method=True)
         self.Status = channel.unary_unary(
-                '/tallyroom.Post/Status',
+                '/tallyroom.Messages/Status',
                 request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.RunStatus.FromString,
                 _registered_method=True)
         self.Accounts = channel.unary_unary(
-                '/tallyroom.Post/Accounts',
+                '/tallyroom.Messages/Accounts',
                 request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.AccountList.FromString,
                 _registered_method=True)
         self.Forget = channel.unary_unary(
-                '/tallyroom.Post/Forget',
+                '/tallyroom.Messages/Forget',
                 request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Kept = channel.unary_unary(
-                '/tallyroom.Post/Kept',
+                '/tallyroom.Messages/Kept',
                 request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.RunList.FromString,
                 _registered_method=True)
 
 
-class PostServicer:
+class MessagesServicer:
     """Served by every server and by the coordinator. The caller is who its certificate says.
     """
 
@@ -115,7 +115,7 @@ class PostServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_PostServicer_to_server(servicer, server):
+def add_MessagesServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Send': grpc.unary_unary_rpc_method_handler(
                     servicer.Send,
@@ -149,13 +149,13 @@ def add_PostServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'tallyroom.Post', rpc_method_handlers)
+            'tallyroom.Messages', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('tallyroom.Post', rpc_method_handlers)
+    server.add_registered_method_handlers('tallyroom.Messages', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class Post:
+class Messages:
     """Served by every server and by the coordinator. The caller is who its certificate says.
     """
 
@@ -173,7 +173,7 @@ class Post:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Post/Send',
+            '/tallyroom.Messages/Send',
             protos_dot_tally__pb2.Parcel.SerializeToString,
             protos_dot_tally__pb2.Receipt.FromString,
             options,
@@ -200,7 +200,7 @@ class Post:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/tallyroom.Post/Receive',
+            '/tallyroom.Messages/Receive',
             protos_dot_tally__pb2.Subscription.SerializeToString,
             protos_dot_tally__pb2.Parcel.FromString,
             options,
@@ -227,7 +227,7 @@ class Post:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Post/Status',
+            '/tallyroom.Messages/Status',
             protos_dot_tally__pb2.RunRef.SerializeToString,
             protos_dot_tally__pb2.RunStatus.FromString,
             options,
@@ -254,7 +254,7 @@ class Post:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Post/Accounts',
+            '/tallyroom.Messages/Accounts',
             protos_dot_tally__pb2.RunRef.SerializeToString,
             protos_dot_tally__pb2.AccountList.FromString,
             options,
@@ -281,7 +281,7 @@ class Post:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Post/Forget',
+            '/tallyroom.Messages/Forget',
             protos_dot_tally__pb2.RunRef.SerializeToString,
             protos_dot_tally__pb2.Receipt.FromString,
             options,
@@ -308,7 +308,7 @@ class Post:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Post/Kept',
+            '/tallyroom.Messages/Kept',
             protos_dot_tally__pb2.Subscription.SerializeToString,
             protos_dot_tally__pb2.RunList.FromString,
             options,
@@ -322,7 +322,7 @@ class Post:
             _registered_method=True)
 
 
-class DeskStub:
+class CoordinatorStub:
     """Served by the coordinator.
     """
 
@@ -333,43 +333,43 @@ class DeskStub:
             channel: A grpc.Channel.
         """
         self.Join = channel.unary_unary(
-                '/tallyroom.Desk/Join',
+                '/tallyroom.Coordinator/Join',
                 request_serializer=protos_dot_tally__pb2.JoinRequest.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Welcome.FromString,
                 _registered_method=True)
         self.Ask = channel.unary_stream(
-                '/tallyroom.Desk/Ask',
+                '/tallyroom.Coordinator/Ask',
                 request_serializer=protos_dot_tally__pb2.Question.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Event.FromString,
                 _registered_method=True)
         self.Resume = channel.unary_stream(
-                '/tallyroom.Desk/Resume',
+                '/tallyroom.Coordinator/Resume',
                 request_serializer=protos_dot_tally__pb2.QuestionKey.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Event.FromString,
                 _registered_method=True)
         self.Cancel = channel.unary_unary(
-                '/tallyroom.Desk/Cancel',
+                '/tallyroom.Coordinator/Cancel',
                 request_serializer=protos_dot_tally__pb2.QuestionKey.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Cancelled.FromString,
                 _registered_method=True)
         self.Announce = channel.unary_unary(
-                '/tallyroom.Desk/Announce',
+                '/tallyroom.Coordinator/Announce',
                 request_serializer=protos_dot_tally__pb2.Announcement.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Locate = channel.unary_unary(
-                '/tallyroom.Desk/Locate',
+                '/tallyroom.Coordinator/Locate',
                 request_serializer=protos_dot_tally__pb2.Parties.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Hosts.FromString,
                 _registered_method=True)
         self.Report = channel.unary_unary(
-                '/tallyroom.Desk/Report',
+                '/tallyroom.Coordinator/Report',
                 request_serializer=protos_dot_tally__pb2.AccountReport.SerializeToString,
                 response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
 
 
-class DeskServicer:
+class CoordinatorServicer:
     """Served by the coordinator.
     """
 
@@ -423,7 +423,7 @@ class DeskServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_DeskServicer_to_server(servicer, server):
+def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Join': grpc.unary_unary_rpc_method_handler(
                     servicer.Join,
@@ -462,13 +462,13 @@ def add_DeskServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'tallyroom.Desk', rpc_method_handlers)
+            'tallyroom.Coordinator', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('tallyroom.Desk', rpc_method_handlers)
+    server.add_registered_method_handlers('tallyroom.Coordinator', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class Desk:
+class Coordinator:
     """Served by the coordinator.
     """
 
@@ -486,7 +486,7 @@ class Desk:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Desk/Join',
+            '/tallyroom.Coordinator/Join',
             protos_dot_tally__pb2.JoinRequest.SerializeToString,
             protos_dot_tally__pb2.Welcome.FromString,
             options,
@@ -513,7 +513,7 @@ class Desk:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/tallyroom.Desk/Ask',
+            '/tallyroom.Coordinator/Ask',
             protos_dot_tally__pb2.Question.SerializeToString,
             protos_dot_tally__pb2.Event.FromString,
             options,
@@ -540,7 +540,7 @@ class Desk:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/tallyroom.Desk/Resume',
+            '/tallyroom.Coordinator/Resume',
             protos_dot_tally__pb2.QuestionKey.SerializeToString,
             protos_dot_tally__pb2.Event.FromString,
             options,
@@ -567,7 +567,7 @@ class Desk:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Desk/Cancel',
+            '/tallyroom.Coordinator/Cancel',
             protos_dot_tally__pb2.QuestionKey.SerializeToString,
             protos_dot_tally__pb2.Cancelled.FromString,
             options,
@@ -594,7 +594,7 @@ class Desk:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Desk/Announce',
+            '/tallyroom.Coordinator/Announce',
             protos_dot_tally__pb2.Announcement.SerializeToString,
             protos_dot_tally__pb2.Receipt.FromString,
             options,
@@ -621,7 +621,7 @@ class Desk:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Desk/Locate',
+            '/tallyroom.Coordinator/Locate',
             protos_dot_tally__pb2.Parties.SerializeToString,
             protos_dot_tally__pb2.Hosts.FromString,
             options,
@@ -648,7 +648,7 @@ class Desk:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tallyroom.Desk/Report',
+            '/tallyroom.Coordinator/Report',
             protos_dot_tally__pb2.AccountReport.SerializeToString,
             protos_dot_tally__pb2.Receipt.FromString,
             options,

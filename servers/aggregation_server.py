@@ -8,13 +8,14 @@ import numpy as np
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Memory
 from protocols.errors import LocalError, PeerError, TallyError
-from protocols.machine import Continue, Done, Machine, Spend, Step
-from protocols.machines import check, server_machine
-from protocols.messages import Message, Phase, Role, address, body_of
-from protocols.participant import Outcome, Participant
-from protocols.query import decode_query
+from protocols.identity.vouchers import Vouchers
 from protocols.randomness import Randomness
-from protocols.receipts import (
+from protocols.run.machine import Continue, Done, Machine, Spend, Step
+from protocols.run.machines import check, server_machine
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.participant import Outcome, Participant
+from protocols.run.query import decode_query
+from protocols.run.receipts import (
     Receipt,
     Signer,
     charged,
@@ -22,7 +23,6 @@ from protocols.receipts import (
     share_digest,
     unsigned,
 )
-from protocols.vouchers import Vouchers
 from storage.ledger import Ledger
 
 

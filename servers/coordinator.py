@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Records, Total
-from protocols.aggregation.on_demand import OnDemandCollector
+from protocols.aggregation.fss.on_demand import OnDemandCollector
 from protocols.errors import LocalError, PeerError, RunFailed
-from protocols.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.machines import check, collector_machine
-from protocols.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
-from protocols.meter import Direction, Meter
-from protocols.participant import Outcome
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.query import MAX_DEADLINE, Query
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES
-from protocols.refusal import Refusals, refusal_words
+from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
+from protocols.run.machines import check, collector_machine
+from protocols.run.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
+from protocols.run.meter import Direction, Meter
+from protocols.run.participant import Outcome
+from protocols.run.query import MAX_DEADLINE, Query
+from protocols.run.refusal import Refusals, refusal_words
 from protocols.statistics import Statistic, statistic_named
 from servers.releases import Releases
 from servers.witness import Witness

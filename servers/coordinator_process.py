@@ -2,48 +2,50 @@
 
 from protos.channel import new_server, serving, stop_signal
 from protos.tally_pb2_grpc import (
-    add_DeskServicer_to_server,
+    add_CoordinatorServicer_to_server,
     add_DirectoryServicer_to_server,
-    add_PostServicer_to_server,
+    add_MessagesServicer_to_server,
     add_RelayServicer_to_server,
     add_RevocationServicer_to_server,
 )
-from servers.desk import CoordinatorConfig, Desk
+from servers.coordinator_service import CoordinatorConfig, CoordinatorService
 from servers.enrolment import FederationDirectory, enrolling, registrar_of
 from servers.metrics import Metrics
 from servers.process import Ready
 from servers.relay import Relay
-from servers.revocation import RevocationDesk, Revocations, Screen
+from servers.revocation import Revocations, RevocationService, Screen
 
 
 async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:
     """Serves until the process is told to stop. With a store it takes its runs up again."""
-    desk = Desk(config)
+    service = CoordinatorService(config)
     credentials = config.credentials
     kept = None if config.store is None else config.store / "revoked.pem"
     revocations = Revocations(credentials.party_authority, kept)
     metrics = Metrics(credentials)
-    desk.watch(metrics)
+    service.watch(metrics)
     server, port = new_server(credentials, config.listen, [metrics, Screen(revocations)])
-    add_PostServicer_to_server(desk.post, server)
-    add_DeskServicer_to_server(desk, server)
-    add_RelayServicer_to_server(Relay(desk.hosts), server)
-    add_RevocationServicer_to_server(RevocationDesk(revocations), server)
-    add_DirectoryServicer_to_server(FederationDirectory(desk.coordinator, desk.durable), server)
+    add_MessagesServicer_to_server(service.post, server)
+    add_CoordinatorServicer_to_server(service, server)
+    add_RelayServicer_to_server(Relay(service.hosts), server)
+    add_RevocationServicer_to_server(RevocationService(revocations), server)
+    add_DirectoryServicer_to_server(
+        FederationDirectory(service.coordinator, service.durable), server
+    )
     async with registrar_of(config.enrolment) as registrar:
         enrolment = enrolling(
             config.enrolment,
             registrar,
             credentials,
             revocations,
-            [link.channel for link in desk.servers],
+            [link.channel for link in service.servers],
         )
         async with enrolment, serving(server):
             try:
-                desk.runs.resume()
-                desk.dispatch.listen_to_servers()
+                service.runs.resume()
+                service.dispatch.listen_to_servers()
                 with metrics.serving(config.metrics):
                     ready(port)
                     await stop_signal()
             finally:
-                await desk.close()
+                await service.close()

@@ -10,12 +10,12 @@ import grpc.aio
 
 from protocols.aggregation.contract import Ids
 from protocols.errors import PeerError
-from protocols.machine import Failed
-from protocols.messages import Message, Phase, Role
-from protocols.participant import Outcome
+from protocols.run.machine import Failed
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator
-from servers.post import Mailboxes, Post
+from servers.message_service import Mailboxes, MessageService
 from servers.run import LiveRuns
 from servers.server_link import ServerLink
 
@@ -30,7 +30,7 @@ class Dispatch:
     def __init__(
         self,
         coordinator: Coordinator,
-        post: Post,
+        post: MessageService,
         mailboxes: Mailboxes,
         servers: list[ServerLink],
         live: LiveRuns,

@@ -20,10 +20,10 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from protocols.enrolment import Token, check_renewal, check_request
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Authority, Credentials, Identity, Trust, passport_of
-from protocols.messages import Role
+from protocols.identity.certificates import Authority, Credentials, Identity, Trust, passport_of
+from protocols.identity.enrolment import Token, check_renewal, check_request
+from protocols.run.messages import Role
 from protos import tally_pb2 as pb
 from protos.channel import Context, caller, new_enrolment_server, serving
 from protos.tally_pb2_grpc import (

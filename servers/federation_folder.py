@@ -17,10 +17,10 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.enrolment import SECRET_BYTES, Token, compressed
 from protocols.errors import LocalError
-from protocols.identity import Authority, Credentials, Identity, check_host
-from protocols.messages import Role
+from protocols.identity.certificates import Authority, Credentials, Identity, check_host
+from protocols.identity.enrolment import SECRET_BYTES, Token, compressed
+from protocols.run.messages import Role
 from protos.identity_files import make_folder, write_identity, write_public, write_secret
 from servers.registry import Registry
 

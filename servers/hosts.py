@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.identity import Identity
-from protocols.messages import Role
+from protocols.identity.certificates import Identity
+from protocols.run.messages import Role
 from protos import tally_pb2 as pb
 
 KEY_BYTES = 32

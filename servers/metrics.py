@@ -13,7 +13,7 @@ import grpc.aio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from protocols.errors import LocalError
-from protocols.identity import Credentials, passport_of
+from protocols.identity.certificates import Credentials, passport_of
 from protos.certified import Handler
 from storage.ledger import Ledger
 

@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from protocols.identity import Credentials, Identity
-from protocols.messages import Role
-from protocols.participant import Outcome
+from protocols.identity.certificates import Credentials, Identity
+from protocols.identity.vouchers import Vouchers
 from protocols.privacy.ledger import Composition
-from protocols.receipts import signer
-from protocols.vouchers import Vouchers
+from protocols.run.messages import Role
+from protocols.run.participant import Outcome
+from protocols.run.receipts import signer
 from protos.channel import new_server, serving, stop_signal
 from protos.heap import keep_freed_memory
-from protos.tally_pb2_grpc import add_PostServicer_to_server, add_RevocationServicer_to_server
+from protos.tally_pb2_grpc import (
+    add_MessagesServicer_to_server,
+    add_RevocationServicer_to_server,
+)
 from servers.aggregation_server import AggregationServer
+from servers.message_service import Mailboxes, MessageService
 from servers.metrics import Metrics, watch_ledger
-from servers.post import Mailboxes, Post
-from servers.revocation import RevocationDesk, Revocations, Screen
+from servers.revocation import Revocations, RevocationService, Screen
 from storage.bulk import FileBulk
 from storage.journal import Journal
 from storage.ledger import Ledger
@@ -64,7 +67,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
         for message in outcome.messages:
             mailboxes.deliver(message)
 
-    post = Post(participant, mailboxes, carry, journal)
+    post = MessageService(participant, mailboxes, carry, journal)
     post.certificate = config.credentials.certificate
     if journal:
         for run in journal.forgotten():
@@ -76,8 +79,8 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     metrics = Metrics(config.credentials)
     watch_ledger(metrics, ledger)
     server, port = new_server(config.credentials, config.listen, [metrics, Screen(revocations)])
-    add_PostServicer_to_server(post, server)
-    add_RevocationServicer_to_server(RevocationDesk(revocations), server)
+    add_MessagesServicer_to_server(post, server)
+    add_RevocationServicer_to_server(RevocationService(revocations), server)
     try:
         async with serving(server):
             with metrics.serving(config.metrics):

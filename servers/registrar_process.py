@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from protocols.errors import LocalError
-from protocols.identity import Credentials, Identity
-from protocols.messages import Role
+from protocols.identity.certificates import Credentials, Identity
+from protocols.run.messages import Role
 from protos.channel import open_channel, stop_signal
 from servers.enrolment import EnrolmentConfig, enrolling, registrar_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocols.errors import LocalError, PeerError
-from protocols.messages import Role
+from protocols.run.messages import Role
 
 SCHEMA_VERSION = 1
 _SCHEMA = """

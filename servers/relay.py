@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from protocols.messages import Role
+from protocols.run.messages import Role
 from protos import tally_pb2 as pb
 from protos.channel import Context, caller
 from protos.tally_pb2_grpc import RelayServicer

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Ids
-from protocols.query import Query
+from protocols.run.query import Query
 from protocols.statistics.cumulative import Cumulative
 
 Tree = tuple[str | None, bytes]

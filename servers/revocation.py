@@ -17,8 +17,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.errors import PeerError
-from protocols.identity import passport_of
-from protocols.messages import Role
+from protocols.identity.certificates import passport_of
+from protocols.run.messages import Role
 from protos import tally_pb2 as pb
 from protos.certified import Context, Handler, certificate_of, guarded
 from protos.channel import caller
@@ -96,7 +96,7 @@ class Revocations:
             raise PeerError("enrolment", f"malformed revocation list: {error}") from None
 
 
-class RevocationDesk(RevocationServicer):
+class RevocationService(RevocationServicer):
     """Takes the list from whoever enrols parties: it is signed, and only grows."""
 
     def __init__(self, revocations: Revocations) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from protocols.aggregation.contract import Records
-from protocols.machine import Done, Failed
-from protocols.query import Query
+from protocols.run.machine import Done, Failed
+from protocols.run.query import Query
 from protos import tally_pb2 as pb
 
 

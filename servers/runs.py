@@ -16,19 +16,19 @@ from google.protobuf.message import DecodeError
 
 from protocols.aggregation.contract import Records, Total
 from protocols.errors import RunFailed, TallyError
-from protocols.machine import Done, Failed
-from protocols.machines import stages
-from protocols.messages import Role
-from protocols.meter import Meter
-from protocols.participant import Outcome
-from protocols.query import Query, decode_query
+from protocols.run.machine import Done, Failed
+from protocols.run.machines import stages
+from protocols.run.messages import Role
+from protocols.run.meter import Meter
+from protocols.run.participant import Outcome
+from protocols.run.query import Query, decode_query
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.evidence import asked_to_wire, shares_to_wire
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator, Question
 from servers.dispatch import Dispatch
-from servers.post import RETRY_SECONDS, Post
+from servers.message_service import RETRY_SECONDS, MessageService
 from servers.run import LiveRuns, Run, beginning, begun
 from servers.server_link import GRACE_SECONDS, ServerLink
 from storage.answers import Answers
@@ -47,7 +47,7 @@ class Runs:
     def __init__(
         self,
         coordinator: Coordinator,
-        post: Post,
+        post: MessageService,
         dispatch: Dispatch,
         live: LiveRuns,
         servers: list[ServerLink],

@@ -7,12 +7,12 @@ import grpc
 import grpc.aio
 
 from protocols.errors import PeerError
-from protocols.identity import Credentials, Identity
-from protocols.messages import RUN_BYTES, Message, Role, decode
+from protocols.identity.certificates import Credentials, Identity
+from protocols.run.messages import RUN_BYTES, Message, Role, decode
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
-from protos.tally_pb2_grpc import PostStub
-from servers.post import CERTIFICATE
+from protos.tally_pb2_grpc import MessagesStub
+from servers.message_service import CERTIFICATE
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class ServerLink:
     def __init__(self, index: int, target: str, credentials: Credentials) -> None:
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
-        self._post = PostStub(self.channel)
+        self._post = MessagesStub(self.channel)
         self.certificate = b""
         """Of the process that is heard now: the analyst checks whether it is this server's."""
         self.away: str | None = "cannot be reached"

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Total
-from protocols.evidence import Answered, Evidence
-from protocols.machine import Done, Machine, Rejected, Step
-from protocols.messages import Message, Phase, Role
-from protocols.participant import Outcome, Participant, RecordSpends
-from protocols.query import Query
-from protocols.receipts import RECEIPT_BYTES
+from protocols.run.evidence import Answered, Evidence
+from protocols.run.machine import Done, Machine, Rejected, Step
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome, Participant, RecordSpends
+from protocols.run.query import Query
+from protocols.run.receipts import RECEIPT_BYTES
 
 
 class Witness(Participant):

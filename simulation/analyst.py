@@ -8,15 +8,15 @@ import grpc
 import numpy as np
 
 from protocols.errors import Interrupted, LocalError, RunFailed
-from protocols.evidence import Evidence
-from protocols.identity import Credentials, Identity
-from protocols.messages import Role
-from protocols.meter import Bill
+from protocols.identity.certificates import Credentials, Identity
+from protocols.run.evidence import Evidence
+from protocols.run.messages import Role
+from protocols.run.meter import Bill
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
 from protos.evidence import EvidenceReader
-from protos.tally_pb2_grpc import DeskStub, DirectoryStub
+from protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
 
@@ -38,7 +38,7 @@ class Analyst:
         self._durable = False
         self._authority = credentials.authority
         self._channel = open_blocking_channel(coordinator, Identity(Role.COORDINATOR), credentials)
-        self._desk = DeskStub(self._channel)
+        self._desk = CoordinatorStub(self._channel)
 
     def close(self) -> None:
         self._channel.close()

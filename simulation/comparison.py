@@ -11,8 +11,8 @@ import numpy as np
 
 from protocols.aggregation import aggregator_named, aggregator_names
 from protocols.errors import LocalError, RunFailed, TallyError
+from simulation.reports.trust import collusion
 from simulation.result import SCHEMA, Result, plain
-from simulation.trust import collusion
 
 HEADS = (
     "aggregator",
@@ -138,7 +138,7 @@ class Comparison:
 
     def write(self, folder: Path) -> list[Path]:
         """Writes comparison.json, .csv, .png and .html; returns their paths."""
-        from simulation.comparison_page import comparison_figure, comparison_page
+        from simulation.reports.comparison_page import comparison_figure, comparison_page
 
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"comparison.{kind}" for kind in ("json", "csv", "png", "html")]

@@ -2,7 +2,7 @@
 
 from protocols.statistics import Mean
 from simulation.federation import Federation
-from simulation.terminal import out, show_progress, show_result
+from simulation.reports.terminal import out, show_progress, show_result
 
 PARTIES, SERVERS, EPSILON = 20, 2, 1.0
 

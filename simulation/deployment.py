@@ -8,8 +8,8 @@ from typing import Self
 
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.messages import Role
 from protocols.privacy.mechanisms import parse_epsilon
+from protocols.run.messages import Role
 from protocols.statistics import Statistic
 from protos import tally_pb2 as pb
 from protos.identity_files import read_identity

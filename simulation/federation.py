@@ -15,11 +15,11 @@ from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, par
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.messages import Role
-from protocols.policy import Policy
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.run.messages import Role
+from protocols.run.policy import Policy
 from protocols.statistics import Curve, Estimate, Pairs, Statistic
 from protocols.statistics.ecdf import Ecdf
 from servers.coordinator import Coordinator, Question

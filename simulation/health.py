@@ -8,8 +8,8 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from protocols.errors import LocalError, RunFailed
-from protocols.identity import Identity
-from protocols.messages import Role
+from protocols.identity.certificates import Identity
+from protocols.run.messages import Role
 from protos.channel import open_blocking_channel
 from protos.identity_files import read_any_identity
 from servers.metrics import parse_address

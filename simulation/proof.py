@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives import hashes
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Ids
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError, PeerError, RunFailed, TallyError
-from protocols.evidence import Answered, Evidence, Opening
-from protocols.messages import Role
-from protocols.query import Query
-from protocols.receipts import Receipt, decode_receipt
-from protocols.ring import Vector
+from protocols.run.evidence import Answered, Evidence, Opening
+from protocols.run.messages import Role
+from protocols.run.query import Query
+from protocols.run.receipts import Receipt, decode_receipt
 from protocols.statistics import Curve, Estimate, Statistic, statistic_named
 from servers.coordinator import Question
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.messages import Role
-from protocols.meter import Bill
+from protocols.run.messages import Role
+from protocols.run.meter import Bill
 from protocols.statistics import Curve, Estimate
 from simulation.proof import Proof
 
@@ -50,10 +50,10 @@ class Result:
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason;
     `refusals` parties that would not take part, with theirs.
-    `server_cpu_seconds` is what all servers together computed, without carriage. `reused` says that
-    an earlier release of the same data was given again, which costs nothing; `lost_pairs` are those
-    that were to meet and are not in the estimate. `key` is what a deployed federation knows the
-    question by. `proof` is what the servers signed for it.
+    `server_cpu_seconds` is what all servers together computed, transport left out. `reused` says
+    that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
+    those that were to meet and are not in the estimate. `key` is what a deployed federation knows
+    the question by. `proof` is what the servers signed for it.
     """
 
     statistic: str
@@ -139,13 +139,13 @@ class Result:
 
     def plot(self) -> "Figure":
         """The estimate beside the truth, as a matplotlib figure."""
-        from simulation.figures import estimate_figure
+        from simulation.reports.figures import estimate_figure
 
         return estimate_figure(self)
 
     def write(self, folder: Path) -> list[Path]:
         """Writes result.json, communication.csv, PNG plots and report.html; returns their paths."""
-        from simulation.report import write_report
+        from simulation.reports.page import write_report
 
         folder.mkdir(parents=True, exist_ok=True)
         document = folder / "result.json"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
-from protocols.messages import NONCE_BYTES, Role
 from protocols.privacy.mechanisms import Placement
-from protocols.refusal import refusal_words
+from protocols.run.messages import NONCE_BYTES, Role
+from protocols.run.refusal import refusal_words
 from protocols.statistics import Statistic
 from servers.coordinator import Question
 from simulation.result import Privacy

@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from protocols.errors import LocalError, RunFailed
-from protocols.machine import Spend
 from protocols.privacy.ledger import (
     Caps,
     Charge,
@@ -18,6 +17,7 @@ from protocols.privacy.ledger import (
     check_spend,
     tight_epsilon,
 )
+from protocols.run.machine import Spend
 
 SCHEMA_VERSION = 1
 

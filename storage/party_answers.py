@@ -17,7 +17,7 @@ from os import fsync as sync
 from pathlib import Path
 
 from protocols.errors import LocalError, PeerError
-from protocols.messages import Message, decode
+from protocols.run.messages import Message, decode
 
 MOST_BEGUN = 256
 """Runs that are remembered to have been begun. Older ones are over."""

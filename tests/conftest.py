@@ -16,7 +16,7 @@ settings.load_profile("tallyroom")
 Done = subprocess.CompletedProcess[str]
 Tally = Callable[..., Done]
 
-COMMAND = [sys.executable, "-c", "from simulation.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from simulation.command.main import main; main()"]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def tally_here(
     monkeypatch.chdir(folder)
 
     def run(*words: object) -> Done:
-        from simulation.cli import main
+        from simulation.command.main import main
 
         monkeypatch.setattr(sys, "argv", ["tally", *map(str, words)])
         capsys.readouterr()

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query, run_name
 from protocols.records import Holdings, deal
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.query import Query, run_name
 from protocols.statistics import Histogram
 
 NONCE = b"run-0001"

@@ -11,8 +11,8 @@ import numpy as np
 
 from fss.prg import expand_seeds, expand_seeds_sum
 from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
+from protocols.algebra.ring import Vector, add_rows
 from protocols.randomness import Randomness
-from protocols.ring import Vector, add_rows
 
 SEED_BYTES = 16
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.bodies import Fault, parse_roster
 from protocols.aggregation.contract import Ids, Records, Total
-from protocols.machine import Continue, Done, Failed, Rejected, Step
-from protocols.messages import Message, Phase, Role, address, body_of, name_block
-from protocols.query import Query
-from protocols.ring import Vector
+from protocols.aggregation.rosters import Fault, parse_roster
+from protocols.algebra.ring import Vector
+from protocols.run.machine import Continue, Done, Failed, Rejected, Step
+from protocols.run.messages import Message, Phase, Role, address, body_of, name_block
+from protocols.run.query import Query
 
 MAX_REASON = 300
 """Characters that a server may explain itself in."""

@@ -27,11 +27,11 @@ from scipy import stats
 from protocols.aggregation.contract import Aggregator, Bodies, Ids, OneRound
 from protocols.aggregation.curator import Curator
 from protocols.aggregation.exchange import Exchange
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
-from protocols.messages import Message, Phase
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
-from protocols.ring import Vector
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
 from protocols.statistics import Histogram
 
 SERVERS = range(1, 6)

@@ -1,7 +1,7 @@
 """The contract of an aggregator: how a sum is computed without a trusted curator.
 
 An aggregator gives a machine for every role. One whose parties speak once needs only `shard`,
-`merge` and `unshard` (`OneRound`); its machines are those of `protocols.aggregation.roles`.
+`merge` and `unshard` (`OneRound`); its machines are those of `protocols.aggregation.one_round`.
 """
 
 from abc import ABC, abstractmethod
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.ring import Vector, add_shares
 from protocols.errors import LocalError
-from protocols.machine import Machine
-from protocols.messages import MAX_ROW
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector, add_shares
+from protocols.run.machine import Machine
+from protocols.run.messages import MAX_ROW
+from protocols.run.query import Query
 
 if TYPE_CHECKING:
     from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
     from protocols.aggregation.release import Release
-    from protocols.evidence import Evidence
+    from protocols.run.evidence import Evidence
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -128,8 +128,8 @@ class Aggregator(ABC):
         """About how many bytes a party of so many records sends to the server that gets most.
 
         Only of parties that speak once: those that share a host are then computed and sent part by
-        part (`protocols.in_parts`), each when all servers have the last. 0 if they must be computed
-        together, or if some of the servers may be gone.
+        part (`protocols.run.in_parts`), each when all servers have the last. 0 if they must be
+        computed together, or if some of the servers may be gone.
         """
         return 0
 
@@ -249,12 +249,12 @@ class OneRound(Aggregator):
         return max(self.width(query.submitted, server) for server in range(query.servers))
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from protocols.aggregation.roles import OneRoundParty
+        from protocols.aggregation.one_round import OneRoundParty
 
         return OneRoundParty(self, query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from protocols.aggregation.roles import OneRoundServer
+        from protocols.aggregation.one_round import OneRoundServer
 
         return OneRoundServer(self, query, index, randomness, bulk)
 

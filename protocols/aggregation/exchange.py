@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.aggregation.contract import Aggregator, Ids, Memory, Records, Total
-from protocols.machine import Done, Failed, Machine, Rejected
-from protocols.messages import Message, Phase, Role
-from protocols.query import Query
+from protocols.algebra.ring import Vector
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector
+from protocols.run.machine import Done, Failed, Machine, Rejected
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Histogram
 
 

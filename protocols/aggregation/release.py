@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.machine import Spend
+from protocols.algebra.ring import Vector
 from protocols.privacy.mechanisms import noise_variance
-from protocols.query import Query
 from protocols.records import Column
-from protocols.ring import Vector
+from protocols.run.machine import Spend
+from protocols.run.query import Query
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,17 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Records, ThreatModel
-from protocols.aggregation.roles import SummingServer
+from protocols.aggregation.one_round import SummingServer
+from protocols.algebra.field import FIELD128
+from protocols.algebra.field import Vector as Elements
+from protocols.algebra.ring import Vector, signed
+from protocols.algebra.sharing import ELEMENT_BYTES, draw_elements
 from protocols.errors import LocalError
-from protocols.field import FIELD128
-from protocols.field import Vector as Elements
-from protocols.machine import Machine, Rejected, Step
-from protocols.messages import Message
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.ring import Vector, signed
-from protocols.sharing import ELEMENT_BYTES, draw_elements
+from protocols.run.machine import Machine, Rejected, Step
+from protocols.run.messages import Message
+from protocols.run.query import Query
 
 _ROWS = 1 << 17
 """Polynomials worked on together, which bounds memory."""

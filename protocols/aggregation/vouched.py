@@ -5,13 +5,13 @@ from abc import abstractmethod
 from functools import lru_cache
 
 from protocols.aggregation.contract import Aggregator, Bulk
-from protocols.identity import Authority, Identity
-from protocols.machine import Machine
-from protocols.messages import MAX_MEMBERS, Role
-from protocols.query import Query
+from protocols.identity.certificates import Authority, Identity
+from protocols.identity.vouchers import Signet, Vouchers
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.vouchers import Signet, Vouchers
+from protocols.run.machine import Machine
+from protocols.run.messages import MAX_MEMBERS, Role
+from protocols.run.query import Query
 
 
 class Vouched(Aggregator):

@@ -11,8 +11,8 @@ from enum import StrEnum
 from fractions import Fraction
 
 from protocols.errors import LocalError
-from protocols.machine import Spend
 from protocols.privacy.composition import composed_epsilon
+from protocols.run.machine import Spend
 
 DEFAULT_CAP_DELTA = 1e-5
 """The most δ in all that a deployed keeper grants if nobody says."""

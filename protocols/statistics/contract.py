@@ -11,9 +11,9 @@ from typing import ClassVar, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.ring import Vector
 
 Parameter = str | int | float | bool | tuple[float, ...] | None
 

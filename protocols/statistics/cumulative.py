@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.privacy.hierarchy import Hierarchy, best_branching
@@ -17,7 +18,6 @@ from protocols.privacy.smoothing import smooth
 from protocols.privacy.smoothing.counts import smooth_counts
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.ring import Vector, signed
 from protocols.statistics.contract import Statistic
 from protocols.statistics.thresholds import RESOLUTION_BITS, Points, threshold_values
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.ring import Vector
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.thresholds import LEAST_QUANTILE, quantiles

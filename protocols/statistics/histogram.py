@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.ring import Vector, signed
 from protocols.statistics.contract import Curve, Estimate, Statistic
 
 MAX_BINS = 1 << 20

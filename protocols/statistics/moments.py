@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from protocols.algebra.ring import FixedPoint, Vector, signed
 from protocols.records import Column, Holdings
-from protocols.ring import FixedPoint, Vector, signed
 from protocols.statistics.contract import Estimate, Statistic, sum_by_party
 
 

@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError
-from protocols.pairwise import kernels
-from protocols.pairwise.expression import Expression
-from protocols.pairwise.kernel import Grid, Kernel
-from protocols.pairwise.ordered import OrderedGrid
-from protocols.pairwise.registry import KernelKind, kernel_named
+from protocols.pairwise.kernels import bundled as kernels
+from protocols.pairwise.kernels.contract import Grid, Kernel
+from protocols.pairwise.kernels.expression import Expression
+from protocols.pairwise.kernels.ordered_grid import OrderedGrid
+from protocols.pairwise.kernels.registry import KernelKind, kernel_named
 from protocols.records import Holdings
 from protocols.statistics.pairwise import Pairs
 

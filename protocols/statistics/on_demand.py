@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.ring import Vector, signed
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.thresholds import (

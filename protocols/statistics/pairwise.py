@@ -11,19 +11,19 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
-from protocols.pairwise.estimator import (
+from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
+from protocols.pairwise.sampling.estimator import (
     Zetas,
     best_matchings,
     enough_matchings,
     means_of_totals,
     means_of_values,
 )
-from protocols.pairwise.kernel import MAX_BITS, Grid, Integers, Kernel
-from protocols.pairwise.noise import OFFSET, CircuitLaplace
-from protocols.pairwise.pairing import distinct_matchings, rounds
+from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
 from protocols.records import Column, Holdings
-from protocols.ring import Vector, signed
 from protocols.statistics.contract import Estimate, Statistic
 
 SEED_BYTES = 16

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from protocols.algebra.ring import FixedPoint, Vector
 from protocols.errors import LocalError
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.ring import FixedPoint, Vector
 from protocols.statistics.contract import Curve, Estimate, Statistic
 
 MAX_STEPS = 1 << 18

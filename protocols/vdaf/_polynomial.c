@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "../field.h"
+#include "../algebra/field.h"
 
 #define E f64
 #define F(name) f64_##name

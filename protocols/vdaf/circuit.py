@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.field import FIELD64, Field, Vector
 from protocols.errors import LocalError
-from protocols.field import FIELD64, Field, Vector
 from protocols.vdaf import polynomial
 
 Measurements = NDArray[np.int64]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.field import Vector
+from protocols.algebra.field import Vector
 from protocols.vdaf import polynomial
 from protocols.vdaf.circuit import Circuit
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from protocols.field import Field, Vector, native
+from protocols.algebra.field import Field, Vector, native
 from protocols.vdaf import polynomial_twin as twin
 
 try:

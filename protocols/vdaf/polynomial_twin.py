@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from protocols.field import Field, Vector
+from protocols.algebra.field import Field, Vector
 
 
 def between(

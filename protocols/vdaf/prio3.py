@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.algebra.field import FIELD64, Bytes, Field, Vector
 from protocols.errors import LocalError
-from protocols.field import FIELD64, Bytes, Field, Vector
 from protocols.vdaf import flp, xof
 from protocols.vdaf.circuit import Circuit, Count, Measurements, Sum
 from protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec, best_chunk_length

@@ -9,8 +9,8 @@ from functools import cache
 
 import numpy as np
 
+from protocols.algebra.field import FIELD128, Field, Vector
 from protocols.errors import LocalError
-from protocols.field import FIELD128, Field, Vector
 from protocols.vdaf import polynomial
 from protocols.vdaf.circuit import (
     Circuit,

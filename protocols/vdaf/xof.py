@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.field import Field, Vector, native
+from protocols.algebra.field import Field, Vector, native
 from protocols.vdaf import keccak_twin as twin
 
 try:

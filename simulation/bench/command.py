@@ -8,7 +8,7 @@ import platform
 from fss import native
 from protocols.names import look_up
 from simulation.bench.row import Row
-from simulation.terminal import out
+from simulation.reports.terminal import out
 
 BENCHMARKS = {
     name: f"simulation.bench.{name}"

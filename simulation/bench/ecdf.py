@@ -12,12 +12,12 @@ from fss import dcf
 from fss.ring import Ring
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
-from protocols.machine import Done
-from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import deal
+from protocols.run.machine import Done
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.query import Query
 from protocols.statistics import Ecdf
 from simulation.bench.row import Row, seconds
 

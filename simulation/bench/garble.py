@@ -29,10 +29,10 @@ import numpy as np
 from fss import native
 from fss.ring import Bytes
 from parties.data import Dataset
-from protocols.pairwise.circuit import AND, NOT, XOR, Circuit
-from protocols.pairwise.garbling import evaluate, garble
-from protocols.pairwise.outputs import Output
-from protocols.pairwise.session import Evaluator, Garbler
+from protocols.garbling.circuit import AND, NOT, XOR, Circuit
+from protocols.garbling.half_gates import evaluate, garble
+from protocols.garbling.outputs import Output
+from protocols.garbling.session import Evaluator, Garbler
 from protocols.randomness import Randomness
 from protocols.statistics import Auc
 from simulation.bench.row import Row, seconds

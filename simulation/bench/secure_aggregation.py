@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.masking import Masking
-from protocols.messages import Message, Phase
+from protocols.aggregation.masking.aggregator import Masking
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
 from protocols.statistics import Histogram
 from simulation.bench import flower
 from simulation.bench.row import Row

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protocols.names import look_up
+from simulation.reports.terminal import err, out
 from simulation.reproduce.contract import Figure, Outcome, Scale
 from simulation.reproduce.registry import FIGURES
-from simulation.terminal import err, out
 
 FOLDER = Path("reproduce")
 

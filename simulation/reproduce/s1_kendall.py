@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from protocols.local import RandomizedResponse
-from protocols.pairwise.estimator import epsilon_each
-from protocols.pairwise.pairing import distinct_matchings
+from protocols.pairwise.sampling.estimator import epsilon_each
+from protocols.pairwise.sampling.matchings import distinct_matchings
 from protocols.statistics.pairwise import MOST_AUTOMATIC
 from simulation.reproduce.confidence import Mean
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table

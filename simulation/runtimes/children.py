@@ -14,11 +14,11 @@ import numpy as np
 
 from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
-from protocols.identity import Authority, Identity
-from protocols.messages import Role
+from protocols.identity.certificates import Authority, Identity
 from protocols.randomness import KEY_BYTES, Randomness
+from protocols.run.messages import Role
 from servers.coordinator_process import run_coordinator
-from servers.desk import CoordinatorConfig
+from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig, run_server
 from storage.store import keep_private
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.misbehaviour import HONEST, Misbehaviour
-from protocols.evidence import Evidence
-from protocols.meter import Bill
-from protocols.policy import Policy
-from protocols.query import Query
+from protocols.algebra.ring import Vector
 from protocols.records import Holdings
-from protocols.ring import Vector
+from protocols.run.evidence import Evidence
+from protocols.run.meter import Bill
+from protocols.run.policy import Policy
+from protocols.run.query import Query
 from servers.coordinator import Question
 from simulation.proof import Proof, prove
 
@@ -61,7 +61,7 @@ Report = Callable[[Progress], None]
 class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
-    `server_cpu_seconds` is what the servers' machines took together; carriage is not in it.
+    `server_cpu_seconds` is what the servers' machines took together; transport is not in it.
     `refused` counts what was left out of the sum and cannot be attributed to a party, `lost_pairs`
     those that were to meet and are not in the sum. `reused` says that it is of an earlier release
     of the same data. `question` is what was asked. `refusals` are the first of the `refusing`

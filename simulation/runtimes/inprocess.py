@@ -13,15 +13,15 @@ from parties.block import PartyBlock
 from parties.consent import Consent
 from protocols.aggregation.contract import Total
 from protocols.errors import RunFailed
-from protocols.evidence import Evidence
-from protocols.identity import Authority, Credentials, Identity
-from protocols.machine import Done, Failed
-from protocols.messages import Message, Phase, Role
-from protocols.meter import Bill, Meter, relayed
-from protocols.participant import Outcome, Participant
-from protocols.query import Query
+from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.randomness import Randomness
-from protocols.receipts import signer
+from protocols.run.evidence import Evidence
+from protocols.run.machine import Done, Failed
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.meter import Bill, Meter, relayed
+from protocols.run.participant import Outcome, Participant
+from protocols.run.query import Query
+from protocols.run.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator, Question
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime

@@ -15,10 +15,10 @@ from typing import ClassVar, TypeVar
 from parties.peer_config import PeerConfig
 from parties.process import PartyConfig
 from protocols.errors import LocalError, RunFailed
-from protocols.identity import Authority, Credentials, Identity
-from protocols.messages import Role
+from protocols.identity.certificates import Authority, Credentials, Identity
+from protocols.run.messages import Role
 from servers.coordinator import Question
-from servers.desk import CoordinatorConfig
+from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig
 from simulation.analyst import Analyst
 from simulation.runtimes import children

@@ -73,7 +73,7 @@ class Federation:
 def simulate(*arguments: str) -> Json:
     """The same in one process, on the same five slices."""
     data = ["--data", "synthetic:scores?n=2000", "--parties", "5"]
-    command = "from simulation.cli import main; main()"
+    command = "from simulation.command.main import main; main()"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TALLY_")}
     environment["PYTHONPATH"] = str(ROOT)
     answer = output(
@@ -157,7 +157,13 @@ def check_revocation(federation: Federation) -> None:
 
 def check_runtime(environment: dict[str, str]) -> None:
     arguments = ["--parties", "3", "--servers", "3", "--epsilon", "inf", "--json"]
-    command = [sys.executable, "-c", "from simulation.cli import main; main()", "run", "mean"]
+    command = [
+        sys.executable,
+        "-c",
+        "from simulation.command.main import main; main()",
+        "run",
+        "mean",
+    ]
     ours = {**environment, "TALLY_IMAGE": IMAGE, "PYTHONPATH": str(ROOT)}
     answers = [
         json.loads(output([*command, *arguments, "--runtime", runtime], ours))

@@ -10,13 +10,13 @@ from protocols.aggregation.additive import Additive
 from protocols.aggregation.conformance import allowed_servers, query_for
 from protocols.aggregation.contract import AggregatorContract
 from protocols.aggregation.curator import Curator
-from protocols.aggregation.masking import Masking
-from protocols.aggregation.prio3 import Prio3
+from protocols.aggregation.masking.aggregator import Masking
+from protocols.aggregation.prio3.aggregator import Prio3
 from protocols.aggregation.shamir import Shamir
-from protocols.aggregation.shuffle import Shuffle
+from protocols.aggregation.shuffle.aggregator import Shuffle
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
-from protocols.ring import Vector
-from protocols.sealing import PUBLIC_BYTES
+from protocols.identity.sealing import PUBLIC_BYTES
 
 
 class TestCurator(AggregatorContract):

@@ -5,8 +5,8 @@ import pytest
 
 from parties.data import Dataset
 from protocols.aggregation import aggregator_named, aggregators
-from protocols.messages import Phase, Role
-from protocols.meter import Bill
+from protocols.run.messages import Phase, Role
+from protocols.run.meter import Bill
 from protocols.statistics import Ecdf, Histogram, Statistic
 from simulation import Federation
 from tests.contracts.formulas import NotAFormula, evaluate

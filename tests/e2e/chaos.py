@@ -20,12 +20,12 @@ from pathlib import Path
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.shamir import Shamir
 from protocols.errors import RunFailed
-from protocols.identity import Identity
-from protocols.messages import Phase, Role
+from protocols.identity.certificates import Identity
+from protocols.run.messages import Phase, Role
 from protocols.statistics import Ecdf, Gini, Mean, Statistic
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import PostStub
+from protos.tally_pb2_grpc import MessagesStub
 from simulation import Federation, Result
 from simulation.runtimes.processes import Processes
 from storage.ledger import Ledger
@@ -177,7 +177,9 @@ def _refuse(runtime: Processes, folder: Path) -> None:
                     run=bytes.fromhex(path.stem),
                     round_=2,
                 )
-                receipt = PostStub(channel).Send(pb.Parcel(message=rubbish.encode()), timeout=10)
+                receipt = MessagesStub(channel).Send(
+                    pb.Parcel(message=rubbish.encode()), timeout=10
+                )
                 assert receipt.refused, "rubbish was taken"
 
 

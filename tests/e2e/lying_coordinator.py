@@ -5,10 +5,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
-from servers import desk
+from protocols.run.query import Query
+from servers import coordinator_service
 from servers.coordinator import Coordinator, Question
-from servers.desk import CoordinatorConfig
+from servers.coordinator_service import CoordinatorConfig
 from simulation.runtimes import children
 
 ONE_SERVER = {"servers": 1, "noise": Placement.CURATOR}
@@ -27,5 +27,5 @@ class Liar(Coordinator):
 
 def coordinate(config: CoordinatorConfig, report: Connection) -> None:
     """The program of its process."""
-    desk.__dict__["Coordinator"] = Liar
+    coordinator_service.__dict__["Coordinator"] = Liar
     children.coordinate(config, report)

@@ -14,10 +14,10 @@ import numpy as np
 
 from parties.block import PartyBlock
 from parties.process import PartyConfig, party_randomness, run_party
-from protocols.machine import Continue, Done, Machine, Rejected, Step
-from protocols.messages import Message, Phase, Role, address, body_of
-from protocols.participant import Outcome
-from protocols.query import decode_query
+from protocols.run.machine import Continue, Done, Machine, Rejected, Step
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.participant import Outcome
+from protocols.run.query import decode_query
 
 ASKED = 1
 ROUNDS = 3

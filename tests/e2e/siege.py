@@ -5,10 +5,10 @@ from typing import Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protocols.identity import Identity
-from protocols.messages import Message, Role, decode
+from protocols.identity.certificates import Identity
+from protocols.run.messages import Message, Role, decode
 from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import PostStub
+from protos.tally_pb2_grpc import MessagesStub
 from simulation.runtimes import Plan
 from tests.e2e.test_identity_on_the_wire import COORDINATOR, SECONDS, Addressed, party
 
@@ -45,7 +45,7 @@ class Hand:
             Role.COORDINATOR: federation.reach(station, COORDINATOR),
             Role.PARTY: federation.reach(station, party(0, last)),
         }
-        self._posts = {role: PostStub(channel) for role, channel in self._channels.items()}
+        self._posts = {role: MessagesStub(channel) for role, channel in self._channels.items()}
 
     def __enter__(self) -> Self:
         return self

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from parties.block import PartyBlock
-from protocols.aggregation.bodies import Fault
+from protocols.aggregation.rosters import Fault
 from protocols.errors import RunFailed
-from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.receipts import RECEIPT_BYTES
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
+from protocols.run.receipts import RECEIPT_BYTES
 from protocols.statistics import Ecdf, Histogram
 from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import DeskStub, PostStub
+from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from servers.coordinator import Question
 from simulation.runtimes import Opened, Plan
 from storage.ledger import Ledger
@@ -237,15 +237,15 @@ def ask(federation: Addressed, minimum: int | None) -> Opened:
 
 
 @contextlib.contextmanager
-def lurking(federation: Addressed) -> Iterator[PostStub]:
+def lurking(federation: Addressed) -> Iterator[MessagesStub]:
     """Party-3 is there, opens its stream, and never reads it."""
     me = np.array([3], dtype="<u4").tobytes()
     with federation.reach("coordinator", party(3)) as channel:
-        stream = PostStub(channel).Receive(pb.Subscription())
+        stream = MessagesStub(channel).Receive(pb.Subscription())
         list(stream.initial_metadata())
         one = np.array([1], dtype="<u4").tobytes()
-        DeskStub(channel).Join(pb.JoinRequest(parties=me, records=one), timeout=SECONDS)
-        yield PostStub(channel)
+        CoordinatorStub(channel).Join(pb.JoinRequest(parties=me, records=one), timeout=SECONDS)
+        yield MessagesStub(channel)
         stream.cancel()
 
 
@@ -294,7 +294,9 @@ def test_a_party_that_joins_and_never_submits_is_named(undermined: Undermined) -
     with undermined.reach("coordinator", party(3)) as channel:
         three, one = (np.array([n], dtype="<u4").tobytes() for n in (3, 1))
         for _ in range(50):  # joining again gains nothing
-            DeskStub(channel).Join(pb.JoinRequest(parties=three, records=one), timeout=SECONDS)
+            CoordinatorStub(channel).Join(
+                pb.JoinRequest(parties=three, records=one), timeout=SECONDS
+            )
         assert ask(undermined, minimum=2).contributors.tolist() == [0, 1, 2]
         with pytest.raises(RunFailed, match="missing: party-3"):
             ask(undermined, minimum=4)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.messages import Message, Phase, Role, address
+from protocols.run.messages import Message, Phase, Role, address
 from protocols.statistics import Ecdf, Histogram
 from simulation import Federation
 from simulation.bench import scale

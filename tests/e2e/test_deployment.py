@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-TALLY = [sys.executable, "-c", "from simulation.cli import main; main()"]
+TALLY = [sys.executable, "-c", "from simulation.command.main import main; main()"]
 SECONDS = 60.0
 DATA = ["--data", "synthetic:scores?n=200", "--slice", "2"]
 TRIAL = ["--insecure"]

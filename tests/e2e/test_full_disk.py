@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from protocols.errors import RunFailed
-from protocols.messages import Message, Phase, Role
-from protocols.query import Query
-from protocols.receipts import RECEIPT_BYTES
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
+from protocols.run.receipts import RECEIPT_BYTES
 from protocols.statistics import Histogram, Mean
 from simulation import Federation
 from simulation.runtimes import Plan

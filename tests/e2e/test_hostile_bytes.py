@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocols.identity import Identity
-from protocols.messages import MAX_WIRE_BYTES, Phase, Role
+from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
+from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
 from protocols.statistics import Histogram
 from protos import tally_pb2 as pb
 from protos.channel import open_enrolment_channel
@@ -73,22 +73,27 @@ _FORWARD = pb.Envelope(first=0, last=1, key=bytes(32), sealed=bytes(64))
 _ASK = pb.Question(json=QUESTION.encode()).SerializeToString()
 
 CALLS = [
-    Call("/tallyroom.Post/Send", "server-0", party(0, 1), _sent(0, 1)),
-    Call("/tallyroom.Post/Send", "server-0", COORDINATOR, _ASKED),
-    Call("/tallyroom.Post/Send", "coordinator", party(0), _sent(0)),
-    Call("/tallyroom.Post/Send", "coordinator", SERVER, _sent(0)),
-    Call("/tallyroom.Post/Receive", "server-0", party(5), b"", streams=True),
-    Call("/tallyroom.Post/Receive", "coordinator", party(5), b"", streams=True),
-    Call("/tallyroom.Post/Status", "server-0", COORDINATOR, _RUN),
-    Call("/tallyroom.Post/Accounts", "server-0", COORDINATOR, _RUN),
-    Call("/tallyroom.Post/Forget", "server-0", COORDINATOR, _RUN),
-    Call("/tallyroom.Desk/Join", "coordinator", party(3), _JOIN),
-    Call("/tallyroom.Desk/Announce", "coordinator", party(3), _ANNOUNCE.SerializeToString()),
-    Call("/tallyroom.Desk/Locate", "coordinator", party(3), b"\x0a\x04\x00\x00\x00\x00"),
-    Call("/tallyroom.Desk/Report", "coordinator", party(3), _REPORT.SerializeToString()),
+    Call("/tallyroom.Messages/Send", "server-0", party(0, 1), _sent(0, 1)),
+    Call("/tallyroom.Messages/Send", "server-0", COORDINATOR, _ASKED),
+    Call("/tallyroom.Messages/Send", "coordinator", party(0), _sent(0)),
+    Call("/tallyroom.Messages/Send", "coordinator", SERVER, _sent(0)),
+    Call("/tallyroom.Messages/Receive", "server-0", party(5), b"", streams=True),
+    Call("/tallyroom.Messages/Receive", "coordinator", party(5), b"", streams=True),
+    Call("/tallyroom.Messages/Status", "server-0", COORDINATOR, _RUN),
+    Call("/tallyroom.Messages/Accounts", "server-0", COORDINATOR, _RUN),
+    Call("/tallyroom.Messages/Forget", "server-0", COORDINATOR, _RUN),
+    Call("/tallyroom.Coordinator/Join", "coordinator", party(3), _JOIN),
+    Call(
+        "/tallyroom.Coordinator/Announce",
+        "coordinator",
+        party(3),
+        _ANNOUNCE.SerializeToString(),
+    ),
+    Call("/tallyroom.Coordinator/Locate", "coordinator", party(3), b"\x0a\x04\x00\x00\x00\x00"),
+    Call("/tallyroom.Coordinator/Report", "coordinator", party(3), _REPORT.SerializeToString()),
     Call("/tallyroom.Relay/Forward", "coordinator", party(3), _FORWARD.SerializeToString()),
     Call("/tallyroom.Relay/Receive", "coordinator", party(5), b"", streams=True),
-    Call("/tallyroom.Desk/Ask", "coordinator", ANALYST, _ASK, streams=True),
+    Call("/tallyroom.Coordinator/Ask", "coordinator", ANALYST, _ASK, streams=True),
     Call("/tallyroom.Directory/Describe", "coordinator", ANALYST, b""),
     Call("/tallyroom.Revocation/Update", "coordinator", COORDINATOR, b"\x0a\x03PEM"),
     Call("/tallyroom.Revocation/Update", "server-0", COORDINATOR, b"\x0a\x03PEM"),
@@ -180,7 +185,7 @@ def test_a_server_that_was_told_to_forget_nonsense_starts_again(
     federation: Addressed, run: bytes
 ) -> None:
     with federation.reach("server-0", COORDINATOR) as channel:
-        call = Call("/tallyroom.Post/Forget", "server-0", COORDINATOR, b"")
+        call = Call("/tallyroom.Messages/Forget", "server-0", COORDINATOR, b"")
         code = made(channel, call, pb.RunRef(run=run).SerializeToString())
     assert (code is grpc.StatusCode.OK) == (len(run) == 28)
     federation.children["server-0"].kill()

@@ -8,12 +8,12 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protocols.identity import Authority, Credentials, Identity
-from protocols.messages import MAX_WIRE_BYTES, Phase, Role
+from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.privacy.mechanisms import Placement
+from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import DeskStub, PostStub
+from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from servers.coordinator import Question
 from simulation.runtimes import Plan
 from simulation.runtimes.processes import Processes
@@ -80,14 +80,14 @@ def open_run(federation: Addressed, nonce: bytes) -> bytes:
         Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
     )
     with federation.reach("server-0", COORDINATOR) as channel:
-        receipt = PostStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
+        receipt = MessagesStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
         assert not receipt.refused
     return query.run
 
 
 def submissions_counted(federation: Addressed, run: bytes) -> int:
     with federation.reach("server-0", COORDINATOR) as channel:
-        count: int = PostStub(channel).Status(pb.RunRef(run=run), timeout=SECONDS).submissions
+        count: int = MessagesStub(channel).Status(pb.RunRef(run=run), timeout=SECONDS).submissions
         return count
 
 
@@ -111,7 +111,7 @@ def test_a_forged_sender_is_denied_and_nothing_is_counted(
     run = open_run(federation, nonce)
     with federation.reach("server-0", identity) as channel:
         code = refusal(
-            lambda: PostStub(channel).Send(submission(*senders, run=run), timeout=SECONDS)
+            lambda: MessagesStub(channel).Send(submission(*senders, run=run), timeout=SECONDS)
         )
     assert code is grpc.StatusCode.PERMISSION_DENIED
     assert submissions_counted(federation, run) == 0
@@ -120,7 +120,7 @@ def test_a_forged_sender_is_denied_and_nothing_is_counted(
 def test_the_same_submission_by_its_owner_is_counted(federation: Addressed) -> None:
     run = open_run(federation, b"honest-1")
     with federation.reach("server-0", party(0, 1)) as channel:
-        receipt = PostStub(channel).Send(submission(0, run=run), timeout=SECONDS)
+        receipt = MessagesStub(channel).Send(submission(0, run=run), timeout=SECONDS)
     assert not receipt.refused
     assert submissions_counted(federation, run) == 1
 
@@ -129,7 +129,7 @@ def test_a_party_may_not_put_a_query(federation: Addressed) -> None:
     query = a_query(nonce=b"by party")
     message = a_message(Phase.QUERY, Role.PARTY, Role.SERVER, body=query.encode(), run=query.run)
     with federation.reach("server-0", party(0)) as channel:
-        receipt = PostStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
+        receipt = MessagesStub(channel).Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
     assert [r.reason for r in receipt.refused] == ["only the coordinator asks"]
 
 
@@ -137,7 +137,7 @@ def test_a_party_may_not_put_a_query(federation: Addressed) -> None:
 def test_only_an_analyst_asks_the_desk(federation: Addressed, identity: Identity) -> None:
     question = Question(a_query().statistic, "additive", None, Placement.EACH_SERVER)
     with federation.reach("coordinator", identity) as channel:
-        stream = DeskStub(channel).Ask(pb.Question(json=question.encode()), timeout=SECONDS)
+        stream = CoordinatorStub(channel).Ask(pb.Question(json=question.encode()), timeout=SECONDS)
         assert refusal(lambda: list(stream)) is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -147,7 +147,7 @@ def test_only_the_coordinator_sees_how_a_run_goes(
     federation: Addressed, identity: Identity, station: str
 ) -> None:
     with federation.reach(station, identity) as channel:
-        for call in (PostStub(channel).Status, PostStub(channel).Accounts):
+        for call in (MessagesStub(channel).Status, MessagesStub(channel).Accounts):
             code = refusal(lambda call=call: call(pb.RunRef(run=RUN), timeout=SECONDS))  # type: ignore[misc]
             assert code is grpc.StatusCode.PERMISSION_DENIED
 
@@ -157,7 +157,7 @@ def test_nobody_joins_as_other_parties(federation: Addressed, identity: Identity
     ids = (3).to_bytes(4, "little")
     request = pb.JoinRequest(parties=ids, records=(1).to_bytes(4, "little"))
     with federation.reach("coordinator", identity) as channel:
-        code = refusal(lambda: DeskStub(channel).Join(request, timeout=SECONDS))
+        code = refusal(lambda: CoordinatorStub(channel).Join(request, timeout=SECONDS))
     assert code is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -167,26 +167,26 @@ def test_another_federations_certificate_is_refused(federation: Addressed) -> No
     ours = federation.issue(COORDINATOR)
     mixed = Credentials(COORDINATOR, stranger.certificate, ours.authority, stranger.key)
     with open_blocking_channel(federation.addresses["server-0"], SERVER, mixed) as channel:
-        code = refusal(lambda: PostStub(channel).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+        code = refusal(lambda: MessagesStub(channel).Status(pb.RunRef(run=RUN), timeout=SECONDS))
     assert code is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_server_that_is_not_the_one_expected_is_not_spoken_to(federation: Addressed) -> None:
     credentials = federation.issue(COORDINATOR)
     with open_blocking_channel(federation.addresses["server-1"], SERVER, credentials) as channel:
-        code = refusal(lambda: PostStub(channel).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+        code = refusal(lambda: MessagesStub(channel).Status(pb.RunRef(run=RUN), timeout=SECONDS))
     assert code is grpc.StatusCode.UNAVAILABLE
 
 
 def test_without_tls_or_without_a_certificate_there_is_no_call(federation: Addressed) -> None:
     address = federation.addresses["server-0"]
     with grpc.insecure_channel(address) as plain:
-        code = refusal(lambda: PostStub(plain).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+        code = refusal(lambda: MessagesStub(plain).Status(pb.RunRef(run=RUN), timeout=SECONDS))
         assert code is grpc.StatusCode.UNAVAILABLE
     tls = grpc.ssl_channel_credentials(federation.issue(COORDINATOR).authority)
     options = [("grpc.ssl_target_name_override", "server-0")]
     with grpc.secure_channel(address, tls, options) as anonymous:
-        code = refusal(lambda: PostStub(anonymous).Status(pb.RunRef(run=RUN), timeout=SECONDS))
+        code = refusal(lambda: MessagesStub(anonymous).Status(pb.RunRef(run=RUN), timeout=SECONDS))
         assert code is grpc.StatusCode.UNAVAILABLE
 
 
@@ -196,14 +196,14 @@ def test_messages_past_the_limit_are_refused(federation: Addressed) -> None:
     options = [("grpc.ssl_target_name_override", "server-0")]
     with grpc.secure_channel(federation.addresses["server-0"], tls, options) as channel:
         parcel = pb.Parcel(message=bytes(MAX_WIRE_BYTES + (1 << 20)))
-        code = refusal(lambda: PostStub(channel).Send(parcel, timeout=SECONDS))
+        code = refusal(lambda: MessagesStub(channel).Send(parcel, timeout=SECONDS))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(100), submission(0).message + b"\0"], ids=len)
 def test_malformed_messages_are_invalid(federation: Addressed, data: bytes) -> None:
     with federation.reach("server-0", party(0)) as channel:
-        code = refusal(lambda: PostStub(channel).Send(pb.Parcel(message=data), timeout=SECONDS))
+        code = refusal(lambda: MessagesStub(channel).Send(pb.Parcel(message=data), timeout=SECONDS))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 

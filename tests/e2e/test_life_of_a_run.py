@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from protocols.errors import RunFailed
-from protocols.identity import Identity
-from protocols.messages import Message, Phase, Role
+from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
+from protocols.run.messages import Message, Phase, Role
 from protocols.statistics import Ecdf, EcdfPoints, Gini, Histogram, Mean
 from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import DeskStub, PostStub
+from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from servers.coordinator import Question
 from simulation import Federation
 from simulation.runtimes import Opened, Plan
@@ -266,7 +266,7 @@ def addressed() -> Iterator[Addressed]:
 )
 def test_only_an_analyst_resumes_or_cancels(addressed: Addressed, identity: Identity) -> None:
     with addressed.reach("coordinator", identity) as channel:
-        desk = DeskStub(channel)
+        desk = CoordinatorStub(channel)
         key = pb.QuestionKey(key="mean")
         with pytest.raises(grpc.RpcError) as refused:
             desk.Cancel(key, timeout=5)
@@ -282,13 +282,13 @@ def test_only_the_coordinator_hears_which_runs_a_server_keeps(
 ) -> None:
     with addressed.reach("server-0", identity) as channel:
         with pytest.raises(grpc.RpcError) as refused:
-            PostStub(channel).Kept(pb.Subscription(), timeout=5)
+            MessagesStub(channel).Kept(pb.Subscription(), timeout=5)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> None:
     with addressed.reach("coordinator", ANALYST) as channel:
-        desk = DeskStub(channel)
+        desk = CoordinatorStub(channel)
         for key in ("", "k" * 201):
             with pytest.raises(grpc.RpcError) as refused:
                 desk.Cancel(pb.QuestionKey(key=key), timeout=5)
@@ -312,6 +312,6 @@ def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> 
     done = replace(asked, key="done")
     opened = addressed.ask(done, lambda _: None)
     with addressed.reach("coordinator", ANALYST) as channel:
-        late = DeskStub(channel).Cancel(pb.QuestionKey(key="done"), timeout=5)
+        late = CoordinatorStub(channel).Cancel(pb.QuestionKey(key="done"), timeout=5)
         assert (late.cancelled, late.words) == (False, "it was over already")
     assert addressed.ask(done, lambda _: None).total.tolist() == opened.total.tolist()

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from protocols.errors import RunFailed
-from protocols.messages import Message, Phase, body_of
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query, decode_query
 from protocols.records import deal
+from protocols.run.messages import Message, Phase, body_of
+from protocols.run.query import Query, decode_query
 from protocols.statistics import Histogram, Sum
 from servers.coordinator import Question
 from servers.coordinator_process import run_coordinator
-from servers.desk import CoordinatorConfig
+from servers.coordinator_service import CoordinatorConfig
 from servers.server_link import ServerLink
 from simulation.runtimes.contract import Plan
 from simulation.runtimes.processes import Processes

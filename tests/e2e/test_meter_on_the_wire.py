@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from protocols.errors import LocalError
-from protocols.messages import Role
-from protocols.meter import Bill
 from protocols.privacy.mechanisms import Placement
+from protocols.run.messages import Role
+from protocols.run.meter import Bill
 from protocols.statistics import Histogram
 from servers.coordinator import Question
 from simulation.runtimes import Plan, Progress

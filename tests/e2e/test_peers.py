@@ -12,8 +12,8 @@ from parties.block import PartyBlock
 from parties.data import Dataset
 from parties.misbehaviour import Misbehaviour
 from parties.process import PartyConfig
-from protocols.meter import SEALING_BYTES
 from protocols.privacy.mechanisms import Placement
+from protocols.run.meter import SEALING_BYTES
 from protocols.statistics import Gini, Histogram
 from servers.coordinator import Question
 from simulation import Federation

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from protocols.errors import RunFailed
-from protocols.messages import Message, Phase, Role, decode
-from protocols.policy import DEPLOYED
 from protocols.privacy.mechanisms import Placement
+from protocols.run.messages import Message, Phase, Role, decode
+from protocols.run.policy import DEPLOYED
 from protocols.statistics import Histogram
 from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import DeskStub, PostStub
+from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from servers.coordinator import Question
 from simulation.runtimes import Opened, Plan
 from storage.ledger import Ledger
@@ -126,11 +126,11 @@ def test_a_forged_refusal_is_not_taken_and_a_flood_is_not_kept() -> None:
         Undermined(plan, played=3) as federation,
         federation.reach("coordinator", party(3)) as channel,
     ):
-        post = PostStub(channel)
+        post = MessagesStub(channel)
         stream = post.Receive(pb.Subscription())
         list(stream.initial_metadata())
         three, one = (np.array([n], dtype="<u4").tobytes() for n in (3, 1))
-        DeskStub(channel).Join(pb.JoinRequest(parties=three, records=one), timeout=SECONDS)
+        CoordinatorStub(channel).Join(pb.JoinRequest(parties=three, records=one), timeout=SECONDS)
 
         def send(message: Message) -> list[str]:
             receipt = post.Send(pb.Parcel(message=message.encode()), timeout=SECONDS)

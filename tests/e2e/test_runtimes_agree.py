@@ -8,7 +8,7 @@ import pytest
 
 from parties.data import Dataset
 from protocols.aggregation import aggregator_named
-from protocols.messages import Role
+from protocols.run.messages import Role
 from protocols.statistics import Curve, Histogram, Mean, Statistic, Sum
 from simulation import Federation, Result
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 import numpy as np
 
 from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
+from protocols.algebra.ring import Vector, add_rows
 from protocols.randomness import Randomness
-from protocols.ring import Vector, add_rows
 
 
 class Pads(OneRound):

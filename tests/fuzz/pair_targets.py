@@ -11,14 +11,19 @@ from google.protobuf.message import DecodeError
 from fss.ring import Bytes
 from parties.sealed_channel import SealedChannel
 from protocols.errors import PeerError
-from protocols.identity import Identity
-from protocols.machine import Continue, Machine, Rejected
-from protocols.machines import collector_machine, party_machine
-from protocols.messages import Message, Phase, Role, address, decode
-from protocols.pairwise.meetings import meeting_messages, pack_cells, parse_cells, parse_meetings
-from protocols.query import Query
+from protocols.identity.certificates import Identity
+from protocols.pairwise.sampling.pair_assignment import (
+    meeting_messages,
+    pack_cells,
+    parse_cells,
+    parse_meetings,
+)
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.run.machine import Continue, Machine, Rejected
+from protocols.run.machines import collector_machine, party_machine
+from protocols.run.messages import Message, Phase, Role, address, decode
+from protocols.run.query import Query
 from protocols.statistics import Gini, Pairs
 from protos import tally_pb2 as pb
 from servers.hosts import Announced, HostRegister

@@ -17,18 +17,18 @@ from google.protobuf.message import DecodeError
 from fss.comparison import Comparison
 from fss.ring import Bytes, Ring
 from protocols.errors import LocalError, PeerError
-from protocols.messages import Phase, Role, decode
-from protocols.meter import Direction, Meter
-from protocols.pairwise.outputs import Output
+from protocols.garbling.outputs import Output
 from protocols.privacy.mechanisms import Placement
-from protocols.query import decode_query, run_name
+from protocols.run.messages import Phase, Role, decode
+from protocols.run.meter import Direction, Meter
+from protocols.run.query import decode_query, run_name
 from protocols.statistics import Ecdf, Histogram, Mean
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from servers.coordinator import Question
 from storage.journal import Journal, Kind, read_records
 from tests.fuzz.pair_targets import PAIR_TARGETS
-from tests.protocols.pairwise.circuits import greater
+from tests.protocols.garbling.circuits import greater
 from tests.protocols.pairwise.dealing import dealt
 from tests.samples import NONCE, RUN, a_message, a_query
 

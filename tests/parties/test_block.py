@@ -8,12 +8,12 @@ import numpy as np
 from parties.block import MOST_REPEATED, PartyBlock
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
-from protocols.machine import Continue
-from protocols.messages import Message, Phase, Role
-from protocols.pairwise.meetings import meeting_messages
-from protocols.participant import Outcome
-from protocols.query import Query
+from protocols.pairwise.sampling.pair_assignment import meeting_messages
 from protocols.randomness import Randomness
+from protocols.run.machine import Continue
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome
+from protocols.run.query import Query
 from protocols.statistics import Gini, Histogram, Pairs
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of

@@ -10,12 +10,12 @@ import pytest
 from parties.block import PartyBlock
 from parties.consent import Consent, read_policy
 from protocols.errors import LocalError
-from protocols.messages import Message, Phase, Role
-from protocols.policy import DEPLOYED, Policy
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.refusal import MAX_REASON_BYTES
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.policy import DEPLOYED, Policy
+from protocols.run.query import Query
+from protocols.run.refusal import MAX_REASON_BYTES
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query, holdings_of
 

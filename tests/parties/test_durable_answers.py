@@ -10,14 +10,14 @@ import pytest
 
 from parties.block import PartyBlock
 from protocols.aggregation.contract import Memory, Total
+from protocols.algebra.ring import signed
 from protocols.errors import LocalError
-from protocols.machine import Done, Failed, Rejected, Step
-from protocols.machines import collector_machine, server_machine
-from protocols.messages import Message, Phase, Role
-from protocols.pairwise.meetings import draw_meetings
-from protocols.pairwise.stations import PairwiseCollector
+from protocols.pairwise.roles.server_and_collector import PairwiseCollector
+from protocols.pairwise.sampling.pair_assignment import draw_meetings
 from protocols.randomness import Randomness
-from protocols.ring import signed
+from protocols.run.machine import Done, Failed, Rejected, Step
+from protocols.run.machines import collector_machine, server_machine
+from protocols.run.messages import Message, Phase, Role
 from protocols.statistics import Gini, Pairs
 from storage import party_answers as answers_module
 from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers

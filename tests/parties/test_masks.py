@@ -11,12 +11,12 @@ from parties.block import PartyBlock
 from protocols.aggregation import aggregator_named, aggregator_names
 from protocols.aggregation.exchange import Exchange
 from protocols.fingerprints import bound_to_data, bound_to_rows, fingerprints
-from protocols.messages import Message, Phase, Role
-from protocols.pairwise.meetings import meeting_messages
+from protocols.pairwise.sampling.pair_assignment import meeting_messages
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Ecdf, Gini, Histogram, Pairs
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.gathering import a_pairs_query

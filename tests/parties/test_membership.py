@@ -11,10 +11,10 @@ import pytest
 
 from parties.membership import claim_token, discard_claim, join_federation, keep_current
 from parties.process import PartyConfig, PartyHost
-from protocols.enrolment import Token
 from protocols.errors import LocalError
-from protocols.messages import Role
+from protocols.identity.enrolment import Token
 from protocols.records import Holdings
+from protocols.run.messages import Role
 from protos.identity_files import read_identity
 from servers.federation_folder import create_federation
 from tests.servers.stations import COORDINATOR, create, knock, running

@@ -14,7 +14,7 @@ from parties.misbehaviour import (
     parse_cheats,
 )
 from protocols.errors import LocalError
-from protocols.messages import Message, Phase, Role
+from protocols.run.messages import Message, Phase, Role
 from tests.samples import a_message
 
 PHASES = (Phase.KEYS, Phase.DEAL, Phase.SUBMIT, Phase.CHECK, Phase.UNMASK)

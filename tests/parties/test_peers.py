@@ -15,17 +15,17 @@ import pytest
 from parties.peer_config import PeerConfig
 from parties.process import PartyConfig, PartyHost, party_randomness
 from protocols.errors import LocalError
-from protocols.identity import Authority, Credentials, Identity
-from protocols.messages import Message, Phase, Role
-from protocols.meter import Bill, Direction, Meter, relayed
+from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.meter import Bill, Direction, Meter, relayed
 from protocols.statistics import Histogram
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from protos.channel import open_channel
 from protos.identity_files import read_identity
-from protos.tally_pb2_grpc import DeskStub, PeerStub, RelayStub
+from protos.tally_pb2_grpc import CoordinatorStub, PeerStub, RelayStub
 from servers.coordinator import Question
 from servers.federation_folder import read_authority
 from servers.hosts import HostRegister
@@ -74,7 +74,7 @@ class Room:
     async def locate(self, *parties: int) -> list[pb.Host]:
         ids = np.array(parties, dtype="<u4").tobytes()
         async with self.to_coordinator(party(0)) as channel:
-            reply = await DeskStub(channel).Locate(pb.Parties(parties=ids), timeout=SECONDS)
+            reply = await CoordinatorStub(channel).Locate(pb.Parties(parties=ids), timeout=SECONDS)
         return list(reply.hosts)
 
     def to_coordinator(self, identity: Identity) -> grpc.aio.Channel:
@@ -110,7 +110,7 @@ async def played(folder: Path, ways: list[PeerConfig]) -> AsyncIterator[Room]:
 async def ask(federation: Federation) -> pb.Answer:
     analyst = read_identity(federation.folder / "analyst", Role.ANALYST)
     async with open_channel(federation.coordinator, COORDINATOR, analyst) as channel:
-        async for event in DeskStub(channel).Ask(pb.Question(json=QUESTION.encode())):
+        async for event in CoordinatorStub(channel).Ask(pb.Question(json=QUESTION.encode())):
             assert not event.HasField("failure"), event.failure.reason
             if event.HasField("answer"):
                 answer: pb.Answer = event.answer
@@ -300,7 +300,7 @@ def test_what_the_coordinator_takes_from_hosts(tmp_path: Path) -> None:
                     identity.role,
                 )
                 async with open_channel(room.federation.coordinator, COORDINATOR, shown) as channel:
-                    desk = DeskStub(channel)
+                    desk = CoordinatorStub(channel)
                     for call in (
                         desk.Locate(pb.Parties(parties=bytes(4)), timeout=SECONDS),
                         desk.Announce(pb.Announcement(key=bytes(32)), timeout=SECONDS),
@@ -309,7 +309,7 @@ def test_what_the_coordinator_takes_from_hosts(tmp_path: Path) -> None:
                     ):
                         assert await refusal(call) is DENIED
             async with room.to_coordinator(party(1, 2)) as channel:  # it does not listen
-                desk = DeskStub(channel)
+                desk = CoordinatorStub(channel)
                 call = desk.Announce(pb.Announcement(key=bytes(32)), timeout=SECONDS)
                 assert await refusal(call) is grpc.StatusCode.FAILED_PRECONDITION
                 forward = RelayStub(channel).Forward(pb.Envelope(), timeout=SECONDS)

@@ -18,9 +18,9 @@ from parties.sealed_channel import (
     verify_card,
 )
 from protocols.errors import PeerError
-from protocols.identity import Authority, Credentials, Identity
-from protocols.messages import Role
-from protocols.meter import SEALING_BYTES
+from protocols.identity.certificates import Authority, Credentials, Identity
+from protocols.run.messages import Role
+from protocols.run.meter import SEALING_BYTES
 
 NOW = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

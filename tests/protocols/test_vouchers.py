@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import LocalError
-from protocols.identity import Authority, Credentials, Identity
-from protocols.messages import Role
-from protocols.vouchers import PROOF_BYTES, VOUCHER_BYTES, Vouchers, voucher_in
+from protocols.identity.certificates import Authority, Credentials, Identity
+from protocols.identity.vouchers import PROOF_BYTES, VOUCHER_BYTES, Vouchers, voucher_in
+from protocols.run.messages import Role
 
 NOW = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

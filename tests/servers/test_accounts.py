@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import PeerError
-from protocols.messages import Phase, Role
-from protocols.meter import Bill, Direction, Meter
-from protocols.query import MAX_PARTIES
+from protocols.run.messages import Phase, Role
+from protocols.run.meter import Bill, Direction, Meter
+from protocols.run.query import MAX_PARTIES
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire, cpu_seconds_from_wire
 from tests.samples import a_message

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.identity import Authority, Identity
-from protocols.messages import Message, Phase, Role
-from protocols.participant import Outcome
-from protocols.query import Query
+from protocols.identity.certificates import Authority, Identity
 from protocols.randomness import Randomness
-from protocols.receipts import (
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome
+from protocols.run.query import Query
+from protocols.run.receipts import (
     RECEIPT_BYTES,
     decode_receipt,
     request_digest,

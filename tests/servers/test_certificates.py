@@ -12,12 +12,12 @@ import pytest
 
 from parties.enrolment import enrol
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Authority, Credentials, Identity, new_key, passport_of
-from protocols.messages import Role
+from protocols.identity.certificates import Authority, Credentials, Identity, new_key, passport_of
+from protocols.run.messages import Role
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.identity_files import read_identity, replace_pair, write_identity, write_secret
-from protos.tally_pb2_grpc import PostStub, RevocationStub
+from protos.tally_pb2_grpc import MessagesStub, RevocationStub
 from servers.federation_folder import (
     create_federation,
     invite,
@@ -72,7 +72,7 @@ def test_a_certificate_that_ends_while_connected_is_refused(tmp_path: Path) -> N
         async with running(create(tmp_path / "room")) as room:
             brief = room.issue(PARTY, dt.timedelta(seconds=2))
             async with open_channel(room.server, SERVER, brief) as channel:
-                stream = PostStub(channel).Receive(pb.Subscription(), timeout=SECONDS)
+                stream = MessagesStub(channel).Receive(pb.Subscription(), timeout=SECONDS)
                 await stream.initial_metadata()
                 with pytest.raises(grpc.aio.AioRpcError, match="expired") as ended:
                     await stream.read()
@@ -87,7 +87,7 @@ def test_a_revoked_party_is_out_everywhere_and_its_stream_is_cut(tmp_path: Path)
             shown = await enrol(room.tokens[0], room.enrolment)
             other = await enrol(room.tokens[1], room.enrolment)
             async with open_channel(room.coordinator, COORDINATOR, shown) as channel:
-                stream = PostStub(channel).Receive(pb.Subscription(), timeout=SECONDS)
+                stream = MessagesStub(channel).Receive(pb.Subscription(), timeout=SECONDS)
                 await stream.initial_metadata()
                 assert revoke(room.folder, "party-0") == 1
                 with pytest.raises(grpc.aio.AioRpcError, match="revoked"):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from protocols.messages import Message, Phase, Role
-from protocols.participant import Outcome
 from protocols.randomness import Randomness
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome
 from servers.aggregation_server import AggregationServer
-from servers.post import Mailboxes, Post
+from servers.message_service import Mailboxes, MessageService
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
@@ -77,7 +77,7 @@ def test_a_deadline_passes_when_its_time_is_up_and_not_when_the_clock_jumps(
         carried.extend((time.monotonic(), message) for message in outcome.messages)
 
     async def wait() -> None:
-        post = Post(server, Mailboxes(), carry, None)
+        post = MessageService(server, Mailboxes(), carry, None)
         query = a_query(deadline=deadline)
         asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode())
         begun = time.monotonic()

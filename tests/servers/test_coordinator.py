@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from protocols.errors import LocalError, RunFailed
-from protocols.messages import Phase, Role
 from protocols.privacy.ledger import LedgerRefusal
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
+from protocols.run.messages import Phase, Role
 from protocols.statistics import Mean
 from servers.coordinator import Coordinator, Question
 from storage.ledger import Ledger

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from parties.enrolment import enrol, renew
-from protocols.enrolment import Token, certificate_request, check_request, sign_renewal
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Trust, new_key, passport_of
-from protocols.messages import Role
+from protocols.identity.certificates import Trust, new_key, passport_of
+from protocols.identity.enrolment import Token, certificate_request, check_request, sign_renewal
+from protocols.run.messages import Role
 from protos.identity_files import read_identity
 from servers.enrolment import FAILURES
 from servers.federation_folder import invite

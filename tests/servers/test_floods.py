@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from protocols.messages import Role
+from protocols.run.messages import Role
 from protos import channel, descriptors
 from protos.identity_files import read_identity
 from servers.federation_folder import create_federation
@@ -114,7 +114,9 @@ def test_tls_is_1_3_or_nothing(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("module", ["servers.process", "parties.process", "simulation.cli"])
+@pytest.mark.parametrize(
+    "module", ["servers.process", "parties.process", "simulation.command.main"]
+)
 def test_every_process_sets_tls_before_grpc_reads_it(module: str) -> None:
     code = f"import {module}, protos; assert protos.TLS13_ONLY"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

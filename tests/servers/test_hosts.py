@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from protocols.errors import PeerError
-from protocols.identity import Identity
-from protocols.messages import Phase, Role
-from protocols.meter import Account, Direction, Link, Meter
+from protocols.identity.certificates import Identity
+from protocols.run.messages import Phase, Role
+from protocols.run.meter import Account, Direction, Link, Meter
 from protos import tally_pb2 as pb
 from servers import hosts
 from servers.hosts import Announced, HostRegister
-from servers.peer_desk import MAX_CHARGE, own_accounts
+from servers.peer_directory import MAX_CHARGE, own_accounts
 
 ANNE, BERT = Identity(Role.PARTY, 0, 1), Identity(Role.PARTY, 2, 4)
 

@@ -12,9 +12,9 @@ import pytest
 
 from parties.enrolment import enrol
 from parties.process import PartyConfig, PartyHost
-from protocols.messages import Role
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
+from protocols.run.messages import Role
 from protocols.statistics import statistic_named
 from protos.identity_files import read_identity
 from servers.coordinator import Question

@@ -19,12 +19,12 @@ from parties.block import PartyBlock
 from protocols.aggregation import aggregators
 from protocols.aggregation.shamir import Shamir
 from protocols.errors import LocalError, RunFailed
-from protocols.messages import Message, Phase, Role, body_of
-from protocols.participant import Participant
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import deal
+from protocols.run.messages import Message, Phase, Role, body_of
+from protocols.run.participant import Participant
+from protocols.run.query import Query
 from protocols.statistics import (
     STATISTICS,
     Ecdf,

@@ -7,12 +7,12 @@ import pytest
 
 from protocols.aggregation.contract import Total
 from protocols.errors import LocalError
-from protocols.machine import Done, Failed
-from protocols.messages import Message, Phase, Role
-from protocols.participant import Outcome
 from protocols.randomness import Randomness
-from protocols.receipts import RECEIPT_BYTES
-from protocols.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
+from protocols.run.machine import Done, Failed
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome
+from protocols.run.receipts import RECEIPT_BYTES
+from protocols.run.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
 from servers.coordinator import Coordinator
 from storage.ledger import Ledger
 from tests.samples import RUN, a_message, a_query, bitmap

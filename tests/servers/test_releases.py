@@ -9,9 +9,9 @@ import pytest
 import servers.releases
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
+from protocols.run.query import Query
 from protocols.statistics import Ecdf, EcdfPoints
 from servers.coordinator import Coordinator, Question
 from storage.ledger import Ledger

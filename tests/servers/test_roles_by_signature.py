@@ -14,8 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from protocols.errors import LocalError, PeerError
-from protocols.identity import Authority, Credentials, Identity, Trust, check_host, new_key
-from protocols.messages import Role
+from protocols.identity.certificates import (
+    Authority,
+    Credentials,
+    Identity,
+    Trust,
+    check_host,
+    new_key,
+)
+from protocols.run.messages import Role
 from protos.identity_files import read_identity
 from servers.federation_folder import create_federation, renew_member
 from tests.servers.stations import COORDINATOR, SERVER, Federation, create, knock, running

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import servers.desk
-from protocols.identity import Identity
-from protocols.messages import Role
+import servers.coordinator_service
+from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
+from protocols.run.messages import Role
 from protocols.statistics import Mean
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.identity_files import read_identity
-from protos.tally_pb2_grpc import DeskStub
+from protos.tally_pb2_grpc import CoordinatorStub
 from servers.coordinator import Question
 from servers.coordinator_process import run_coordinator
-from servers.desk import CoordinatorConfig
+from servers.coordinator_service import CoordinatorConfig
 from servers.federation_folder import create_federation
 from servers.process import ServerConfig, run_server
 from tests.servers.stations import COORDINATOR, SECONDS, Federation, started
@@ -46,9 +46,9 @@ async def _failure(coordinator: str, room: Federation) -> str:
         open_channel(coordinator, COORDINATOR, shown) as party,
         open_channel(coordinator, COORDINATOR, analyst) as channel,
     ):
-        await DeskStub(party).Join(joining, timeout=SECONDS)
+        await CoordinatorStub(party).Join(joining, timeout=SECONDS)
         question = pb.Question(json=QUESTION.encode())
-        async for event in DeskStub(channel).Ask(question, timeout=60.0):
+        async for event in CoordinatorStub(channel).Ask(question, timeout=60.0):
             if event.WhichOneof("kind") == "failure":
                 return str(event.failure.reason)
     raise AssertionError("it did not fail")
@@ -59,7 +59,7 @@ async def _failure(coordinator: str, room: Federation) -> str:
 def test_the_server_that_is_away_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: int, durable: bool
 ) -> None:
-    monkeypatch.setattr(servers.desk, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(servers.coordinator_service, "GRACE_SECONDS", 0.3)
     monkeypatch.setattr("servers.server_link.GRACE_SECONDS", 0.5)
 
     async def scenario() -> None:

@@ -13,7 +13,7 @@ import protocols.aggregation as registry
 from protocols.aggregation.additive import Additive
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
+from protocols.run.query import Query
 from protocols.statistics import Mean
 from servers.coordinator import Question
 from simulation import Federation

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocols.aggregation import aggregator_named, aggregator_names
-from simulation.comparison_page import LOGARITHMIC_FROM, comparison_figure
+from simulation.reports.comparison_page import LOGARITHMIC_FROM, comparison_figure
 from tests.conftest import Done, Tally
 
 PARTIES = ("--parties", 12, "--seed", 4)

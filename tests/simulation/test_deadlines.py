@@ -10,12 +10,12 @@ import pytest
 import protocols.aggregation as registry
 from protocols.aggregation.additive import Additive
 from protocols.aggregation.contract import Bulk
-from protocols.aggregation.roles import OneRoundParty, OneRoundServer
-from protocols.machine import Continue, Machine, Step
-from protocols.messages import Message, Phase, Role, address, body_of
-from protocols.query import Query
+from protocols.aggregation.one_round import OneRoundParty, OneRoundServer
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.run.machine import Continue, Machine, Step
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.query import Query
 from protocols.statistics import Histogram
 from simulation import Federation
 

@@ -10,7 +10,7 @@ import pytest
 from parties.data import Dataset, load
 from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
-from protocols.pairwise.meetings import draw_meetings
+from protocols.pairwise.sampling.pair_assignment import draw_meetings
 from protocols.statistics import Auc, Gini, KendallTau, Pairs, Pairwise
 from simulation import Federation, Result
 from tests.conftest import Tally

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from protocols.errors import LocalError, RunFailed, TallyError
-from protocols.evidence import Answered, Evidence
-from protocols.identity import Authority, Identity
-from protocols.messages import Role
+from protocols.identity.certificates import Authority, Identity
 from protocols.privacy.mechanisms import Placement
-from protocols.receipts import RECEIPT_BYTES, decode_receipt, signer
 from protocols.records import deal
+from protocols.run.evidence import Answered, Evidence
+from protocols.run.messages import Role
+from protocols.run.receipts import RECEIPT_BYTES, decode_receipt, signer
 from protocols.statistics import Ecdf, EcdfPoints, Gini, Histogram, Mean, QuantileSearch, Statistic
 from servers.coordinator import Question
 from simulation import Federation
@@ -315,7 +315,7 @@ def test_a_curve_that_is_read_again_has_the_receipts_of_its_release() -> None:
 
 
 def tally(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from simulation.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from simulation.command.main import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

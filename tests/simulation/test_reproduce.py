@@ -69,7 +69,7 @@ COLUMNS = {
 
 
 def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    program = "from simulation.cli import main; main()"
+    program = "from simulation.command.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=cwd,

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.pairwise.estimator import Design, epsilon_each
-from protocols.pairwise.noise import CircuitLaplace
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.pairwise.sampling.estimator import Design, epsilon_each
 from protocols.records import deal
 from protocols.statistics import KendallTau
 from simulation.reproduce import s1_kendall

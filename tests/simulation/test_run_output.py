@@ -195,7 +195,7 @@ def test_lists(tally_here: Tally, what: str) -> None:
 def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
     from fractions import Fraction
 
-    from protocols.machine import Spend
+    from protocols.run.machine import Spend
     from storage.ledger import Ledger
 
     ledger = Ledger(tmp_path / "work" / "l.sqlite", None)

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 import protocols.aggregation as registry
-from simulation import terminal
-from simulation.trust import promises, show_promises
+from simulation.reports import terminal
+from simulation.reports.trust import promises, show_promises
 from tests.conftest import Tally
 
 FIELDS = {

@@ -20,16 +20,16 @@ from scipy import stats
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss import FssServer
-from protocols.aggregation.roles import SummingServer
-from protocols.machine import Continue, Done
-from protocols.messages import Message, Phase, Role
+from protocols.aggregation.fss.aggregator import FssServer
+from protocols.aggregation.one_round import SummingServer
+from protocols.algebra.ring import Vector, signed
 from protocols.privacy.laplace import Integers, discrete_laplace
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
-from protocols.ring import Vector, signed
+from protocols.run.machine import Continue, Done
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Ecdf, EcdfPoints, RunningSum, Statistic
 from tests.goodness import ALPHA, discrete_laplace_pmf
 from tests.samples import a_message, a_query, bitmap

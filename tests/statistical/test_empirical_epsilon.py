@@ -16,13 +16,13 @@ from scipy import stats
 
 from parties.block import PartyBlock
 from protocols.aggregation.additive import Additive
-from protocols.messages import Message, Phase, Role
+from protocols.algebra.ring import Vector, signed
 from protocols.privacy.laplace import Integers, discrete_laplace
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
-from protocols.receipts import RECEIPT_BYTES
-from protocols.ring import Vector, signed
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
+from protocols.run.receipts import RECEIPT_BYTES
 from protocols.statistics import Histogram
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger

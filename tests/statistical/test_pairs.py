@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fss.ring import Bytes
-from protocols.messages import Message, Phase
-from protocols.pairwise.estimator import Design, Zetas
-from protocols.pairwise.meetings import draw_meetings, garblers_of
-from protocols.pairwise.noise import CircuitLaplace
+from protocols.algebra.ring import Vector, signed
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.pairwise.sampling.estimator import Design, Zetas
+from protocols.pairwise.sampling.pair_assignment import draw_meetings, garblers_of
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.records import Holdings
-from protocols.ring import Vector, signed
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
 from protocols.statistics import CollisionEntropy, Gini, Pairs
 from tests.goodness import ALPHA, fits, uniform_bytes_p
 from tests.protocols.pairwise.gathering import (

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import LocalError, RunFailed
-from protocols.machine import Spend
 from protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition, LedgerRefusal
+from protocols.run.machine import Spend
 from storage.ledger import SCHEMA_VERSION, Ledger
 
 THIRD = Fraction(1, 3)
@@ -150,7 +150,7 @@ def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     program = (
         "import os, signal, sys; from fractions import Fraction; from pathlib import Path;"
-        "from protocols.machine import Spend; from storage.ledger import Ledger;"
+        "from protocols.run.machine import Spend; from storage.ledger import Ledger;"
         "Ledger(Path(sys.argv[1]), None).record([Spend('d', 'r', Fraction(1, 3))]);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.masking_party import MaskingParty, PartyState
-from protocols.aggregation.masking_server import (
+from protocols.aggregation.masking.party import MaskingParty, PartyState
+from protocols.aggregation.masking.server import (
     MaskingServer,
     Stage,
 )
-from protocols.messages import Message, Phase, Role
+from protocols.run.messages import Message, Phase, Role
 from tests.protocols.aggregation.rounds import Rounds, honest
 from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
 from tests.samples import bitmap

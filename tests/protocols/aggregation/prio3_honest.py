@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import Prio3
-from protocols.machine import Continue, Machine, Step
-from protocols.messages import Message
-from protocols.query import Query
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.run.machine import Continue, Machine, Step
+from protocols.run.messages import Message
+from protocols.run.query import Query
 from tests.protocols.aggregation.prio3_runs import PARTIES, one_each, one_hots
 from tests.samples import bitmap
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Ids, Total
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import Prio3
-from protocols.messages import Message, Phase
-from protocols.query import Query
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.algebra.ring import Vector
 from protocols.records import Holdings
-from protocols.ring import Vector
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
 from protocols.statistics import (
     CumulativeHistogram,
     Ecdf,

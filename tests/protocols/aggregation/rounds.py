@@ -12,12 +12,12 @@ import numpy as np
 
 from protocols.aggregation.contract import Aggregator, Ids, Memory, Total
 from protocols.aggregation.exchange import GivenVectors
-from protocols.machine import Done, Failed, Machine, Rejected, Spend, Step
-from protocols.messages import Message, Phase, Role
-from protocols.query import Query
+from protocols.algebra.ring import Vector
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.ring import Vector
+from protocols.run.machine import Done, Failed, Machine, Rejected, Spend, Step
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 
 Intercept = Callable[[Message], Iterable[Message]]
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from protocols.aggregation.contract import Memory, Total
-from protocols.aggregation.shuffle import Shuffle
-from protocols.aggregation.shuffle_roles import ShuffleCollector, ShuffleParty, Shuffler
-from protocols.machine import Continue, Done, Step
-from protocols.messages import Message, Phase, Role
+from protocols.aggregation.shuffle.aggregator import Shuffle
+from protocols.aggregation.shuffle.roles import ShuffleCollector, ShuffleParty, Shuffler
+from protocols.identity.sealing import OVERHEAD
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
-from protocols.sealing import OVERHEAD
+from protocols.run.machine import Continue, Done, Step
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Histogram, Statistic
 from tests.samples import NONCE, a_message, bitmap
 

@@ -7,15 +7,15 @@ import pytest
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss import Fss
-from protocols.aggregation.roles import SummingServer
+from protocols.aggregation.fss.aggregator import Fss
+from protocols.aggregation.one_round import SummingServer
 from protocols.errors import LocalError
-from protocols.machine import Continue, Done, Rejected
-from protocols.messages import Message, Phase, Role, address, body_of
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
+from protocols.run.machine import Continue, Done, Rejected
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.query import Query
 from protocols.statistics import Curve, Ecdf, Mean, Statistic
 
 PARTIES = 7

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.masking import Masking
-from protocols.aggregation.masking_graph import Plan
+from protocols.aggregation.masking.aggregator import Masking
+from protocols.aggregation.masking.graph import Plan
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
-from protocols.messages import Phase, Role
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
-from protocols.ring import Vector
+from protocols.run.messages import Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Histogram, QuantileSearch
 from tests.protocols.aggregation.rounds import Rounds, leaving
 from tests.samples import a_query

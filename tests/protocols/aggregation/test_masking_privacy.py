@@ -9,16 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from fss.prg import expand_seeds
-from protocols.aggregation.masking import Masking
-from protocols.aggregation.masking_graph import given
-from protocols.aggregation.masking_keys import confirm
-from protocols.aggregation.masking_party import MaskingParty, PartyState
-from protocols.aggregation.masking_removal import held_shares
-from protocols.field import FIELD128
-from protocols.machine import Continue, Done, Rejected
-from protocols.messages import Message, Phase, Role, address, body_of
-from protocols.ring import Vector
-from protocols.sharing import open_secrets
+from protocols.aggregation.masking.aggregator import Masking
+from protocols.aggregation.masking.graph import given
+from protocols.aggregation.masking.keys import confirm
+from protocols.aggregation.masking.party import MaskingParty, PartyState
+from protocols.aggregation.masking.removal import held_shares
+from protocols.algebra.field import FIELD128
+from protocols.algebra.ring import Vector
+from protocols.algebra.sharing import open_secrets
+from protocols.run.machine import Continue, Done, Rejected
+from protocols.run.messages import Message, Phase, Role, address, body_of
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.rounds import Rounds, a_block, leaving
 from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors

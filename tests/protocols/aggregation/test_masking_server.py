@@ -9,16 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Memory
-from protocols.aggregation.masking_keys import KEYS_BYTES, KeyPair
-from protocols.aggregation.masking_server import (
+from protocols.aggregation.masking.keys import KEYS_BYTES, KeyPair
+from protocols.aggregation.masking.server import (
     STAGE_TRANSITIONS,
     MaskingServer,
     Stage,
 )
 from protocols.aggregation.vouched import own_signet
-from protocols.machine import Continue, Failed, Rejected
-from protocols.messages import Message, Phase, Role
 from protocols.randomness import Randomness
+from protocols.run.machine import Continue, Failed, Rejected
+from protocols.run.messages import Message, Phase, Role
 from tests.protocols.aggregation.halted import (
     COUNT,
     PARTY_PHASES,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation.on_demand import MAX_POINTS, OnDemandServer, parse_points
+from protocols.aggregation.fss.on_demand import MAX_POINTS, OnDemandServer, parse_points
 from protocols.errors import LocalError
-from protocols.machine import Continue, Rejected
-from protocols.messages import Message, Phase, Role, address, body_of
+from protocols.run.machine import Continue, Rejected
+from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.statistics import Curve, EcdfPoints, QuantileSearch
 from simulation import Federation
 from simulation.result import Result

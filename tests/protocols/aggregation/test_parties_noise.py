@@ -8,10 +8,10 @@ import pytest
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.exchange import Exchange
+from protocols.algebra.ring import Vector, signed
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.records import Holdings, deal
-from protocols.ring import Vector, signed
+from protocols.run.query import Query
 from protocols.statistics import Ecdf
 from protocols.statistics.cumulative import Cumulative
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits

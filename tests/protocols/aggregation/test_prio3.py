@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named, prio3_reports
+from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Ids, Memory
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import Prio3
-from protocols.aggregation.prio3_reports import reporting
-from protocols.aggregation.prio3_server import Prio3Server
+from protocols.aggregation.prio3 import reports as prio3_reports
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.aggregation.prio3.reports import reporting
+from protocols.aggregation.prio3.server import Prio3Server
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness

@@ -8,11 +8,11 @@ import pytest
 
 from protocols.aggregation.contract import Bodies
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import Prio3
-from protocols.aggregation.prio3_reports import reporting
-from protocols.messages import Message
-from protocols.query import Query
-from protocols.ring import Vector
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.aggregation.prio3.reports import reporting
+from protocols.algebra.ring import Vector
+from protocols.run.messages import Message
+from protocols.run.query import Query
 from protocols.statistics import (
     Histogram,
     Statistic,

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.contract import Total
-from protocols.aggregation.prio3 import Prio3
-from protocols.aggregation.prio3_collector import COLLECTOR_STAGES, CollectorStage, Prio3Collector
-from protocols.aggregation.prio3_server import STEP
-from protocols.machine import Continue, Done, Failed, Rejected
-from protocols.messages import Message, Phase, Role
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.aggregation.prio3.collector import COLLECTOR_STAGES, CollectorStage, Prio3Collector
+from protocols.aggregation.prio3.server import STEP
 from protocols.randomness import Randomness
+from protocols.run.machine import Continue, Done, Failed, Rejected
+from protocols.run.messages import Message, Phase, Role
 from tests.protocols.aggregation.prio3_honest import (
     ACCEPTED,
     COLLECTOR,

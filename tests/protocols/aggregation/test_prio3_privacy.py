@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import Prio3
-from protocols.aggregation.prio3_reports import reporting
-from protocols.aggregation.prio3_server import STEP
-from protocols.field import Bytes, Vector
-from protocols.messages import Message, Phase, Role
-from protocols.query import Query
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.aggregation.prio3.reports import reporting
+from protocols.aggregation.prio3.server import STEP
+from protocols.algebra.field import Bytes, Vector
 from protocols.records import deal
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Ecdf, Histogram, Statistic, Sum
 from protocols.vdaf import flp
 from tests.goodness import ALPHA, uniform_bytes_p

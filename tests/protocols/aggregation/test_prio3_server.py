@@ -8,12 +8,12 @@ import pytest
 
 from protocols.aggregation.contract import Memory
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import Prio3
-from protocols.aggregation.prio3_collector import Prio3Collector
-from protocols.aggregation.prio3_server import SERVER_STAGES, STEP, Prio3Server, Stage
-from protocols.machine import Continue, Done, Machine, Rejected, Step
-from protocols.messages import Message, Phase, Role
+from protocols.aggregation.prio3.aggregator import Prio3
+from protocols.aggregation.prio3.collector import Prio3Collector
+from protocols.aggregation.prio3.server import SERVER_STAGES, STEP, Prio3Server, Stage
 from protocols.randomness import Randomness
+from protocols.run.machine import Continue, Done, Machine, Rejected, Step
+from protocols.run.messages import Message, Phase, Role
 from protocols.statistics import Histogram
 from tests.protocols.aggregation.prio3_honest import (
     KEY,

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.aggregation.shamir import Shamir, ShamirCollector
+from protocols.algebra.field import FIELD128
+from protocols.algebra.ring import PRECISION_BITS, Vector
 from protocols.errors import LocalError
-from protocols.field import FIELD128
-from protocols.machine import Continue, Done, Failed, Rejected
-from protocols.messages import Message, Phase, Role
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.query import MAX_LENGTH, MAX_RECORDS, Query
 from protocols.randomness import Randomness
-from protocols.ring import PRECISION_BITS, Vector
+from protocols.run.machine import Continue, Done, Failed, Rejected
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import MAX_LENGTH, MAX_RECORDS, Query
 from protocols.statistics import Histogram
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.rounds import Rounds

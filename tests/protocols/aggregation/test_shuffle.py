@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.reports import (
+from protocols.aggregation.shuffle.aggregator import Shuffle
+from protocols.aggregation.shuffle.reports import (
     LocalReports,
     honest_parties,
     least_reports,
     local_budget,
     randomizer_of,
 )
-from protocols.aggregation.shuffle import Shuffle
 from protocols.errors import LocalError
 from protocols.local import BoundedResponse, RandomizedResponse
-from protocols.meter import Bill
 from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import deal
+from protocols.run.meter import Bill
+from protocols.run.query import Query
 from protocols.statistics import Ecdf, Histogram, Mean, Statistic, Sum
 from servers.coordinator import Question
 from simulation.federation import Federation

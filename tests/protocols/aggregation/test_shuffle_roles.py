@@ -9,22 +9,22 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregation import shuffle_roles
 from protocols.aggregation.collector import CollectorState
-from protocols.aggregation.reports import (
+from protocols.aggregation.one_round import ServerState
+from protocols.aggregation.shuffle import roles as shuffle_roles
+from protocols.aggregation.shuffle.reports import (
     LocalReports,
     ShuffledReports,
     least_reports,
     randomizer_of,
 )
-from protocols.aggregation.roles import ServerState
-from protocols.aggregation.shuffle_roles import ShuffleCollector, context, permutation
-from protocols.machine import Continue, Done, Failed, Rejected, Step
-from protocols.messages import Message, Phase, Role
-from protocols.query import Query
+from protocols.aggregation.shuffle.roles import ShuffleCollector, context, permutation
+from protocols.identity.sealing import PUBLIC_BYTES, Recipient
 from protocols.randomness import Randomness
 from protocols.records import deal
-from protocols.sealing import PUBLIC_BYTES, Recipient
+from protocols.run.machine import Continue, Done, Failed, Rejected, Step
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics import Mean, Sum
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger

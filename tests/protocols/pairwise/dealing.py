@@ -3,9 +3,9 @@
 import numpy as np
 
 from fss.ring import Bytes
-from protocols.pairwise.links import Links
-from protocols.pairwise.ot_extension import Receiver, Sender, bits_of
-from protocols.pairwise.session import Evaluator, Garbler
+from protocols.garbling.links import Links
+from protocols.garbling.ot_extension import Receiver, Sender, bits_of
+from protocols.garbling.session import Evaluator, Garbler
 from protocols.randomness import Randomness
 
 

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from fss.ring import Bytes
 from protocols.aggregation.contract import Ids, Memory, Total
+from protocols.algebra.ring import signed
 from protocols.errors import PeerError
-from protocols.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from protocols.machines import collector_machine, party_machine, server_machine
-from protocols.messages import Message, Phase, Role
-from protocols.pairwise import base_ot
-from protocols.pairwise.kernel import Integers
-from protocols.pairwise.links import Links, names
-from protocols.pairwise.pairing import distinct_matchings
+from protocols.garbling import base_ot
+from protocols.garbling.links import Links, names
+from protocols.pairwise.kernels.contract import Integers
+from protocols.pairwise.sampling.matchings import distinct_matchings
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
-from protocols.ring import signed
+from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from protocols.run.machines import collector_machine, party_machine, server_machine
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import Query
 from protocols.statistics.pairwise import Pairs
 from tests.samples import a_query
 

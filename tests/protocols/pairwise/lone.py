@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from protocols.machine import Continue, Rejected
-from protocols.machines import party_machine
-from protocols.messages import Message
-from protocols.pairwise.meetings import meeting_messages
+from protocols.pairwise.sampling.pair_assignment import meeting_messages
 from protocols.randomness import Randomness
+from protocols.run.machine import Continue, Rejected
+from protocols.run.machines import party_machine
+from protocols.run.messages import Message
 from protocols.statistics import Gini, Pairs
 from tests.protocols.pairwise.gathering import a_pairs_query, held, ratings
 

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError
-from protocols.pairwise.clear import evaluate
-from protocols.pairwise.estimator import (
+from protocols.garbling.clear_evaluation import evaluate
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.pairwise.kernels.bundled import Gini, KendallTauB
+from protocols.pairwise.kernels.contract import Grid, Integers
+from protocols.pairwise.sampling.estimator import (
     Design,
     Zetas,
     advanced_composition,
@@ -25,10 +28,7 @@ from protocols.pairwise.estimator import (
     unbiased_zetas,
     variance_of_pairs,
 )
-from protocols.pairwise.kernel import Grid, Integers
-from protocols.pairwise.kernels import Gini, KendallTauB
-from protocols.pairwise.noise import CircuitLaplace
-from protocols.pairwise.pairing import (
+from protocols.pairwise.sampling.matchings import (
     Pairs,
     distinct_matchings,
     independent_matchings,

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import LocalError
-from protocols.pairwise import registry
-from protocols.pairwise.clear import evaluate
-from protocols.pairwise.expression import Expression, ExpressionKernel
-from protocols.pairwise.kernel import MAX_OUTPUT_BITS, Grid, Integers, Kernel
-from protocols.pairwise.kernels import Auc, Gini, Variance
-from protocols.pairwise.syntax import MAX_DEPTH, MAX_LENGTH, Node, parse
+from protocols.garbling.clear_evaluation import evaluate
+from protocols.pairwise.kernels import registry
+from protocols.pairwise.kernels.bundled import Auc, Gini, Variance
+from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel
+from protocols.pairwise.kernels.expression import Expression, ExpressionKernel
+from protocols.pairwise.kernels.syntax import MAX_DEPTH, MAX_LENGTH, Node, parse
 
 MINE = Expression("mine", "abs(a.x - b.x)")
 """What another package's entry point would name."""

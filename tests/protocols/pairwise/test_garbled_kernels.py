@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
-from protocols.pairwise.kernel import Grid, Kernel
-from protocols.pairwise.kernels import CollisionEntropy, Gini, KendallTau, KendallTauB, Variance
-from protocols.pairwise.outputs import Integers
-from protocols.ring import signed
+from protocols.algebra.ring import signed
+from protocols.garbling.outputs import Integers
+from protocols.pairwise.kernels.bundled import (
+    CollisionEntropy,
+    Gini,
+    KendallTau,
+    KendallTauB,
+    Variance,
+)
+from protocols.pairwise.kernels.contract import Grid, Kernel
 from tests.protocols.pairwise.dealing import dealt
 
 SMALL = Grid.integers(-3, 4)

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.pairwise.clear import evaluate
-from protocols.pairwise.kernel import Grid, Kernel
-from protocols.pairwise.kernels import KendallTauB
-from protocols.pairwise.noise import CircuitLaplace
-from protocols.pairwise.outputs import Output
+from protocols.garbling.clear_evaluation import evaluate
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.garbling.outputs import Output
+from protocols.pairwise.kernels.bundled import KendallTauB
+from protocols.pairwise.kernels.contract import Grid, Kernel
 from tests.protocols.pairwise.dealing import dealt, random_bits
 from tests.protocols.pairwise.test_kernels import KINDS, on
 

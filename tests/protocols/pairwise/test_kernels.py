@@ -13,10 +13,10 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from protocols.errors import LocalError
-from protocols.pairwise.circuit import Circuit
-from protocols.pairwise.clear import Bits, evaluate
-from protocols.pairwise.kernel import MAX_OUTPUT_BITS, Grid, Integers, Kernel
-from protocols.pairwise.kernels import (
+from protocols.garbling.circuit import Circuit
+from protocols.garbling.clear_evaluation import Bits, evaluate
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.pairwise.kernels.bundled import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -26,8 +26,8 @@ from protocols.pairwise.kernels import (
     Variance,
     inversions,
 )
-from protocols.pairwise.noise import CircuitLaplace
-from protocols.pairwise.registry import kernel_named, kernel_names
+from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel
+from protocols.pairwise.kernels.registry import kernel_named, kernel_names
 
 KINDS: list[type[Kernel]] = [
     Gini,

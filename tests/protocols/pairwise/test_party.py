@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import LocalError
-from protocols.machines import party_machine
-from protocols.messages import Message, Phase
-from protocols.pairwise import schedule
-from protocols.pairwise.pairing import rounds
+from protocols.pairwise.sampling import schedule
+from protocols.pairwise.sampling.matchings import rounds
 from protocols.privacy.mechanisms import Placement
-from protocols.query import Query
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.run.machines import party_machine
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
 from protocols.statistics import (
     Auc,
     CollisionEntropy,

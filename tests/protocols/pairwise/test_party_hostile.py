@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fss.ring import Bytes
-from protocols.machine import Continue, Rejected
-from protocols.messages import Message, Phase, Role, address
-from protocols.query import Query
 from protocols.records import Holdings
+from protocols.run.machine import Continue, Rejected
+from protocols.run.messages import Message, Phase, Role, address
+from protocols.run.query import Query
 from protocols.statistics import Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fss.ring import Bytes
-from protocols.pairwise.circuit import AND
-from protocols.pairwise.outputs import Output
-from protocols.ring import Vector
+from protocols.algebra.ring import Vector
+from protocols.garbling.circuit import AND
+from protocols.garbling.outputs import Output
 from tests.goodness import ALPHA, uniform_bytes_p
-from tests.protocols.pairwise.circuits import single_gate
+from tests.protocols.garbling.circuits import single_gate
 from tests.protocols.pairwise.dealing import dealt
 
 N = 5_000

@@ -11,15 +11,15 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError, PeerError
-from protocols.pairwise.estimator import Design, Zetas
-from protocols.pairwise.noise import CircuitLaplace
-from protocols.pairwise.ordered import OrderedGrid
-from protocols.pairwise.pairing import rounds
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.pairwise.kernels.ordered_grid import OrderedGrid
+from protocols.pairwise.sampling.estimator import Design, Zetas
+from protocols.pairwise.sampling.matchings import rounds
 from protocols.privacy.mechanisms import Placement
-from protocols.query import decode_query
 from protocols.records import Holdings, deal
-from protocols.ring import Vector
+from protocols.run.query import decode_query
 from protocols.statistics import (
     STATISTICS,
     Auc,

@@ -14,9 +14,9 @@ from parties.data import Dataset
 from protocols.aggregation.additive import Additive
 from protocols.aggregation.contract import OneRound
 from protocols.aggregation.curator import Curator
+from protocols.algebra.ring import signed
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
-from protocols.ring import signed
 from protocols.statistics import (
     STATISTICS,
     Curve,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.field import FIELD64, Bytes
+from protocols.algebra.field import FIELD64, Bytes
 from protocols.randomness import Randomness
 from protocols.vdaf.circuit import Count, Measurements, Sum
 from protocols.vdaf.prio3 import (

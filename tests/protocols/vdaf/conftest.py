@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocols.field import HAVE_NATIVE
+from protocols.algebra.field import HAVE_NATIVE
 from protocols.vdaf.prio3 import Prio3
 from tests.protocols.vdaf.clients import INSTANCES
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from protocols.field import Bytes, Vector
+from protocols.algebra.field import Bytes, Vector
 from protocols.randomness import Randomness
 from protocols.vdaf import flp, polynomial
 from protocols.vdaf.prio3 import Messages, Prio3, prio3_histogram, prio3_multihot_count_vec

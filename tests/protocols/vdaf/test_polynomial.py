@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from protocols.field import FIELD64, FIELD128, HAVE_NATIVE, Field, Vector
+from protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Field, Vector
 from protocols.randomness import Randomness
 from protocols.vdaf import polynomial
 

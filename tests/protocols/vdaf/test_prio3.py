@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from protocols.algebra.field import FIELD64
 from protocols.errors import LocalError
-from protocols.field import FIELD64
 from protocols.vdaf import flp
 from protocols.vdaf.circuit import Count
 from protocols.vdaf.prio3 import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.field import FIELD64, FIELD128, Bytes
+from protocols.algebra.field import FIELD64, FIELD128, Bytes
 from protocols.vdaf import xof
 from protocols.vdaf.prio3 import (
     Messages,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from protocols.field import FIELD64, FIELD128, HAVE_NATIVE, Bytes, Field
+from protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Bytes, Field
 from protocols.vdaf import keccak_twin, xof
 
 

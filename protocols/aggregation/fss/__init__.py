@@ -1,0 +1,1 @@
+"""Comparison keys: parties upload once, servers count at any threshold."""

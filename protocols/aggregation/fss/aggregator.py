@@ -1,0 +1,205 @@
+"""Function secret sharing: parties upload one comparison key a record and may leave.
+
+Afterwards the servers alone count the values at most t, for any t of the domain: S0 §4.2, with
+communication O(n + m·|B|) where asking the parties again costs O(n·|B|).
+
+Threat model: semi-honest. A server sees keys that are pseudorandom without the other servers', and
+how many records a party has. A party that deviates can upload a well-formed key that counts twice,
+or at a threshold of its choice; no server alone can see that, and this aggregator does not try.
+"""
+
+import struct
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fss.comparison import Comparison
+from fss.ring import Ring
+from protocols.aggregation.collector import Collector
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.one_round import SummingServer
+from protocols.aggregation.rosters import submissions
+from protocols.algebra.ring import Vector, add_shares
+from protocols.errors import LocalError
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Done, Machine, Rejected, Step
+from protocols.run.messages import Message
+from protocols.run.query import Query
+from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.on_demand import OnDemand
+from protocols.statistics.thresholds import RESOLUTION_BITS
+
+VERSION = 2
+RING = Ring(64)
+_HEADER = struct.Struct("<BBBBI")
+
+
+class Fss(Aggregator):
+    """Comparison keys, uploaded once; any m-1 of m servers may collude."""
+
+    name: ClassVar[str] = "fss"
+    offers: ClassVar[frozenset[str]] = frozenset({"compare"})
+    party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        return ThreatModel(
+            colluding=servers - 1,
+            behaviour=f"semi-honest parties and {servers} semi-honest servers",
+            dropouts="any number of parties may drop out before the release, no server may",
+            reveals="the analyst and the servers see who contributed and how many records, "
+            "the analyst the noisy counts",
+        )
+
+    def check(self, query: Query) -> None:
+        if query.servers < 2:
+            raise LocalError(f"fss needs at least 2 servers, not {query.servers}")
+        if not isinstance(query.statistic, Cumulative):
+            raise LocalError(
+                f"fss compares values with thresholds: it cannot do {query.statistic.name}"
+            )
+        if query.noise is Placement.PARTIES:
+            raise LocalError("keys carry no noise: fss needs the noise of a server")
+        if isinstance(query.statistic, OnDemand) and query.servers != 2:
+            raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
+        comparison(query)
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        return FssParty(query, holdings, randomness)
+
+    def row_bytes(self, query: Query, records: int) -> int:
+        keys = comparison(query)
+        return _HEADER.size + records * max(keys.key_bytes(i) for i in range(query.servers))
+
+    def cheat(
+        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
+    ) -> Machine:
+        """Two keys for one record: refused only past the number of records of the largest party."""
+        return self.party(query, holdings.repeated(liars, 2), randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        from protocols.aggregation.fss.on_demand import OnDemandServer
+
+        kind = OnDemandServer if isinstance(query.statistic, OnDemand) else FssServer
+        return kind(query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        from protocols.aggregation.fss.on_demand import OnDemandCollector
+
+        if isinstance(query.statistic, OnDemand):
+            return OnDemandCollector(query, records)
+        return Collector(query, records, add_shares)
+
+
+def comparison(query: Query) -> Comparison:
+    """Two servers compare on the fine grid; more of them, whose keys are long, on thresholds."""
+    statistic = cumulative(query)
+    bits = (
+        RESOLUTION_BITS if query.servers == 2 else max(1, (statistic.thresholds - 1).bit_length())
+    )
+    try:
+        return Comparison(bits, RING, query.servers)
+    except ValueError as error:
+        raise LocalError(f"fss: {error}") from None
+
+
+def cumulative(query: Query) -> Cumulative:
+    if not isinstance(query.statistic, Cumulative):
+        raise LocalError(f"{query.statistic.name} is no statistic of thresholds")
+    return query.statistic
+
+
+def header(query: Query, keys: int) -> bytes:
+    """What a submission begins with: the domain. What was asked is in the run's name."""
+    return _HEADER.pack(VERSION, comparison(query).bits, RING.bits, query.servers, keys)
+
+
+class FssParty:
+    """Sees its own values. Sends each server one key a record, and is done."""
+
+    def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
+        self._query = query
+        self._holdings = holdings
+        self._randomness = randomness
+        self._comparison = comparison(query)
+        statistic = cumulative(query)
+        self._alphas = statistic.alphas(holdings.column(statistic.value), self._comparison.bits)
+
+    def start(self) -> Step:
+        """Parties with equally many records travel together: their rows have one length."""
+        counts = self._holdings.counts
+        messages: list[Message] = []
+        for count in np.unique(counts):
+            chosen = np.flatnonzero(counts == count)
+            messages += self._submit(chosen, int(count))
+        return Done(messages=tuple(messages))
+
+    def receive(self, message: Message) -> Step:
+        return Rejected(message.sender, f"a party expects no {message.phase.label}")
+
+    def expire(self) -> Step:
+        return Done()
+
+    def _submit(self, chosen: NDArray[np.intp], count: int) -> list[Message]:
+        ids = self._holdings.ids[chosen]
+        records = self._holdings.starts[chosen][:, None] + np.arange(count)
+        width = self._comparison.randomness_bytes
+        randomness = self._randomness.rows("comparison keys", ids, count * width)
+        keys = self._comparison.gen(
+            self._alphas[records.ravel()],
+            np.ascontiguousarray(randomness).reshape(len(chosen) * count, width),
+        )
+        head = np.frombuffer(header(self._query, count), dtype=np.uint8)
+        heads = np.broadcast_to(head, (len(chosen), len(head)))
+        bodies = [np.hstack([heads, rows.reshape(len(chosen), -1)]) for rows in keys]
+        return list(submissions(self._query, ids, bodies))
+
+
+class FssServer(SummingServer):
+    """Sees one key of every record. Counts on its shares at the thresholds, and adds noise."""
+
+    def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
+        super().__init__(query, index, randomness, bulk)
+        self._comparison = comparison(query)
+
+    def check(self, message: Message) -> str | None:
+        head = _HEADER.size
+        width = self._comparison.key_bytes(self._index)
+        keys, rest = divmod(message.width - head, width)
+        if message.width < head or rest or keys < 1:
+            return f"{message.width} bytes are no whole number of keys of {width} bytes"
+        if keys > self._query.most:
+            return f"{keys} keys, where a party holds at most {self._query.most} records"
+        rows = message.rows()
+        expected = np.frombuffer(header(self._query, keys), dtype=np.uint8)
+        if not (rows[:, :head] == expected).all():
+            return "keys of another version or domain"
+        if not self._comparison.validate(self._index, self._keys(rows)).all():
+            return "a malformed key"
+        return None
+
+    def pack(self, message: Message) -> NDArray[np.uint8]:
+        """As it came: keys are read once, and sorting them by level costs more than it saves."""
+        return message.rows().reshape(-1)
+
+    def sum_over(self, members: NDArray[np.bool]) -> Vector:
+        return self.counts_at(cumulative(self._query).points(self._comparison.bits), members)
+
+    def counts_at(self, points: NDArray[np.uint64], members: NDArray[np.bool]) -> Vector:
+        """This server's share of how many of the members' values are at most each point."""
+        share = np.zeros(len(points), dtype=np.uint64)
+        for ids, block in self._bulk.blocks():
+            chosen = members[ids]
+            if chosen.any():
+                rows = block.reshape(len(ids), -1)
+                keys = self._keys(rows if chosen.all() else rows[chosen])
+                share += self._comparison.evaluate_sum(self._index, keys, points)
+        return share
+
+    def _keys(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The keys of some submissions, one below the other."""
+        width = self._comparison.key_bytes(self._index)
+        keys = rows[:, _HEADER.size :]
+        return keys if keys.shape[1] == width else keys.reshape(-1, width)

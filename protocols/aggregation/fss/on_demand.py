@@ -1,0 +1,138 @@
+"""The machines of questions on demand: after one upload, the collector asks point after point."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.collector import Collector, CollectorState
+from protocols.aggregation.contract import Bulk, Records
+from protocols.aggregation.fss.aggregator import FssServer
+from protocols.aggregation.one_round import ServerState
+from protocols.algebra.ring import Vector, add_shares, signed
+from protocols.randomness import Randomness
+from protocols.run.machine import Continue, Failed, Rejected, Step
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
+from protocols.statistics.on_demand import OnDemand
+
+MAX_POINTS = 4096
+
+
+class OnDemandServer(FssServer):
+    """Keeps the keys after the release and answers at any point, with the tree's own noise.
+
+    The noise of a node is a function of this server's secret and the node: the first question
+    that touches it draws it, every later one gets the same.
+    """
+
+    def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
+        super().__init__(query, index, randomness, bulk)
+        self._members = np.zeros(query.parties, dtype=bool)
+        self._noise: dict[int, int] = {}
+
+    def _release(self, message: Message) -> Step:
+        members = self.releasable(message)
+        if isinstance(members, Rejected):
+            return members
+        self._members = members
+        self._released_members = message.body[0].tobytes()
+        self._state = ServerState.RELEASED
+        return Continue(spends=(self._query.spend,))
+
+    def _ask(self, message: Message) -> Step:
+        points = parse_points(message, self._query)
+        if isinstance(points, Rejected):
+            return points
+        share = self.counts_at(points, self._members) + self._noise_at(points)
+        return Continue((self._to_coordinator(Phase.SHARE, share.astype("<u8").tobytes()),))
+
+    def _noise_at(self, points: NDArray[np.uint64]) -> Vector:
+        mechanism = self._query.mechanism
+        if mechanism is None or not self._adds_noise:
+            return np.zeros(len(points), dtype=np.uint64)
+        tree = self._query.statistic.tree  # type: ignore[attr-defined]  # an OnDemand has one
+        indices = points.astype(np.int64) + 1
+        nodes = tree.touched(indices)
+        for node in nodes.tolist():
+            if node not in self._noise:
+                source = self._randomness.derive(f"node {node}")
+                self._noise[node] = int(mechanism.draw(1, source)[0])
+        noise = np.array([self._noise[node] for node in nodes.tolist()], dtype=np.int64)
+        placed: Vector = tree.noise_at(indices, nodes, noise).view(np.uint64)
+        return placed
+
+
+class OnDemandCollector(Collector):
+    """Asks as the statistic plans.
+
+    With `held`, those parties' keys are there already, from the run `tree`, in which the points of
+    this query are asked: its own name is known to nobody else.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        records: Records,
+        held: NDArray[np.bool] | None = None,
+        tree: bytes | None = None,
+    ) -> None:
+        super().__init__(query, records, add_shares)
+        self._run = tree or query.run
+        self._statistic = query.statistic
+        self._held = held
+        self._known: dict[int, float] = {}
+        self._asked: list[int] = []
+        self._counts: list[Vector] = []
+
+    def start(self) -> Step:
+        if self._held is None:
+            return super().start()
+        self._members = self._held
+        self._state = CollectorState.SHARES
+        return self._next()
+
+    def _released(self) -> Step:
+        """The release, and the first question right behind it."""
+        release = self._to_servers(Phase.RELEASE, np.packbits(self._members).tobytes())
+        step = self._next()
+        return Continue((*release, *step.messages)) if isinstance(step, Continue) else step
+
+    @property
+    def share_bytes(self) -> int:
+        return 8 * len(self._asked)
+
+    def _opened(self) -> Step:
+        counts = self.open(self._answers)
+        shares = signed(counts) / self._members_records()
+        self._known |= dict(zip(self._asked, shares.tolist(), strict=True))
+        self._counts.append(counts)
+        self._heard.clear()
+        return self._next()
+
+    def _next(self) -> Step:
+        statistic = self._statistic
+        if not isinstance(statistic, OnDemand):
+            return Failed(f"{statistic.name} cannot be asked on demand")
+        self._asked = statistic.plan(self._known)
+        if not self._asked:
+            return self._done(np.concatenate([np.zeros(0, dtype=np.uint64), *self._counts]))
+        return Continue(self._to_servers(Phase.ASK, points_body(self._asked)))
+
+
+def points_body(points: list[int]) -> bytes:
+    return np.array(points, dtype="<u8").tobytes()
+
+
+def parse_points(message: Message, query: Query) -> NDArray[np.uint64] | Rejected:
+    """Raises nothing: what is wrong with a question is said to who asked it.
+
+    Any point may be asked, for the whole tree is paid for. Which tree is in the run's name: its
+    grid, data and ε are those of the query that the keys were uploaded for.
+    """
+    body = message.body[0]
+    if message.links != 1 or body.size % 8 or not 0 < body.size <= 8 * MAX_POINTS:
+        return Rejected(message.sender, f"1 to {MAX_POINTS} points can be asked at a time")
+    points = np.ascontiguousarray(body).view("<u8")
+    statistic = query.statistic
+    if not isinstance(statistic, OnDemand) or int(points.max()) > statistic.fine_grid.last:
+        return Rejected(message.sender, "a point outside the domain")
+    return points

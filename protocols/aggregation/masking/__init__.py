@@ -1,0 +1,1 @@
+"""Secure aggregation with one server, by masks that cancel in the sum."""

@@ -1,0 +1,121 @@
+"""Secure aggregation with one server: pairwise masks that cancel in the sum.
+
+Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning" (CCS 2017),
+and the sparse graph of Bell et al., "Secure Single-Server Aggregation with (Poly)Logarithmic
+Overhead" (CCS 2020). Five times the server waits for the parties that are left:
+
+    KEYS    two X25519 keys of each, signed; the server passes them on to its neighbours
+    DEAL    a share of the self-mask seed and of the mask key's seed, sealed, for each neighbour
+    SUBMIT  the vector, plus the self-mask, plus or minus a mask for each neighbour that dealt
+    CHECK   who submitted, confirmed under the key of each pair; a party goes on only if enough
+            of its holders were told the same
+    UNMASK  for each neighbour the share of its self-mask seed if it submitted, of its mask key's
+            seed if it did not; never both
+
+Then the server removes what masks are left in the sum. Deviations from the papers: only 16-byte
+seeds are shared, the mask key being derived from one of them; consistency is confirmed by MACs
+under pair keys, not by signatures: the keys are signed with the parties' certificates, so that a
+MAC says as much to a neighbour as a signature would, but to nobody else.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocols.aggregation.collector import Collector
+from protocols.aggregation.contract import Bulk, Records, ThreatModel
+from protocols.aggregation.masking.graph import Plan, make_plan
+from protocols.aggregation.masking.party import MaskingParty
+from protocols.aggregation.masking.server import MaskingServer
+from protocols.aggregation.vouched import Vouched
+from protocols.algebra.ring import add_shares
+from protocols.errors import LocalError
+from protocols.identity.vouchers import Signet, Vouchers
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Machine
+from protocols.run.query import Query
+
+
+@dataclass(frozen=True)
+class Masking(Vouched):
+    """Pairwise masks that cancel: one server, which learns the sum and no vector.
+
+    `neighbours`: with how many others a party shares masks; `0` is all, `auto` the least that is
+    safe for the number of parties, or all if that is more than half of them. `threshold`: how many
+    of a party's holders, which are its neighbours and itself, open its secrets; 0 is two thirds of
+    them, or half at an automatic degree that is not all.
+    """
+
+    neighbours: str = "auto"
+    threshold: int = 0
+
+    name: ClassVar[str] = "masking"
+    stages: ClassVar[int] = 5
+    servers: ClassVar[int] = 1
+    rounds: ClassVar[int] = 13
+    party_bytes: ClassVar[str] = "8L + 80n + 177; with d neighbours 8L + 80(d + 1) + 177"
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        """What is not promised: parties take each other's keys for this run if they are signed with
+        the certificate of the party that they are said to be of. Who can make such certificates,
+        and has the server on its side, can put its own in their place and read everything: that is
+        the holder of the party authority, hence the coordinator unless a registrar enrols parties.
+
+        A server that lies about who submitted gets no
+        party's both secrets while fewer than 2t − h of its h holders are on its side: a third of
+        them at the default threshold of a full graph, but a single one at an automatic degree,
+        which is made for servers that do not lie. In a full graph it gets the one sum then. In a
+        sparse graph holders can vouch only for each other, and `minimum` is what parties are
+        told: it may get sums over parts of the ring instead. Each is over at least t − c honest
+        parties, where c is the most of any party's holders that are on its side.
+
+        A party whose process is started anew forgets what it was told, and can be told something
+        else. One that goes on takes part in a run once, whatever it is asked again.
+        A sum over one party is its vector: the server sees it, as it sees every exact sum.
+        """
+        return ThreatModel(
+            colluding=0,
+            behaviour=(
+                "semi-honest parties and a semi-honest server, with fewer than the threshold t of "
+                "any party's h holders on its side; parties sign their keys, so that only who "
+                "holds the party authority could replace them; lies about who submitted are found "
+                "out while those are fewer than 2t − h"
+            ),
+            dropouts=(
+                "parties may drop out at any stage while the threshold of every party's holders "
+                "stay, the server may not"
+            ),
+            reveals=(
+                "the server sees the exact sum unless parties add the noise, and who contributed; "
+                "the analyst sees the noisy sum and who contributed"
+            ),
+            hides=True,
+        )
+
+    def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
+        if query.servers != 1:
+            raise LocalError(f"masking has 1 server, not {query.servers}")
+        self.plan(query)
+
+    def plan(self, query: Query) -> Plan:
+        """The public graph and threshold of a run. Raises `LocalError`.
+
+        The order on the ring is a function of the question and the run's name. That name is the
+        coordinator's to choose, so who is on the server's side must not depend on it.
+        """
+        return make_plan(query.parties, self.neighbours, self.threshold, query.stream)
+
+    def vouched_party(
+        self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet
+    ) -> Machine:
+        return MaskingParty(self.plan(query), query, holdings, randomness, signet)
+
+    def vouched_server(
+        self, query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers
+    ) -> Machine:
+        return MaskingServer(self.plan(query), query, index, randomness, bulk, vouchers)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        return Collector(query, records, add_shares)

@@ -1,0 +1,76 @@
+"""What the server does with the shares that parties gave it: opens secrets, removes masks."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fss.prg import expand_seeds_sum
+from protocols.aggregation.masking.graph import Members, Plan, given
+from protocols.aggregation.masking.keys import SEED_BYTES, KeyPair, mask_seed
+from protocols.algebra.field import FIELD128
+from protocols.algebra.ring import Vector
+from protocols.algebra.sharing import open_secrets
+
+Bytes = NDArray[np.uint8]
+
+
+class Misfit(Exception):  # noqa: N818 - it names what was found
+    """The shares of a party's key do not open to the key that it published."""
+
+
+def held_shares(plan: Plan, said: Bytes) -> tuple[Bytes, Members]:
+    """The share of each party's secret at each of its holders, and which of them gave it.
+
+    `said` is what each party sent to be unmasked: the share of its own secret and those of its
+    neighbours', in their order. Shapes (parties, holders, 16) and (parties, holders); the holders
+    of a party are itself and its neighbours.
+    """
+    fields = said.reshape(plan.parties, plan.holders, SEED_BYTES)
+    shares: Bytes = np.concatenate([fields[:, :1], fields[plan.neighbours, plan.slots + 1]], axis=1)
+    return shares, given(shares)
+
+
+def remove_masks(
+    plan: Plan,
+    run: bytes,
+    present: Members,
+    needed: NDArray[np.intp],
+    held: tuple[Bytes, Members],
+    mask_keys: Bytes,
+    length: int,
+) -> Vector:
+    """The masks in the sum of what the present parties submitted.
+
+    `needed` are the parties whose secrets are opened: the self-mask seed of one that is present,
+    the key seed of another. Each has enough shares. Raises `Misfit`.
+    """
+    seeds = {int(party): _open(plan, party, *held) for party in needed}
+    added = [seeds[party] for party in seeds if present[party]]
+    taken: list[bytes] = []
+    for party, seed in seeds.items():
+        if present[party]:
+            continue
+        pair = KeyPair.for_masks(seed)
+        if pair.public != mask_keys[party].tobytes():
+            raise Misfit(f"the shares of the key of party-{party} do not fit that key")
+        for other in plan.neighbours[party]:
+            if not present[other]:
+                continue
+            theirs = mask_keys[other].tobytes()
+            mask = mask_seed(pair.agree(theirs), run, pair.public, theirs)
+            (added if other < party else taken).append(mask)
+    return _sum(added, length) - _sum(taken, length)
+
+
+def _open(plan: Plan, party: int, shares: Bytes, held: Members) -> bytes:
+    """The secret that the shares of `threshold` holders open; those of lowest index, so that
+    parties with the same holders have them opened with the same weights."""
+    holders = np.append(party, plan.neighbours[party])
+    here = np.flatnonzero(held[party])
+    chosen = here[np.argsort(holders[here])][: plan.threshold]
+    values = FIELD128.decode(shares[party, chosen].reshape(-1))
+    return FIELD128.encode(open_secrets(holders[chosen], values)[None]).tobytes()
+
+
+def _sum(seeds: list[bytes], length: int) -> Vector:
+    rows = np.frombuffer(b"".join(seeds), dtype=np.uint8).reshape(-1, SEED_BYTES)
+    return expand_seeds_sum(rows, length)

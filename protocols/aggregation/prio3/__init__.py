@@ -1,0 +1,1 @@
+"""Prio3: sums of records that servers verify without seeing them."""

@@ -1,0 +1,95 @@
+"""Bodies that more than one role reads or writes: submissions, sets of parties, rosters."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.contract import Bodies, Ids
+from protocols.algebra.ring import Vector
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Rejected
+from protocols.run.messages import Message, Phase, Role, address
+from protocols.run.query import Query
+
+_FAULT = np.dtype([("party", "<u4"), ("fault", "u1")])
+
+
+class Fault(IntEnum):
+    """Why a server will not have a party's submission."""
+
+    MALFORMED = 1
+    CONTRADICTORY = 2
+    INVALID = 3
+    REPLAYED = 4
+
+    @property
+    def words(self) -> str:
+        return {
+            Fault.MALFORMED: "its submission is malformed",
+            Fault.CONTRADICTORY: "it submitted twice, and differently",
+            Fault.INVALID: "its submission does not verify",
+            Fault.REPLAYED: "its submission came before, from another party or from itself",
+        }[self]
+
+
+def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) -> Vector:
+    """What parties have summed: their vectors, or, where they add the noise, what is published of
+    those with their shares of it. One row a party, `Query.submitted` long."""
+    statistic, mechanism = query.statistic, query.mechanism
+    vectors = statistic.encode(holdings)
+    if mechanism is None or query.noise is not Placement.PARTIES:
+        return vectors
+    noise = mechanism.draw_shares(holdings.ids, query.parties, statistic.noises, randomness)
+    rows = zip(vectors, noise.view(np.uint64), strict=True)
+    return np.stack([statistic.measure(row) + statistic.place(drawn) for row, drawn in rows])
+
+
+def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, ...]:
+    """One message to each server, with one row for each party."""
+    return tuple(
+        Message(query.run, Phase.SUBMIT, Role.PARTY, Role.SERVER, ids, address(server), rows)
+        for server, rows in enumerate(bodies)
+    )
+
+
+def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected:
+    """A set of parties as a bitmap; padding bits must be zero."""
+    members = members_of(message.body[0], parties) if message.links == 1 else None
+    if members is None:
+        return Rejected(message.sender, f"not a bitmap of {parties} parties")
+    return members
+
+
+def roster(present: NDArray[np.bool], faults: Mapping[int, Fault]) -> bytes:
+    """Whose submissions a server holds, and whose it refused."""
+    listed = np.array(sorted(faults.items()), dtype=_FAULT)
+    return np.packbits(present).tobytes() + listed.tobytes()
+
+
+def parse_roster(
+    message: Message, parties: int
+) -> tuple[NDArray[np.bool], dict[int, Fault]] | Rejected:
+    width = -(-parties // 8)
+    body = message.body[0]
+    members = members_of(body[:width], parties) if message.links == 1 else None
+    refusal = Rejected(message.sender, f"not a roster of {parties} parties")
+    if members is None or (body.size - width) % _FAULT.itemsize:
+        return refusal
+    listed = np.frombuffer(body[width:].tobytes(), dtype=_FAULT)
+    if (listed["party"] >= parties).any() or len(np.unique(listed["party"])) < len(listed):
+        return refusal
+    if not np.isin(listed["fault"], list(Fault)).all():
+        return refusal
+    return members, {int(party): Fault(int(fault)) for party, fault in listed}
+
+
+def members_of(body: NDArray[np.uint8], parties: int) -> NDArray[np.bool] | None:
+    """A set of parties from its bitmap; None if that is none."""
+    bits = np.unpackbits(body)
+    if body.size != -(-parties // 8) or bits[parties:].any():
+        return None
+    return bits[:parties].astype(bool)

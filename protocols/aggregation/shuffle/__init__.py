@@ -1,0 +1,1 @@
+"""The shuffle model: parties randomize, a shuffler mixes, the collector opens."""

@@ -1,0 +1,115 @@
+"""The shuffle model: parties randomize and seal, a shuffler mixes, the collector opens.
+
+The one server is the shuffler. It sees who submitted how many reports, sealed to the collector's
+key; the collector sees the reports in random order, without names. Each report is private by
+itself, and hiding among the others makes it more so (`protocols.privacy.amplification`).
+
+Threat model: semi-honest, and the shuffler must not collude with the coordinator: together they see
+who reported what, which then is only as private as the local randomizer. So is what a coordinator
+sees that gives each party a key of its own, and so tells their reports apart. Parties that collude
+with it do not hide anybody: the amplification counts on the reports of a fraction of the parties
+that is taken to be honest, whatever the others claim to hold. A report that does
+not open, or came twice, is left out and counted, but its sender cannot be named, which is what the
+shuffler is for; the shuffler names senders of a wrong size.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.release import Release
+from protocols.aggregation.shuffle.reports import (
+    ShuffledReports,
+    is_private,
+    least_reports,
+    randomizer_of,
+    reports_of,
+)
+from protocols.errors import LocalError
+from protocols.identity.sealing import OVERHEAD
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Machine
+from protocols.run.messages import MAX_WIRE_BYTES
+from protocols.run.query import Query
+
+HEADROOM = 512
+"""For the headers of a message and of a part."""
+
+LARGEST = 1 << 62
+"""Estimates stay below this in size: they must fit the ring."""
+
+
+@dataclass(frozen=True)
+class Shuffle(Aggregator):
+    """Randomized reports, sealed and shuffled: nobody holds a party's data, not even in shares.
+
+    `honest`: the fraction of the contributing parties that is taken to be honest. Only their
+    reports hide others. One in ten may lie or collude with the coordinator by default.
+    """
+
+    honest: float = 0.9
+
+    name: ClassVar[str] = "shuffle"
+    servers: ClassVar[int] = 1
+    party_bytes: ClassVar[str] = "52k; without privacy 56 + 8L"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.honest <= 1:
+            raise LocalError(f"shuffle: honest is a fraction above 0, at most 1, not {self.honest}")
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        return ThreatModel(
+            colluding=0,
+            behaviour="a semi-honest shuffler that must not collude with the coordinator, and "
+            f"{self.honest:.0%} honest parties",
+            dropouts="any number of parties may drop out before the release",
+            reveals="the shuffler sees who submitted how many reports, the analyst randomized "
+            "reports without names; a bad report is left out but its sender cannot be named",
+            hides=True,
+        )
+
+    def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
+        if query.servers != 1:
+            raise LocalError(f"shuffle has 1 server, the shuffler, not {query.servers}")
+        if is_private(query):
+            self._check_private(query)
+        reports = reports_of(query)
+        sealed = reports.payload_bytes + OVERHEAD
+        if reports.most * sealed > MAX_WIRE_BYTES - HEADROOM:
+            raise LocalError(
+                f"{reports.most} reports of {sealed} bytes from one party do not fit a message"
+            )
+
+    def release(self, query: Query) -> Release:
+        return ShuffledReports(query)
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        from protocols.aggregation.shuffle.roles import ShuffleParty
+
+        return ShuffleParty(query, holdings, randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        from protocols.aggregation.shuffle.roles import Shuffler
+
+        return Shuffler(query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        from protocols.aggregation.shuffle.roles import ShuffleCollector
+
+        return ShuffleCollector(query, records, randomness)
+
+    @staticmethod
+    def _check_private(query: Query) -> None:
+        if query.delta <= 0:
+            raise LocalError(
+                "shuffle hides reports among others up to a δ: give --delta, well below one in "
+                f"{least_reports(query)}"
+            )
+        if query.noise is not Placement.CURATOR:
+            raise LocalError("shuffle draws its noise at the parties: leave --noise out")
+        if randomizer_of(query).gain * query.records > LARGEST:
+            raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")

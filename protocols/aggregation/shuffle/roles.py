@@ -1,0 +1,237 @@
+"""The machines of the shuffle model, one class a role: each shows what that role may see."""
+
+import struct
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.collector import Collector, CollectorState
+from protocols.aggregation.contract import Bodies, Bulk, Records, Total
+from protocols.aggregation.one_round import CollectingServer, ServerState
+from protocols.aggregation.rosters import submissions
+from protocols.aggregation.shuffle.reports import (
+    ShuffledReports,
+    honest_reports,
+    is_private,
+    least_reports,
+    reports_of,
+)
+from protocols.algebra.ring import add_shares
+from protocols.identity.sealing import OVERHEAD, PUBLIC_BYTES, SECRET_BYTES, Recipient, SealingKey
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Continue, Done, Failed, Rejected, Step
+from protocols.run.messages import MAX_WIRE_BYTES, Message, Phase, Role
+from protocols.run.query import Query
+
+PART_BYTES = MAX_WIRE_BYTES // 4
+"""How many bytes of reports the shuffler puts in one message, at most."""
+_PART = struct.Struct("<II")  # which part this is, and of how many
+
+
+def context(query: Query) -> bytes:
+    """What reports are sealed for: they open in no other run, and for no other question."""
+    return b"tallyroom shuffle " + query.run
+
+
+class ShuffleParty:
+    """Sees its own records and the collector's public key. Sends its sealed reports, and is done.
+
+    A party that would be told two keys answers only the first: its coins are for one release.
+    """
+
+    def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
+        self._query = query
+        self._holdings = holdings
+        self._randomness = randomness
+        self._reports = reports_of(query, holdings)
+        self._told = np.zeros(len(holdings.ids), dtype=bool)
+        self._key: bytes | None = None
+
+    def start(self) -> Step:
+        return Continue()
+
+    def receive(self, message: Message) -> Step:
+        if message.phase is not Phase.KEYS or message.sender_role is not Role.COORDINATOR:
+            return Rejected(message.sender, f"a party expects no {message.phase.label}")
+        key = message.body[0].tobytes()
+        if len(key) != PUBLIC_BYTES or (message.body != message.body[0]).any():
+            return Rejected(message.sender, "not one public key")
+        if self._key not in (None, key):
+            return Rejected(message.sender, "a second public key")
+        try:
+            recipient = Recipient(key)
+        except ValueError:
+            return Rejected(message.sender, "a public key that hides nothing")
+        self._key = key
+        asked = np.isin(self._holdings.ids, message.receivers) & ~self._told
+        self._told |= asked
+        messages = self._submit(np.flatnonzero(asked), recipient)
+        return Done(messages=messages) if self._told.all() else Continue(messages)
+
+    def expire(self) -> Step:
+        return Done()
+
+    def _submit(self, asked: NDArray[np.intp], recipient: Recipient) -> tuple[Message, ...]:
+        """Parties with equally many reports travel together: their rows have one length."""
+        counts = self._reports.counts(self._holdings)[asked]
+        messages: tuple[Message, ...] = ()
+        for count in np.unique(counts):
+            chosen = asked[counts == count]
+            rows = self._seal(chosen, int(count), recipient)
+            messages += submissions(self._query, self._holdings.ids[chosen], [rows])
+        return messages
+
+    def _seal(self, chosen: NDArray[np.intp], count: int, recipient: Recipient) -> Bodies:
+        """Every report under a key of its own: the collector cannot tell which came together."""
+        payloads = self._reports.payloads(chosen, count, self._randomness)
+        ids = self._holdings.ids[chosen]
+        drawn = self._randomness.rows("sealing", ids, SECRET_BYTES * count)
+        secrets = np.ascontiguousarray(drawn).reshape(-1, SECRET_BYTES)
+        bound = context(self._query)
+        sealed = b"".join(
+            recipient.seal(payload.tobytes(), bound, secret.tobytes())
+            for payload, secret in zip(
+                payloads.reshape(-1, payloads.shape[2]), secrets, strict=True
+            )
+        )
+        return np.frombuffer(sealed, dtype=np.uint8).reshape(len(chosen), -1)
+
+
+class Shuffler(CollectingServer):
+    """Sees who submitted how many sealed reports. Passes them on once, in random order."""
+
+    def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
+        super().__init__(query, index, randomness, bulk)
+        reports = reports_of(query)
+        self._width = reports.payload_bytes + OVERHEAD
+        self._most = reports.most
+        self._least = least_reports(query) if is_private(query) else 1
+        self._parts: tuple[Message, ...] | None = None
+
+    def check(self, message: Message) -> str | None:
+        count, rest = divmod(message.width, self._width)
+        if rest or count < 1:
+            return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
+        if count > self._most:
+            return f"{count} reports, where a party makes at most {self._most}"
+        return None
+
+    def pack(self, message: Message) -> NDArray[np.uint8]:
+        return message.rows().reshape(-1)
+
+    def gather(self, members: NDArray[np.bool]) -> tuple[Bodies, NDArray[np.int64]]:
+        """The reports of these parties, one a row, as they came, and how many each sent."""
+        kept = [np.zeros((0, self._width), dtype=np.uint8)]
+        counts = [np.zeros(0, dtype=np.int64)]
+        for ids, block in self._bulk.blocks():
+            rows = np.asarray(block).reshape(len(ids), -1)[members[ids]]
+            kept.append(rows.reshape(-1, self._width))
+            counts.append(np.full(len(rows), block.size // len(ids) // self._width))
+        return np.concatenate(kept), np.concatenate(counts)
+
+    def _release(self, message: Message) -> Step:
+        members = self.releasable(message)
+        if isinstance(members, Rejected):
+            return members
+        if self._parts is None:
+            reports, counts = self.gather(members)
+            honest = honest_reports(self._query, counts)
+            if honest < self._least:
+                reason = (
+                    f"a release of {len(reports)} reports, of which {honest} may be honest, where "
+                    f"privacy needs {self._least}"
+                )
+                return Rejected(message.sender, reason)
+            self._parts = self._split(reports[permutation(len(reports), self._randomness)])
+            self._released_members = message.body[0].tobytes()
+            self._state = ServerState.RELEASED
+            self._bulk.clear()
+        return Continue(self._parts, (ShuffledReports(self._query).spend,))
+
+    def _split(self, reports: Bodies) -> tuple[Message, ...]:
+        each = max(1, PART_BYTES // self._width)
+        parts = -(-len(reports) // each)
+        return tuple(
+            self._to_coordinator(
+                Phase.SHARE,
+                _PART.pack(part, parts) + reports[part * each : (part + 1) * each].tobytes(),
+            )
+            for part in range(parts)
+        )
+
+
+def permutation(count: int, randomness: Randomness) -> NDArray[np.intp]:
+    """A uniform order: that of 128-bit random keys, two of which are equal with probability below
+    count²/2^129."""
+    words = randomness.derive("shuffle").words(2 * count)
+    return np.lexsort((words[:count], words[count:]))
+
+
+class ShuffleCollector(Collector):
+    """Sees reports without names, and who contributed. Opens and estimates, as nobody else can."""
+
+    public: ClassVar[bool] = False
+
+    def __init__(self, query: Query, records: Records, randomness: Randomness) -> None:
+        super().__init__(query, records, add_shares)
+        self._reports = reports_of(query)
+        self._width = self._reports.payload_bytes + OVERHEAD
+        self._sealing = SealingKey(randomness.derive("collector key").bytes(SECRET_BYTES))
+        self._parts: dict[int, bytes] = {}
+        self._awaited: int | None = None
+
+    def start(self) -> Step:
+        """Parties are told the key right after the question; nobody else is."""
+        step = super().start()
+        assert isinstance(step, Continue)
+        everyone = np.arange(self._query.parties, dtype=np.uint32)
+        key = self._message(Phase.KEYS, Role.PARTY, everyone, self._sealing.public)
+        return Continue((*step.messages, key))
+
+    def _share(self, message: Message) -> Step:
+        body = message.body[0].tobytes()
+        if len(body) <= _PART.size or (len(body) - _PART.size) % self._width:
+            return Rejected(message.sender, f"{len(body)} bytes are no part of shuffled reports")
+        part, parts = _PART.unpack_from(body)
+        if not part < parts <= self._most or self._awaited not in (None, parts):
+            return Rejected(message.sender, f"no part {part} of {parts} is awaited")
+        if part in self._parts and self._parts[part] != body[_PART.size :]:
+            return Rejected(message.sender, f"part {part} was told otherwise before")
+        others = sum(len(kept) for number, kept in self._parts.items() if number != part)
+        if others + len(body) - _PART.size > self._most * self._width:
+            return Rejected(message.sender, f"more than {self._most} reports")
+        self._awaited = parts
+        self._parts[part] = body[_PART.size :]
+        return Continue() if len(self._parts) < parts else self._hear(message)
+
+    @property
+    def _most(self) -> int:
+        """The reports there can be: a shuffler that sends more must not fill the memory."""
+        return int(np.count_nonzero(self._members)) * self._reports.most
+
+    def _opened(self) -> Step:
+        self._state = CollectorState.OVER
+        sealed = b"".join(self._parts[part] for part in sorted(self._parts))
+        payloads, refused = self._unseal(sealed)
+        if not payloads:
+            return Failed(f"none of {refused} reports could be opened")
+        rows = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
+        opened = self._reports.open(rows)
+        if opened.records == 0:
+            return Failed(f"none of {refused + opened.refused} reports is a possible one")
+        contributors = np.flatnonzero(self._members).astype(np.uint32)
+        caught = tuple((party, fault.words) for party, fault in sorted(self._faults.items()))
+        refused += opened.refused
+        total = Total(opened.vector, contributors, opened.records, caught, refused)
+        return Done(total, spends=(ShuffledReports(self._query).spend,))
+
+    def _unseal(self, sealed: bytes) -> tuple[list[bytes], int]:
+        """What opens, and how many do not or came before."""
+        width, bound = self._width, context(self._query)
+        reports = [sealed[i : i + width] for i in range(0, len(sealed), width)]
+        different = dict.fromkeys(reports)
+        opened = (self._sealing.open(report, bound) for report in different)
+        payloads = [payload for payload in opened if payload is not None]
+        return payloads, len(reports) - len(payloads)

@@ -1,0 +1,1 @@
+"""Garbled circuits: building and evaluating them, oblivious transfer, two-party sessions."""

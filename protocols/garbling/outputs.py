@@ -1,0 +1,169 @@
+"""What becomes of output wires: shares for both sides, and a check that the labels are right.
+
+Neither side learns an output. `XOR`: the evaluator keeps the colour of its active label, the
+garbler the colour that stands for 0; their XOR is the bit. `UNSIGNED`, `SIGNED`: additive shares in
+Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer;
+`Integers`: the same for several integers, one after the other on the output wires. They come by
+projection: with h_c = H(label of colour c), λ the colour of 0, the evaluator's word is
+
+    y_0 = h_0    or    y_1 = h_1 + C,    with    C = w(1 − 2λ) + h_0 − h_1,
+
+and the garbler's is r = wλ − h_0. Then y + r = w·b for either colour. The row of colour 0 needs no
+ciphertext, and C is safe: an evaluator of colour 0 knows h_0 but not h_1, which masks C; one of
+colour 1 knows h_1 and gets h_0 + w(1 − 2λ), where h_0 masks λ. Both masks are hashes of the
+inactive label, pseudorandom by the robustness of H; each is used once, at its own tweak.
+
+The check costs 8 bytes an output wire and 16 bytes a link and batch. The other half of H gives
+k = g_0, which an evaluator of colour 1 gets as g_1 ⊕ (g_0 ⊕ g_1), masked in the same way; both
+sides hash all k with the transcript. A label that is not the garbler's passes with probability
+2^-64 a wire. To an honest evaluator the check says nothing new: every k is a function of what it
+holds. A garbler that deviates can make it fail for chosen inputs and learn, from the refusal, one
+bit: the model is semi-honest.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from fss.ring import Bytes
+from protocols.algebra.ring import Vector
+from protocols.errors import LocalError
+from protocols.garbling.primitives import OUTPUT_TWEAKS, hash_blocks
+
+WORD_BYTES = 8
+RING_BITS = 64
+
+_ONE = np.uint64(1)
+
+
+class Output(Enum):
+    """Shares of bits, (K, I, O), or of one integer of all output wires, (K, I)."""
+
+    XOR = "xor"
+    UNSIGNED = "unsigned"
+    SIGNED = "signed"
+
+    def check(self, wires: int) -> None:
+        """Raises LocalError if so many bits are no such integer."""
+        if self is not Output.XOR:
+            _check_bits(wires)
+
+    def weights(self, wires: int) -> Vector | None:
+        """What each wire counts, or None if nothing is added."""
+        return None if self is Output.XOR else _weights(wires, self is Output.SIGNED)
+
+    def gather(self, shares: Vector) -> Vector:
+        """From shares of the wires, (K, I, O)."""
+        total: Vector = shares if self is Output.XOR else shares.sum(axis=2, dtype=np.uint64)
+        return total
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Shares of several integers, (K, I, integers): the bits of each, and whether it is signed."""
+
+    words: tuple[tuple[int, bool], ...]
+
+    def check(self, wires: int) -> None:
+        """Raises LocalError if these integers are not all of a circuit's output wires."""
+        for bits, _ in self.words:
+            _check_bits(bits)
+        total = sum(bits for bits, _ in self.words)
+        if not self.words or total != wires:
+            raise LocalError(f"integers of {total} bits together, but {wires} output wires")
+
+    def weights(self, wires: int) -> Vector | None:
+        return np.concatenate([_weights(bits, signed) for bits, signed in self.words])
+
+    def gather(self, shares: Vector) -> Vector:
+        starts = np.cumsum([0, *(bits for bits, _ in self.words[:-1])])
+        totals: Vector = np.add.reduceat(shares, starts, axis=2)
+        return totals
+
+
+Form = Output | Integers
+
+
+def ciphertext_bytes(output: Form, wires: int) -> int:
+    """What one instance adds to the garbler's answer: the check, and the projection."""
+    return wires * WORD_BYTES * (1 if output is Output.XOR else 2)
+
+
+def _check_bits(bits: int) -> None:
+    if not 1 <= bits <= RING_BITS:
+        raise LocalError(f"an integer in Z_2^64 has 1 to 64 bits, not {bits}")
+
+
+def _weights(bits: int, signed: bool) -> Vector:
+    weights: Vector = _ONE << np.arange(bits, dtype=np.uint64)
+    if signed:
+        weights[-1:] = -weights[-1:]
+    return weights
+
+
+class Sealed(NamedTuple):
+    """`ciphertexts` (K, bytes) go to the evaluator; `check` (K, bytes) only into the digest."""
+
+    ciphertexts: Bytes
+    check: Bytes
+    shares: Vector
+
+    def __repr__(self) -> str:
+        return "<Sealed>"
+
+
+class Opened(NamedTuple):
+    check: Bytes
+    shares: Vector
+
+    def __repr__(self) -> str:
+        return "<Opened>"
+
+
+def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
+    """The garbler's side, from the (K, I, O, 16) labels of 0."""
+    links, instances, wires, _ = labels.shape
+    flat = labels.reshape(links, instances * wires, 16)
+    λ = flat[:, :, 0] & 1
+    colour_0: Bytes = np.bitwise_xor(flat, λ[..., None] * deltas[:, None, :])
+    h0 = _words(hash_blocks(keys, colour_0, OUTPUT_TWEAKS))
+    h1 = _words(hash_blocks(keys, np.bitwise_xor(colour_0, deltas[:, None, :]), OUTPUT_TWEAKS))
+    parts = [h0[..., 1] ^ h1[..., 1]]
+    shares: Vector = λ.astype(np.uint64)
+    weights = output.weights(wires)
+    if weights is not None:
+        w = np.tile(weights, instances)
+        parts.append(w - (w * shares << _ONE) + h0[..., 0] - h1[..., 0])
+        shares = w * shares - h0[..., 0]
+    return Sealed(
+        np.hstack([_bytes(part) for part in parts]),
+        _bytes(h0[..., 1]),
+        output.gather(shares.reshape(links, instances, wires)),
+    )
+
+
+def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -> Opened:
+    """The evaluator's side, from its (K, I, O, 16) active labels. Whether they are right is for the
+    caller to see from the check."""
+    links, instances, wires, _ = labels.shape
+    flat = labels.reshape(links, instances * wires, 16)
+    parts = _words(ciphertexts.reshape(links, -1, WORD_BYTES * instances * wires))
+    h = _words(hash_blocks(keys, flat, OUTPUT_TWEAKS))
+    colour: Vector = (flat[:, :, 0] & 1).astype(np.uint64)
+    shares = colour
+    if output is not Output.XOR:
+        shares = h[..., 0] + colour * parts[:, 1]
+    return Opened(
+        _bytes(h[..., 1] ^ colour * parts[:, 0]),
+        output.gather(shares.reshape(links, instances, wires)),
+    )
+
+
+def _words(data: Bytes) -> Vector:
+    return np.ascontiguousarray(data).view("<u8")
+
+
+def _bytes(words: Vector) -> Bytes:
+    return np.ascontiguousarray(words).view(np.uint8)

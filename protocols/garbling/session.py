@@ -1,0 +1,394 @@
+"""Two-party sessions: a garbler and an evaluator, without input or output, many links at once.
+
+    evaluator                                garbler
+    open()          ──  A: 33 bytes  ─────▶  reply(rows)              once a link
+    accept(rows)    ◀──  B: 4,320 bytes  ──
+    request(…)      ──  number, u, check  ▶  answer(…)                once a batch
+    finish(rows)    ◀──  seed, tables, output ciphertexts, digest  ──
+
+A message is a (K, bytes) matrix, one row for each of K links, and what is in a row depends on its
+link alone: a batch of K links is exactly K batches of one. A batch is I instances of one circuit on
+every link. The first two messages are for a cold link; a warm one goes on with `request`.
+
+The seed is 16 bytes and stands for the hash key and all of the garbler's input labels. The digest,
+16 bytes, covers the link's number, all that passed on it since it was opened, the circuit, and the
+output check (see `outputs`): a bit that was flipped on the way, in whatever message, is refused by
+`finish` whether or not it changes the result, and refused for all links it happened on, by number.
+The garbler, who sees no answer to its answer, learns of that from the shell.
+
+Threat model: each learns its own share of the outputs, and nothing else. An evaluator may deviate:
+its choices are checked (`ot_extension`, `base_ot`), and whatever it sends, it gets labels of one
+input. A garbler may not: that its tables are those of the circuit is not checked.
+
+A machine may be started anew from the same randomness, and meet a peer that has new. So what the
+garbler draws follows from its randomness and from all that it heard and was given before: to the
+same words it gives the same answer, and to others one that is independent of the first.
+
+Errors leave a session as it was, but for links that were closed. After a PeerError the shell can
+`drop` the links that it names and call again with the rows of the others.
+"""
+
+import copy
+import hashlib
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from fss.ring import Bytes
+from protocols.algebra.ring import Vector
+from protocols.errors import LocalError
+from protocols.garbling import base_ot, outputs
+from protocols.garbling import half_gates as garbling
+from protocols.garbling.circuit import Circuit
+from protocols.garbling.links import Bits, Links, Mask, checked_links, checked_rows, refuse
+from protocols.garbling.ot_extension import (
+    CHECK_BYTES,
+    Receiver,
+    Sender,
+    bits_of,
+    check,
+    request_bytes,
+)
+from protocols.garbling.outputs import Form, Output
+from protocols.garbling.primitives import BLOCK_BYTES, keystream
+from protocols.randomness import Randomness
+
+NUMBER_BYTES: Final = 4
+DIGEST_BYTES: Final = 16
+MOST_HASHES: Final = 1 << 30
+"""Secret hash calls of one batch on one link: leaves 97 bits of security, see `blocks`."""
+
+_USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
+_USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
+_USAGE_SECRET: Final = b"tallyroom pairwise v1 secret"
+_USAGE_CHALLENGE: Final = b"tallyroom pairwise v1 challenge"
+
+
+class Answer(NamedTuple):
+    """`rows` are for the evaluator, `shares` for the garbler, in the shape of the output's form."""
+
+    rows: Bytes
+    shares: Vector
+
+    def __repr__(self) -> str:
+        return "<Answer>"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What both sides know of a batch."""
+
+    circuit: Circuit
+    output: Form
+    instances: int
+
+    def __post_init__(self) -> None:
+        self.output.check(len(self.circuit.outputs))
+        if self.instances < 1:
+            raise LocalError("a batch has at least one instance")
+        hashes = self.instances * (2 * self.circuit.ands + len(self.circuit.outputs))
+        if hashes > MOST_HASHES:
+            raise LocalError(f"a batch of {hashes} hashes on one link: {MOST_HASHES} at most")
+
+    @property
+    def choices(self) -> int:
+        return self.instances * self.circuit.evaluator_inputs
+
+    @property
+    def request_bytes(self) -> int:
+        return NUMBER_BYTES + request_bytes(self.choices)
+
+    @property
+    def table_bytes(self) -> int:
+        return self.instances * self.circuit.ands * garbling.TABLE_BYTES
+
+    @property
+    def answer_bytes(self) -> int:
+        ciphertexts = self.instances * outputs.ciphertext_bytes(
+            self.output, len(self.circuit.outputs)
+        )
+        return BLOCK_BYTES + self.table_bytes + ciphertexts + DIGEST_BYTES
+
+    def fingerprint(self) -> bytes:
+        circuit = self.circuit
+        sizes = (circuit.garbler_inputs, circuit.evaluator_inputs, self.instances)
+        data = repr((self.output, *sizes, len(circuit.gates))).encode()
+        data += np.ascontiguousarray(circuit.gates).tobytes() + circuit.outputs.tobytes()
+        return hashlib.sha256(data).digest()
+
+    def key_and_garbler_labels(self, seeds: Bytes) -> tuple[Bytes, Bytes]:
+        """The hash key, and the garbler's active labels (K, I, inputs, 16), as both derive them."""
+        inputs = self.circuit.garbler_inputs
+        stream = keystream(seeds, 0, 1 + self.instances * inputs)
+        shape = (len(seeds), self.instances, inputs, BLOCK_BYTES)
+        return stream[:, 0], stream[:, 1:].reshape(shape)
+
+
+def answer_bytes(circuit: Circuit, output: Form, instances: int) -> int:
+    """What a warm link receives for a batch."""
+    return _Batch(circuit, output, instances).answer_bytes
+
+
+class _Side:
+    """What the two roles share: links, the number of the next batch, and a running transcript."""
+
+    def __init__(self, links: Links, randomness: Randomness) -> None:
+        self._links = checked_links(links)
+        self._randomness = randomness
+        self._number = 0
+        numbers = self._links.astype("<u8").view(np.uint8).reshape(len(links), -1)
+        self._transcript = _hashes(_USAGE_TRANSCRIPT, numbers, numbers[:, :0])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self._links)} links>"
+
+    @property
+    def links(self) -> Links:
+        return self._links.copy()
+
+    def drop(self, links: Links) -> None:
+        """Go on without these links."""
+        self._keep(~np.isin(self._links, links))
+
+    def part(self, links: Links) -> Self:
+        """These links as a session of their own; they are gone from this one."""
+        chosen = np.isin(self._links, links)
+        other = copy.copy(self)
+        other._own_state()
+        other._keep(chosen)
+        self._keep(~chosen)
+        return other
+
+    def _own_state(self) -> None:
+        """After a copy: what is changed in place must not be shared with the original."""
+
+    def _keep(self, chosen: Mask) -> None:
+        self._links, self._transcript = self._links[chosen], self._transcript[chosen]
+
+    def _heard(self, transcript: Bytes, rows: Bytes, context: bytes = b"") -> Bytes:
+        """The transcript after one more message."""
+        return _hashes(_USAGE_TRANSCRIPT + context, transcript, rows)
+
+    def _inputs(self, bits: Bits, wires: int) -> Bytes:
+        if bits.ndim != 3 or bits.shape[0] != len(self._links) or bits.shape[2] != wires:
+            raise LocalError(
+                f"inputs are bits by link, instance and wire, "
+                f"({len(self._links)}, instances, {wires}), not {bits.shape}"
+            )
+        if bits.dtype not in (np.uint8, np.bool) or (bits > 1).any():
+            raise LocalError("inputs are bits")
+        return bits.astype(np.uint8)
+
+    def _secret(self, label: str, known: Bytes) -> Bytes:
+        """16 bytes for each link, from our randomness and a row of what is known by now."""
+        drawn = self._randomness.rows(label, self._links, BLOCK_BYTES)
+        return _hashes(_USAGE_SECRET, drawn, known)[:, :BLOCK_BYTES].copy()
+
+    def _number_rows(self) -> Bytes:
+        number = np.frombuffer(self._number.to_bytes(NUMBER_BYTES, "little"), dtype=np.uint8)
+        return np.broadcast_to(number, (len(self._links), NUMBER_BYTES))
+
+
+class Evaluator(_Side):
+    """Holds one input of every pair. Learns labels, whose colours are its shares.
+
+    `randomness` must be fresh unless the inputs are the same: to one reply of the garbler, two
+    requests from the same randomness show where their bits differ.
+    """
+
+    def __init__(self, links: Links, randomness: Randomness) -> None:
+        super().__init__(links, randomness)
+        self._scalars = base_ot.draw_scalars(randomness, "base ot sender", self._links, 1)
+        self._receiver: Receiver | None = None
+        self._opened = False
+        self._batch: _Batch | None = None
+        self._labels = np.empty(0, dtype=np.uint8)
+
+    def open(self) -> Bytes:
+        """The points A, (K, 33). Called once, first."""
+        if self._opened:
+            raise LocalError("these links are open already")
+        self._opened = True
+        rows = base_ot.sender_points(self._scalars)
+        self._transcript = self._heard(self._transcript, rows)
+        return rows
+
+    def accept(self, rows: Bytes) -> None:
+        """The garblers' points B. Raises PeerError on bytes that are no such points."""
+        if not self._opened or self._receiver is not None:
+            raise LocalError("no points are awaited")
+        rows = checked_rows(self._links, rows, base_ot.REPLY_BYTES, "points")
+        self._receiver = Receiver(base_ot.sender_keys(self._links, self._scalars, rows))
+        self._transcript = self._heard(self._transcript, rows)
+        self._scalars = self._scalars[:0]
+
+    def request(self, circuit: Circuit, bits: Bits, output: Form = Output.XOR) -> Bytes:
+        """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
+        if self._receiver is None:
+            raise LocalError("these links are not open yet")
+        if self._batch is not None:
+            raise LocalError("the last request has not been answered yet")
+        bits = self._inputs(bits, circuit.evaluator_inputs)
+        batch = _Batch(circuit, output, bits.shape[1])
+        # Bound to what the garbler replied: to another reply the check would mask the same choices
+        # with the same bits at another point, and the two would tell of them.
+        masks = self._secret(f"masks {self._number}", self._transcript)
+        u, labels, columns = self._receiver.extend(bits.reshape(len(bits), batch.choices), masks)
+        rows = np.hstack([self._number_rows(), u])
+        heard = self._heard(self._transcript, rows, batch.fingerprint())
+        checks = check(columns, _challenges(heard))
+        self._transcript = self._heard(heard, checks)
+        self._batch = batch
+        self._labels = labels.reshape(*bits.shape, BLOCK_BYTES)
+        self._number += 1
+        return np.hstack([rows, checks])
+
+    def finish(self, rows: Bytes) -> Vector:
+        """Its shares of the outputs, in the shape of their form.
+
+        Raises PeerError if an answer is not of the right length, or does not fit its digest:
+        whatever was changed on the way, and whatever the garbler heard otherwise than we sent it.
+        """
+        batch = self._batch
+        if batch is None:
+            raise LocalError("no answer is awaited")
+        links, circuit = len(self._links), batch.circuit
+        rows = checked_rows(self._links, rows, batch.answer_bytes, "an answer")
+        ends = np.cumsum([BLOCK_BYTES, batch.table_bytes])
+        seeds, tables, ciphertexts = np.hsplit(rows[:, :-DIGEST_BYTES], ends)
+        keys, garbler_labels = batch.key_and_garbler_labels(seeds)
+        labels = garbling.evaluate(
+            circuit,
+            keys,
+            np.concatenate([garbler_labels, self._labels], axis=2),
+            tables.reshape(links, batch.instances, circuit.ands, garbling.TABLE_BYTES),
+        )
+        opened = outputs.open_outputs(batch.output, keys, labels, ciphertexts)
+        transcript = self._heard(self._transcript, rows[:, :-DIGEST_BYTES])
+        expected = _digests(transcript, opened.check)
+        wrong = (rows[:, -DIGEST_BYTES:] != expected).any(axis=1)
+        refuse(self._links, wrong, "an answer that does not fit its digest")
+        self._transcript, self._batch = transcript, None
+        self._labels = np.empty(0, dtype=np.uint8)
+        return opened.shares
+
+    def _own_state(self) -> None:
+        self._receiver = copy.copy(self._receiver)
+
+    def _keep(self, chosen: Mask) -> None:
+        super()._keep(chosen)
+        if self._receiver is None:
+            self._scalars = self._scalars[chosen]
+        else:
+            self._receiver.keep(chosen)
+        if self._batch is not None:
+            self._labels = self._labels[chosen]
+
+
+class Garbler(_Side):
+    """Holds the other input. Learns nothing but its own shares."""
+
+    def __init__(self, links: Links, randomness: Randomness) -> None:
+        super().__init__(links, randomness)
+        self._sender: Sender | None = None
+        self._closed: Mask = np.zeros(len(links), dtype=bool)
+
+    def reply(self, rows: Bytes) -> Bytes:
+        """The points B and their proof, (K, 4320), for the evaluators' A. Raises PeerError if one
+        is no point."""
+        if self._sender is not None:
+            raise LocalError("these links are open already")
+        rows = checked_rows(self._links, rows, base_ot.POINT_BYTES, "a point")
+        heard = self._heard(self._transcript, rows)
+        deltas = self._secret("delta", heard)
+        # The two labels of a wire must differ in colour. This bit of Δ is public from here on.
+        deltas[:, 0] |= 1
+        scalars = base_ot.draw_scalars(
+            self._randomness, "base ot receiver", self._links, base_ot.RECEIVER_SCALARS
+        )
+        points, keys = base_ot.receiver_points(
+            self._links, rows, bits_of(deltas), base_ot.bind_scalars(scalars, rows)
+        )
+        self._sender = Sender(keys, deltas)
+        self._transcript = self._heard(heard, points)
+        return points
+
+    def answer(
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = Output.XOR
+    ) -> Answer:
+        """Garbles I instances on every link, with its own (K, I, inputs) bits.
+
+        Raises PeerError if a request is not of the right length or not of the batch awaited, or if
+        its choices are inconsistent: then those links are closed, for to try again would be to
+        guess again at the same Δ.
+        """
+        sender = self._sender
+        if sender is None:
+            raise LocalError("these links are not open yet")
+        bits = self._inputs(bits, circuit.garbler_inputs)
+        batch = _Batch(circuit, output, bits.shape[1])
+        rows = checked_rows(self._links, rows, batch.request_bytes, "a request")
+        refuse(self._links, self._closed, "a link that was closed")
+        strange = (rows[:, :NUMBER_BYTES] != self._number_rows()).any(axis=1)
+        refuse(self._links, strange, f"a request that is not of batch {self._number}")
+
+        deltas = sender.deltas
+        asked, checks = rows[:, :-CHECK_BYTES], rows[:, -CHECK_BYTES:]
+        heard = self._heard(self._transcript, asked, batch.fingerprint())
+        zeros, consistent = sender.extend(
+            asked[:, NUMBER_BYTES:], batch.choices, _challenges(heard), checks
+        )
+        self._closed = ~consistent
+        refuse(self._links, self._closed, "choices that are inconsistent: the link is closed")
+        heard = self._heard(heard, checks)
+        given = np.packbits(bits.reshape(len(bits), -1), axis=1)
+        seeds = self._secret(f"garbling {self._number}", np.hstack([heard, given]))
+        keys, active = batch.key_and_garbler_labels(seeds)
+        # The label of 0 follows from the active one: L0 = active ⊕ x·Δ. The usual order draws L0
+        # and sends active = L0 ⊕ x·Δ; either way each is uniform and their difference is x·Δ, so
+        # the joint distribution is the same, and active labels drawn from a seed that does not
+        # depend on x tell nothing of x. That the evaluator knows the seed gives it no more than the
+        # labels: the hash is robust for active labels of anybody's choice, as long as Δ, which the
+        # seed has no part in, is secret.
+        own = active ^ bits[..., None] * deltas[:, None, None, :]
+        theirs = zeros.reshape(len(rows), batch.instances, circuit.evaluator_inputs, BLOCK_BYTES)
+        garbled = garbling.garble(circuit, keys, deltas, np.concatenate([own, theirs], axis=2))
+        sealed = outputs.seal(output, keys, deltas, garbled.outputs)
+        tables = garbled.tables.reshape(len(rows), batch.table_bytes)
+        answer = np.empty((len(rows), batch.answer_bytes), dtype=np.uint8)
+        body, end = answer[:, :-DIGEST_BYTES], BLOCK_BYTES + batch.table_bytes
+        body[:, :BLOCK_BYTES], body[:, BLOCK_BYTES:end] = seeds, tables
+        body[:, end:] = sealed.ciphertexts
+        self._transcript = self._heard(heard, body)
+        self._number += 1
+        answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
+        return Answer(answer, sealed.shares)
+
+    def _own_state(self) -> None:
+        self._sender = copy.copy(self._sender)
+
+    def _keep(self, chosen: Mask) -> None:
+        super()._keep(chosen)
+        self._closed = self._closed[chosen]
+        if self._sender is not None:
+            self._sender.keep(chosen)
+
+
+def _hashes(usage: bytes, left: Bytes, right: Bytes) -> Bytes:
+    """SHA-256 of two rows of each link; the left ones have a fixed length."""
+    found = bytearray()
+    for first, second in zip(left, right, strict=True):
+        state = hashlib.sha256(usage + first.tobytes())
+        state.update(np.ascontiguousarray(second).data)
+        found += state.digest()
+    return np.frombuffer(bytes(found), dtype=np.uint8).reshape(len(left), -1)
+
+
+def _challenges(transcript: Bytes) -> Bytes:
+    """Where a request's columns are checked: nobody knows it before the columns are fixed."""
+    return _hashes(_USAGE_CHALLENGE, transcript, transcript[:, :0])[:, :BLOCK_BYTES]
+
+
+def _digests(transcript: Bytes, check: Bytes) -> Bytes:
+    return _hashes(_USAGE_DIGEST, transcript, check)[:, :DIGEST_BYTES]

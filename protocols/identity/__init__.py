@@ -1,0 +1,1 @@
+"""Who a participant is: certificates, enrolment, vouchers, sealing to a public key."""

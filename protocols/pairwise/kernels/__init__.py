@@ -1,0 +1,1 @@
+"""Kernels: functions of two records, bundled, by name, or written out."""

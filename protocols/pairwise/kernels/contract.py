@@ -1,0 +1,249 @@
+"""The contract of a kernel: a function of two records, as a circuit and in the clear.
+
+Records are rows of integers, one for each column, on a public grid. A kernel has one output or
+several, all integers. Everything here is public.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.garbling.circuit import Circuit
+from protocols.garbling.circuit_builder import Builder, Word, width_of
+from protocols.garbling.clear_evaluation import Bits, from_bits, to_bits
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.records import Column
+
+Integers = NDArray[np.int64]
+
+MAX_BITS = 32
+"""The widest column."""
+
+MAX_OUTPUT_BITS = 40
+"""The widest output: 2^23 of them, and noise, still add up in Z_2^64 without wrapping."""
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Integers q in [low, high] that stand for (origin + q) · 2^-fraction_bits.
+
+    Values outside are clipped. Grid lines are the multiples of the step, wherever the range lies;
+    an `origin` keeps q small where the range is narrow and far from zero.
+    """
+
+    low: int
+    high: int
+    fraction_bits: int = 0
+    origin: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise LocalError(f"a column needs more than one value, not [{self.low}, {self.high}]")
+        if self.bits > MAX_BITS:
+            raise LocalError(f"a column has at most {MAX_BITS} bits, not {self.bits}")
+
+    @classmethod
+    def reals(cls, lower: float, upper: float, bits: int = MAX_BITS) -> "Grid":
+        """The finest grid of `bits` bits for real numbers within public bounds."""
+        if not 1 <= bits <= MAX_BITS:
+            raise LocalError(f"a column has 1 to {MAX_BITS} bits, not {bits}")
+        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+            raise LocalError(f"bounds must be finite and ascending, not [{lower:g}, {upper:g}]")
+        fraction_bits = bits - math.frexp(upper - lower)[1]
+        if not -900 < fraction_bits < 900 or math.frexp(max(abs(lower), abs(upper)))[1] > 930:
+            raise LocalError(f"bounds [{lower:g}, {upper:g}] are out of the range of fixed point")
+        while True:
+            step = Fraction(2) ** -fraction_bits
+            low, high = round(Fraction(lower) / step), round(Fraction(upper) / step)
+            if width_of(low, high) <= bits:
+                return cls(low, high, fraction_bits)
+            if width_of(0, high - low) <= bits:
+                return cls(0, high - low, fraction_bits, origin=low)
+            fraction_bits -= 1
+
+    @classmethod
+    def integers(cls, lower: int, upper: int) -> "Grid":
+        """Whole numbers within public bounds, in as few bits as they take."""
+        return cls(lower, upper)
+
+    @property
+    def bits(self) -> int:
+        return width_of(self.low, self.high)
+
+    @property
+    def signed(self) -> bool:
+        return self.low < 0
+
+    @property
+    def span(self) -> int:
+        return self.high - self.low
+
+    @property
+    def step(self) -> float:
+        return math.ldexp(1.0, -self.fraction_bits)
+
+    def values(self, integers: Integers) -> Column:
+        """What integers of the grid stand for."""
+        values: Column = np.ldexp(integers + float(self.origin), -self.fraction_bits)
+        return values
+
+    def encode(self, values: Column) -> Integers:
+        if not np.isfinite(values).all():
+            raise LocalError("a column has values that are not finite numbers")
+        # Doubles without a fraction; clipped, their distance to the origin is a small integer.
+        lines = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
+        return np.clip(lines, self.low, self.high).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Output:
+    """An integer in [low, high]."""
+
+    name: str
+    low: int
+    high: int
+
+    @property
+    def bits(self) -> int:
+        return width_of(self.low, self.high)
+
+    @property
+    def signed(self) -> bool:
+        return self.low < 0
+
+
+class Kernel(ABC):
+    """A kernel on given grids."""
+
+    name: str
+    columns: tuple[str, ...]
+    """What a record has, in the order of `grids`."""
+
+    symmetric: bool = True
+    """Whether f(x, y) = f(y, x) always."""
+
+    def __init__(self, grids: Sequence[Grid]) -> None:
+        if len(grids) != len(self.columns):
+            raise LocalError(f"{self.name} needs bounds for the columns {', '.join(self.columns)}")
+        self.grids = tuple(grids)
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[Output, ...]: ...
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> int:
+        """Δ_f: the most, in L1, that the outputs move when one of the two records is replaced."""
+
+    @abstractmethod
+    def build(self, builder: Builder, x: tuple[Word, ...], y: tuple[Word, ...]) -> tuple[Word, ...]:
+        """The outputs as words, from the columns of both records."""
+
+    @abstractmethod
+    def reference(self, x: Integers, y: Integers) -> Integers:
+        """The outputs in the clear, shape (pairs, outputs), from rows of both records."""
+
+    @abstractmethod
+    def decode(self, means: Column, exact: bool = False) -> float:
+        """The statistic, from the mean of each output over pairs of records.
+
+        Means may carry noise, and are brought into their range; not if they are `exact`.
+        """
+
+    def full_means(self, records: Integers) -> Column:
+        """The mean of each output over all pairs of records: what sampling pairs estimates.
+
+        This one takes O(n²) operations.
+        """
+        n = len(records)
+        totals = [0] * len(self.outputs)
+        first, second = np.triu_indices(n, 1)
+        for start in range(0, len(first), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            x, y = records[first[block]], records[second[block]]
+            values = self.reference(x, y).sum(axis=0)
+            if not self.symmetric:
+                values = values + self.reference(y, x).sum(axis=0)
+            totals = [total + int(value) for total, value in zip(totals, values, strict=True)]
+        ways = 1 if self.symmetric else 2
+        return np.array([total / (ways * len(first)) for total in totals])
+
+    def truth(self, columns: Sequence[Column]) -> float:
+        """The statistic of raw records over all pairs, without this kernel's grids.
+
+        A kernel of which nothing more is known than circuit and `reference` rounds to them.
+        """
+        pairs = zip(columns, self.grids, strict=True)
+        records = np.stack([grid.encode(column) for column, grid in pairs], axis=1)
+        return self.decode(self.full_means(records), exact=True)
+
+    # The circuit
+
+    @property
+    def record_bits(self) -> int:
+        return sum(grid.bits for grid in self.grids)
+
+    def input_bits(self, records: Integers) -> Bits:
+        """The bits that a side brings to the circuit, one row a record. Coins come after them."""
+        columns = zip(records.T, self.grids, strict=True)
+        return np.concatenate([to_bits(values, grid.bits) for values, grid in columns], axis=1)
+
+    def inputs(self, noise: CircuitLaplace | None = None) -> int:
+        """How many bits either side brings: a record, and coins for the noise of each output."""
+        return self.record_bits + (len(self.outputs) * noise.coins if noise else 0)
+
+    def released(self, noise: CircuitLaplace | None = None) -> tuple[Output, ...]:
+        """The outputs of the circuit, with the range that noise gives them."""
+        if noise is None:
+            return self.outputs
+        return tuple(
+            Output(each.name, each.low + noise.low, each.high + noise.high) for each in self.outputs
+        )
+
+    def circuit(self, noise: CircuitLaplace | None = None, swapped: bool = False) -> Circuit:
+        """Garbler: record x, then coins. Evaluator: record y, then coins. `swapped`: y, then x.
+
+        Outputs are the words of `released`, one after the other.
+        """
+        builder = Builder(self.inputs(noise), self.inputs(noise))
+        x, y = self._record(builder.garbler), self._record(builder.evaluator)
+        words = self.build(builder, y, x) if swapped else self.build(builder, x, y)
+        if noise:
+            drawn = [
+                noise.word(builder, ours, theirs)
+                for ours, theirs in zip(
+                    self._coins(builder.garbler, noise.coins),
+                    self._coins(builder.evaluator, noise.coins),
+                    strict=True,
+                )
+            ]
+            words = tuple(builder.add(w, each) for w, each in zip(words, drawn, strict=True))
+        pairs = zip(words, self.released(noise), strict=True)
+        return builder.circuit([word.fitted(out.bits, out.signed) for word, out in pairs])
+
+    def _record(self, wires: tuple[int, ...]) -> tuple[Word, ...]:
+        words, start = [], 0
+        for grid in self.grids:
+            words.append(Word(wires[start : start + grid.bits], grid.signed))
+            start += grid.bits
+        return tuple(words)
+
+    def _coins(self, wires: tuple[int, ...], coins: int) -> list[tuple[int, ...]]:
+        return [wires[at : at + coins] for at in range(self.record_bits, len(wires), coins)]
+
+    def values(self, bits: Bits, noise: CircuitLaplace | None = None) -> Integers:
+        """Output bits of the circuit as integers, shape (pairs, outputs)."""
+        columns, start = [], 0
+        for out in self.released(noise):
+            columns.append(from_bits(bits[:, start : start + out.bits], out.signed))
+            start += out.bits
+        return np.stack(columns, axis=1)

@@ -1,0 +1,1 @@
+"""The machines of a statistic of pairs, one for each role."""

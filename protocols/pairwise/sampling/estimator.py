@@ -1,0 +1,232 @@
+"""What sampled pairs say about all pairs, how well, and how many pairs to sample.
+
+U is the mean of a kernel f with range Δ over the distribution of the records; ζ1 = Var(E[f | x1])
+and ζ2 = Var(f). Any set of N pairs gives an unbiased mean. Two pairs that are the same covary by
+ζ2, two that share one record by ζ1, others not at all (Blom 1976), so the variance of the mean is
+(ζ2 · #same + ζ1 · #sharing one)/N², over ordered couples of pairs.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.garbling.laplace_circuit import OFFSET
+from protocols.pairwise.kernels.contract import Integers, Kernel
+from protocols.pairwise.sampling.matchings import Pairs, rounds
+from protocols.records import Column
+
+
+def means_of_values(values: Integers, noisy: bool) -> Column:
+    """Mean of each output over the pairs that were completed, for `Kernel.decode`.
+
+    Pairs lost to dropouts are left out; that does no harm unless who drops out depends on data.
+    `noisy` values come with noise from inside the circuit.
+    """
+    if not len(values):
+        raise LocalError("no pair was completed")
+    means: Column = values.mean(axis=0) + (float(OFFSET) if noisy else 0.0)
+    return means
+
+
+def means_of_totals(totals: Integers, pairs: int) -> Column:
+    """The same from totals over completed pairs, whatever noise they carry."""
+    if pairs < 1:
+        raise LocalError("no pair was completed")
+    means: Column = totals / pairs
+    return means
+
+
+@dataclass(frozen=True)
+class Zetas:
+    """ζ1 and ζ2, in squared units of the kernel's output. Always 2ζ1 ≤ ζ2."""
+
+    one: float
+    two: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= 2 * self.one <= self.two * (1 + 1e-12):
+            raise LocalError(f"0 ≤ 2ζ1 ≤ ζ2 does not hold for {self.one:g} and {self.two:g}")
+
+    @classmethod
+    def worst(cls, span: float) -> "Zetas":
+        """What makes sampling cost most, for a kernel with values in an interval of this length."""
+        return cls(0.0, span * span / 4)
+
+    @classmethod
+    def of_pilot(cls, kernel: Kernel, records: Integers, output: int = 0) -> "Zetas":
+        """Unbiased estimates from at least five records, brought into 0 ≤ 2ζ1 ≤ ζ2.
+
+        They are not private: the pilot is public data, or none (`worst`). Takes O(n²) operations.
+        """
+        n = len(records)
+        if n < 5:
+            raise LocalError(f"a pilot needs at least five records, not {n}")
+        values = np.empty((n, n))
+        for i in range(n):
+            x = np.repeat(records[i : i + 1], n, axis=0)
+            both = kernel.reference(x, records) + kernel.reference(records, x)
+            values[i] = both[:, output] / 2
+        one, two = unbiased_zetas(values)
+        two = max(0.0, two)
+        return cls(min(max(0.0, one), two / 2), two)
+
+
+def unbiased_zetas(values: Column) -> tuple[float, float]:
+    """Unbiased estimates of ζ1 and ζ2 from the symmetric matrix of f(x_i, x_j), n ≥ 5.
+
+    With S²_f the variance over all N pairs and S²_h that of the means of the n rows,
+      E S²_f = ζ2 − Var(U_n) with Var(U_n) = (2(n−2) ζ1 + ζ2)/N,
+      E S²_h = (n−2)(ζ2 + (n−4) ζ1)/(n−1)².
+    """
+    n = len(values)
+    pairs = math.comb(n, 2)
+    among = values[np.triu_indices(n, 1)].var()
+    rows = (values.sum(axis=1) - values.diagonal()) / (n - 1)
+    equations = [
+        [-2 * (n - 2) / pairs, 1 - 1 / pairs],
+        [(n - 2) * (n - 4) / (n - 1) ** 2, (n - 2) / (n - 1) ** 2],
+    ]
+    one, two = np.linalg.solve(equations, [among, rows.var(ddof=1)])
+    return float(one), float(two)
+
+
+def variance_of_pairs(pairs: Pairs, records: int, zetas: Zetas) -> float:
+    """Variance of the mean over exactly these pairs of records (rows of two, repeats allowed)."""
+    pairs = pairs.reshape(-1, 2)
+    degrees = np.bincount(pairs.ravel(), minlength=records)
+    _, repeats = np.unique(np.sort(pairs, axis=1), axis=0, return_counts=True)
+    same = int((repeats.astype(np.int64) ** 2).sum())
+    # Σ degree² counts a couple of pairs once for each record that they share.
+    sharing = int((degrees**2).sum()) - 2 * same
+    return (zetas.two * same + zetas.one * sharing) / len(pairs) ** 2
+
+
+@dataclass(frozen=True)
+class Design:
+    """`matchings` matchings (P) of `records` records (n), distinct or independent."""
+
+    records: int
+    matchings: int
+    distinct: bool = True
+
+    def __post_init__(self) -> None:
+        if self.records < 2 or self.matchings < 1:
+            raise LocalError("a design needs two records and one matching")
+        if self.distinct and self.matchings > rounds(self.records):
+            raise LocalError(
+                f"{self.records} records have {rounds(self.records)} matchings "
+                "without a common pair"
+            )
+
+    @property
+    def pairs(self) -> int:
+        return self.matchings * (self.records // 2)
+
+    @property
+    def met(self) -> int:
+        """The most pairs that a record is in: of an odd number, every one sits out one of all."""
+        return min(self.matchings, self.records - 1) if self.distinct else self.matchings
+
+    def sampling_variance(self, zetas: Zetas) -> float:
+        """Variance of the mean over the pairs, without noise.
+
+        For even n and independent matchings that is the first term of S1, Theorem 5:
+        2/(Pn) · (2(P−1)(1 − 1/(n−1)) ζ1 + (1 + (P−1)/(n−1)) ζ2). Two distinct matchings never share
+        a pair, which leaves 2/(Pn) · (2(P−1) ζ1 + ζ2): less, as 2ζ1 ≤ ζ2, and with all n − 1 of
+        them the variance of the full U-statistic (S1, Eq. 3).
+        """
+        same, sharing = self._couples()
+        others = self.matchings - 1
+        couples = zetas.two * (1 + others * same) + zetas.one * others * sharing
+        return couples / self.pairs
+
+    def _couples(self) -> tuple[float, float]:
+        """How many pairs of one matching, on average, equal a pair of another or share a record."""
+        n, each = self.records, self.records // 2
+        if self.distinct:  # of an odd number, two rounds leave out different records
+            return 0.0, 2.0 if n % 2 == 0 else (n - 2) / each
+        same = 1 / rounds(n)
+        return same, 2 * (2 * each / n) - 2 * same
+
+    def per_pair_variance(self, sensitivity: float, epsilon: float) -> float:
+        """What noise Lap(PΔ/ε) on every pair adds, P the pairs of a record: 4PΔ²/(nε²) for even n.
+
+        S1, Theorem 5 has half of that: the mean of Pn/2 noises of variance 2(P/ε)² is 4P/(nε²).
+        """
+        return 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs
+
+    def total_sensitivity(self, sensitivity: int) -> int:
+        """The most that a replaced record moves the total over all pairs: it is in P of them."""
+        return self.met * sensitivity
+
+    def total_variance(self, sensitivity: float, epsilon: float, noises: int = 1) -> float:
+        """What noise Lap(PΔ/ε) on the total adds, drawn `noises` times: 8Δ²/(n²ε²), for any P."""
+        return noises * 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs**2
+
+
+def best_matchings(records: int, zetas: Zetas, sensitivity: float, epsilon: float) -> int:
+    """The P with the least error when every pair has its own noise (S1 §5: the trade-off in P).
+
+    The error is (2/n)(2ζ1 + (ζ2 − 2ζ1)/P) + 4PΔ²/(nε²), convex in P and least at
+    P = ε √((ζ2 − 2ζ1)/2)/Δ. Without a pilot, `Zetas.worst` makes that ε/√8: one pair a record for
+    ε up to 4.
+    """
+    _, sharing = Design(records, 1)._couples()
+    ideal = epsilon * math.sqrt(max(0.0, zetas.two - sharing * zetas.one) / 2) / sensitivity
+
+    def error(matchings: int) -> float:
+        design = Design(records, matchings)
+        noise = design.per_pair_variance(sensitivity, epsilon)
+        return design.sampling_variance(zetas) + noise
+
+    below = min(max(1, math.floor(min(ideal, records))), rounds(records))
+    return min((below, min(below + 1, rounds(records))), key=error)
+
+
+def enough_matchings(
+    records: int,
+    zetas: Zetas,
+    sensitivity: float,
+    epsilon: float,
+    noises: int = 1,
+    excess: float = 0.1,
+) -> int:
+    """The least P whose error is within a factor 1 + `excess` of that of all pairs.
+
+    For noise on the total, which does not grow with P: more pairs cost bytes, never accuracy.
+    """
+
+    def error(matchings: int) -> float:
+        design = Design(records, matchings)
+        noise = design.total_variance(sensitivity, epsilon, noises)
+        return design.sampling_variance(zetas) + noise
+
+    low, high = 1, rounds(records)
+    goal = (1 + excess) * error(high)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if error(middle) <= goal else (middle + 1, high)
+    return high
+
+
+def advanced_composition(each: float, count: int, delta: float) -> float:
+    """ε of `count` releases, each ε_0-private, up to δ (Dwork, Rothblum and Vadhan 2010)."""
+    return math.sqrt(2 * count * math.log(1 / delta)) * each + count * each * math.expm1(each)
+
+
+def epsilon_each(epsilon: float, count: int, delta: float) -> float:
+    """The largest ε_0 for each of `count` releases within (ε, δ), by basic or advanced composition.
+
+    For all pairs with noise of their own: a record is in n − 1 of them.
+    """
+    basic = epsilon / count
+    if delta <= 0 or advanced_composition(basic, count, delta) >= epsilon:
+        return basic
+    low, high = basic, epsilon
+    for _ in range(100):
+        middle = (low + high) / 2
+        within = advanced_composition(middle, count, delta) <= epsilon
+        low, high = (middle, high) if within else (low, middle)
+    return low

@@ -1,0 +1,87 @@
+"""How the pairs of one link are cut into batches, which both of its ends work out alike.
+
+All pairs of a batch have one circuit, and its messages fit the wire. Batches of a link follow one
+another, each in two rounds of its own.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from protocols.garbling.circuit import Circuit
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.garbling.outputs import Integers
+from protocols.garbling.primitives import BLOCK_BYTES
+from protocols.garbling.session import answer_bytes
+from protocols.pairwise.kernels.contract import Kernel
+from protocols.pairwise.roles.link_batch import STEPS
+from protocols.run.messages import MAX_WIRE_BYTES
+from protocols.run.query import Query
+from protocols.statistics.pairwise import Pairs
+
+ROW_BYTES = MAX_WIRE_BYTES // 4
+"""What one link's message has at most: rows of several links still fit one message."""
+
+
+class Cut(NamedTuple):
+    """Pairs `start` to `end` of a link, the garbler's record second if `swapped`."""
+
+    swapped: bool
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    kernel: Kernel
+    noise: CircuitLaplace | None
+    slots: int
+    row_bytes: int
+
+    @classmethod
+    def of(cls, query: Query, statistic: Pairs) -> "Schedule":
+        """The same object for all roles of one process: circuits are built once."""
+        return _schedule(statistic, query.circuit_noise, ROW_BYTES)
+
+    @cached_property
+    def form(self) -> Integers:
+        released = self.kernel.released(self.noise)
+        return Integers(tuple((output.bits, output.signed) for output in released))
+
+    @cached_property
+    def first(self) -> Circuit:
+        """Where the garbler's record is the kernel's first argument."""
+        return self.kernel.circuit(self.noise)
+
+    @cached_property
+    def second(self) -> Circuit:
+        return self.kernel.circuit(self.noise, swapped=True)
+
+    @cached_property
+    def most(self) -> int:
+        """Pairs that a batch has at most."""
+        asked = BLOCK_BYTES * self.first.evaluator_inputs
+        return max(1, self.row_bytes // max(asked, answer_bytes(self.first, self.form, 1)))
+
+    def cuts(self, first: int, second: int) -> list[Cut]:
+        """Of a link with so many pairs in which the garbler's record is first, and then those
+        where it is second."""
+        found = []
+        for swapped, begin, end in ((False, 0, first), (True, first, first + second)):
+            for start in range(begin, end, self.most):
+                found.append(Cut(swapped, start, min(start + self.most, end)))
+        return found
+
+    @cached_property
+    def rounds(self) -> int:
+        """Rounds in which parties speak to each other, at most: a link has no more pairs than a
+        party has slots."""
+        batches = -(-self.slots // self.most)
+        if not self.kernel.symmetric and self.slots > 1:
+            batches += 1
+        return STEPS + 2 * (batches - 1)
+
+
+@lru_cache(maxsize=8)
+def _schedule(statistic: Pairs, noise: CircuitLaplace | None, row_bytes: int) -> Schedule:
+    return Schedule(statistic.kernel, noise, statistic.slots, row_bytes)

@@ -1,0 +1,1 @@
+"""The machinery of a run: queries, machines, messages, meters, receipts, policies."""

@@ -1,0 +1,229 @@
+"""What an answer is made of: the query, the servers' shares and receipts, to be checked by anybody.
+
+A coordinator hands it on with its answer. The analyst's side adds the shares up for itself and
+holds the receipts against its question, so that a coordinator that lied to somebody, or lies about
+the total, is found out (`check`, `total`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.collector import Collector
+from protocols.aggregation.contract import Ids
+from protocols.aggregation.fss.on_demand import points_body
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError, PeerError, TallyError
+from protocols.randomness import KEY_BYTES, Randomness
+from protocols.run.machines import collector_machine
+from protocols.run.messages import Role
+from protocols.run.query import MAX_SERVERS, Query, decode_query
+from protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
+from protocols.statistics import Statistic
+from protocols.statistics.on_demand import OnDemand
+
+MAX_ANSWERS = 1 << 14
+"""Shares of one answer: of all servers, for all points that were asked one after another."""
+
+COORDINATOR = Role.COORDINATOR.label
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A server's share of one opening, with its receipt and the certificate that goes with it.
+
+    The share is empty where only the coordinator can open it.
+    """
+
+    server: int
+    share: bytes = field(repr=False)
+    receipt: bytes
+    certificate: bytes = b""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What servers answered together: to the release, or to `ask`, points asked after it."""
+
+    answers: tuple[Answered, ...] = ()
+    ask: bytes = b""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`release` is what servers were told to release over: the parties, and of pairs which."""
+
+    run: bytes
+    query: bytes
+    release: bytes = b""
+    openings: tuple[Opening, ...] = ()
+
+    # --- how it comes about ---
+
+    def released(self, release: bytes) -> "Evidence":
+        """Servers were told to release over these parties."""
+        return replace(self, release=release, openings=(Opening(),))
+
+    def asked(self, ask: bytes) -> "Evidence":
+        """Servers were asked at these points; a release that was not answered by itself is none."""
+        if self.openings and self.openings[-1] == Opening((), ask):
+            return self  # the same, to the next server
+        kept = tuple(opening for opening in self.openings if opening.answers)
+        return replace(self, openings=(*kept, Opening((), ask)))
+
+    def answered(self, answer: Answered) -> "Evidence":
+        """A server's share; further parts of one that came in several say nothing new."""
+        if not self.openings:
+            return self
+        *others, last = self.openings
+        if any(known.server == answer.server for known in last.answers):
+            return self
+        grown = replace(last, answers=(*last.answers, answer))
+        return replace(self, openings=(*others, grown))
+
+    def certified(self, certificate_of: Callable[[int], bytes]) -> "Evidence":
+        """With certificates of servers where they were not known yet."""
+        return replace(
+            self,
+            openings=tuple(
+                replace(
+                    opening,
+                    answers=tuple(
+                        answer
+                        if answer.certificate
+                        else replace(answer, certificate=certificate_of(answer.server))
+                        for answer in opening.answers
+                    ),
+                )
+                for opening in self.openings
+            ),
+        )
+
+    # --- how it is checked ---
+
+    def check(self, authority: bytes) -> Query:
+        """The query that all servers say they answered, over the same parties and for its ε and δ.
+
+        Raises `PeerError`, which names who is to be believed no more.
+        """
+        query = decode_query(self.run, self.query, COORDINATOR)
+        try:
+            spend = aggregator_named(query.aggregator).release(query).spend
+            collector = _collector(query)
+        except LocalError as error:
+            raise PeerError(COORDINATOR, str(error)) from None
+        if len(self.openings) * MAX_SERVERS > MAX_ANSWERS or not self.openings:
+            raise PeerError(COORDINATOR, f"an answer in {len(self.openings)} openings")
+        servers = {answer.server for answer in self.openings[0].answers}
+        for opening in self.openings:
+            for answer in opening.answers:
+                self._check_answer(query, opening, answer, authority, charged(spend))
+            here = [answer.server for answer in opening.answers]
+            if len(set(here)) < len(here) or set(here) != servers:
+                raise PeerError(COORDINATOR, "its shares are not one of each server")
+        if len(servers) < collector.needed:
+            reason = f"receipts of {len(servers)} servers, where {collector.needed} are needed"
+            raise PeerError(COORDINATOR, reason)
+        return query
+
+    def _check_answer(
+        self,
+        query: Query,
+        opening: Opening,
+        answer: Answered,
+        authority: bytes,
+        expected: tuple[str, str],
+    ) -> None:
+        receipt = decode_receipt(self.run, answer.server, answer.receipt)
+        name = Role.SERVER.named(answer.server)
+        receipt.check_signature(answer.certificate, authority)
+        if answer.server >= query.servers:
+            raise PeerError(name, f"it is not among the query's {query.servers} servers")
+        if receipt.request != request_digest(self.release, opening.ask):
+            raise PeerError(name, "it released over other parties, or at other points")
+        if answer.share and receipt.share != share_digest([answer.share]):
+            raise PeerError(name, "its share is not the one that it signed")
+        for what, charge, asked in zip(
+            ("epsilon", "delta"), (receipt.epsilon, receipt.delta), expected, strict=True
+        ):
+            if charge != asked:
+                raise PeerError(name, f"it charged {what} {charge}, where the query costs {asked}")
+
+    def check_contributors(self, query: Query, contributors: Ids, records: int) -> None:
+        """That the servers released over these parties, which can hold so many records.
+
+        Raises `PeerError`. Of pairs, and where reports are counted, `records` are those: there are
+        no more than can be.
+        """
+        members = np.zeros(query.parties, dtype=bool)
+        if len(contributors) and int(contributors.max()) >= query.parties:
+            raise PeerError(COORDINATOR, f"contributors that are none of {query.parties} parties")
+        members[contributors] = True
+        bitmap = np.packbits(members).tobytes()
+        if self.release[: len(bitmap)] != bitmap:
+            raise PeerError(COORDINATOR, "it names other contributors than the servers")
+        if len(self.release) > len(bitmap) and not query.statistic.pairwise:
+            raise PeerError(COORDINATOR, "a release over more than parties")
+        if query.statistic.pairwise:
+            pairs = np.unpackbits(np.frombuffer(self.release[len(bitmap) :], dtype=np.uint8))
+            least = most = int(np.count_nonzero(pairs)) // 2
+        else:
+            absent = query.parties - len(contributors)
+            most = query.records - absent
+            least = max(len(contributors), query.records - absent * query.most)
+            if not _collector(query).public:  # it counts reports: of those that could be used
+                least, most = 1, len(contributors) * query.most
+        if not least <= records <= most:
+            raise PeerError(
+                COORDINATOR, f"{records} records in the sum, where it can have {least} to {most}"
+            )
+
+    def total(self, query: Query, statistic: Statistic, records: int) -> Vector | None:
+        """The sum that the shares add up to; None where only the coordinator can open them.
+
+        Points that were asked one after another must be those that `statistic` asks for. Raises
+        `PeerError`.
+        """
+        collector = _collector(query)
+        if not collector.public:
+            return None
+        known: dict[int, float] = {}
+        opened: list[Vector] = []
+        for opening in self.openings:
+            points = statistic.plan(known) if isinstance(statistic, OnDemand) else []
+            if opening.ask != points_body(points):
+                raise PeerError(COORDINATOR, "it asked for other points than the statistic needs")
+            width = 8 * len(points) if points else collector.share_bytes
+            shares = {
+                answer.server: np.frombuffer(answer.share, dtype=np.uint8)
+                for answer in opening.answers
+            }
+            for server, share in shares.items():
+                if share.size != width:
+                    name = Role.SERVER.named(server)
+                    raise PeerError(name, f"a share of {share.size} bytes, not {width}")
+            try:
+                counts = collector.open(shares)
+            except (ValueError, LookupError, ArithmeticError, TallyError):
+                raise PeerError(COORDINATOR, "the servers' shares do not open") from None
+            opened.append(counts)
+            known |= dict(zip(points, (signed(counts) / records).tolist(), strict=False))
+        if not opened or (isinstance(statistic, OnDemand) and statistic.plan(known)):
+            raise PeerError(COORDINATOR, "it asked for fewer points than the statistic needs")
+        if not isinstance(statistic, OnDemand) and len(opened) != 1:
+            raise PeerError(COORDINATOR, "more than one release of a run")
+        return np.concatenate(opened)
+
+
+def _collector(query: Query) -> Collector:
+    """The coordinator's machine, for what anybody can do with shares."""
+    machine = collector_machine(
+        query, np.ones(query.parties, dtype=np.int64), Randomness(bytes(KEY_BYTES))
+    )
+    if not isinstance(machine, Collector):
+        raise LocalError(
+            f"{query.aggregator} has a collector of its own: its shares cannot be checked"
+        )
+    return machine

@@ -1,0 +1,98 @@
+"""The machine of each role in a run: the aggregator's, or for statistics of pairs those of
+`protocols.pairwise`, which hand their shares to the aggregator."""
+
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Bulk, OneRound, Records, exaggerated
+from protocols.aggregation.vouched import Vouched
+from protocols.errors import LocalError
+from protocols.identity.vouchers import Signet, Vouchers
+from protocols.pairwise.roles.party import PairwiseParty
+from protocols.pairwise.roles.server_and_collector import STAGES, PairwiseCollector, PairwiseServer
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.in_parts import in_parts, parts
+from protocols.run.machine import Machine
+from protocols.run.query import Query
+
+
+def check(query: Query) -> None:
+    """Raises `LocalError` where what is asked cannot be done so."""
+    if query.statistic.pairwise:
+        _one_round(query)
+    aggregator = aggregator_named(query.aggregator)
+    aggregator.check(query)
+    query.check_delta(aggregator.release(query).delta)
+
+
+def stages(query: Query) -> int:
+    """How often somebody waits for parties, each time for at most the query's deadline."""
+    return STAGES if query.statistic.pairwise else aggregator_named(query.aggregator).stages
+
+
+def party_machine(
+    query: Query, holdings: Holdings, randomness: Randomness, signet: Signet | None = None
+) -> Machine:
+    """Without a `signet` only parties of this very process believe what is signed.
+
+    Raises `LocalError` if these parties cannot answer.
+    """
+    check(query)
+    if query.statistic.pairwise:
+        return PairwiseParty(_one_round(query), query, holdings, randomness)
+    aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Vouched) and signet is not None:
+        return aggregator.vouched_party(query, holdings, randomness, signet)
+    return in_parts(
+        aggregator.party(query, part, randomness) for part in parts(aggregator, query, holdings)
+    )
+
+
+def cheating_machine(
+    query: Query,
+    holdings: Holdings,
+    liars: frozenset[int],
+    randomness: Randomness,
+    signet: Signet | None = None,
+) -> Machine:
+    """Of parties of which some lie, in a simulation. Raises `LocalError` as `party_machine`."""
+    check(query)
+    if query.statistic.pairwise:
+        raise LocalError("circuits take no data out of range: parties can cheat in sums only")
+    aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Vouched) and signet is not None:
+        lies = exaggerated(query, holdings, liars)
+        return aggregator.vouched_party(query, lies, randomness, signet)
+    return aggregator.cheat(query, holdings, liars, randomness)
+
+
+def server_machine(
+    query: Query,
+    index: int,
+    randomness: Randomness,
+    bulk: Bulk,
+    vouchers: Vouchers | None = None,
+) -> Machine:
+    if query.statistic.pairwise:
+        return PairwiseServer(_one_round(query), query, index, randomness, bulk)
+    aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Vouched) and vouchers is not None:
+        return aggregator.vouched_server(query, index, randomness, bulk, vouchers)
+    return aggregator.server(query, index, randomness, bulk)
+
+
+def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
+    if query.statistic.pairwise:
+        return PairwiseCollector(_one_round(query), query, records)
+    return aggregator_named(query.aggregator).collector(query, records, randomness)
+
+
+def _one_round(query: Query) -> OneRound:
+    """Pairs that lost a party are left out when shares are added up, which takes an aggregator
+    whose servers hold every party's share by itself."""
+    aggregator = aggregator_named(query.aggregator)
+    if not isinstance(aggregator, OneRound):
+        raise LocalError(
+            f"{query.statistic.name} adds up shares of pairs: {aggregator.name} cannot, "
+            "additive or curator can"
+        )
+    return aggregator

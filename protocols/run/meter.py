@@ -1,0 +1,254 @@
+"""The meter: what every link carried, by phase and round, party by party.
+
+Each participant meters what it sends and what it receives. The bill of a run is made from the
+accounts of servers and coordinator, one of which is at an end of every message but those between
+parties: of these, party hosts hand in their own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.run.messages import Message, Phase, Role
+
+SEALING_BYTES = 24
+"""What sealing adds to a message between parties that the coordinator relays."""
+
+
+class Direction(IntEnum):
+    SENT = 1
+    RECEIVED = 2
+
+
+@dataclass(frozen=True, order=True)
+class Link:
+    """All messages of one phase and round between a station and parties, stations, or parties.
+
+    `station` is the index of the end that is not a party; between coordinator and server, the
+    server's; between parties, 0.
+    """
+
+    phase: Phase
+    round: int
+    sender: Role
+    receiver: Role
+    station: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.sender.label}->{self.receiver.label}"
+
+    @property
+    def with_party(self) -> bool:
+        return Role.PARTY in (self.sender, self.receiver)
+
+    @property
+    def between_parties(self) -> bool:
+        return self.sender is self.receiver is Role.PARTY
+
+    def ends(self, party: int) -> tuple[str, str]:
+        """The names of sender and receiver."""
+        if self.between_parties:
+            return Role.PARTY.named(party), "other parties"
+        if self.sender is Role.PARTY:
+            return Role.PARTY.named(party), self.receiver.named(self.station)
+        other = party if self.with_party else self.station
+        return self.sender.named(self.station), self.receiver.named(other)
+
+
+@dataclass
+class Account:
+    """Charged bytes and messages of a link by party id (id 0 where no party is at either end).
+
+    `wire_bytes` is what the encoded messages really took; it is below the charge where parties
+    travelled in a block.
+    """
+
+    bytes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    messages: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    wire_bytes: int = 0
+
+    def add(self, ids: NDArray[np.uint32], charge: int, wire_bytes: int) -> None:
+        size = int(ids.max()) + 1
+        if size > len(self.bytes):
+            grown = max(size, 2 * len(self.bytes)) - len(self.bytes)
+            self.bytes = np.pad(self.bytes, (0, grown))
+            self.messages = np.pad(self.messages, (0, grown))
+        np.add.at(self.bytes, ids, charge)
+        np.add.at(self.messages, ids, 1)
+        self.wire_bytes += wire_bytes
+
+    def __add__(self, other: "Account") -> "Account":
+        size = max(len(self.bytes), len(other.bytes))
+        return Account(
+            _padded(self.bytes, size) + _padded(other.bytes, size),
+            _padded(self.messages, size) + _padded(other.messages, size),
+            self.wire_bytes + other.wire_bytes,
+        )
+
+    def sealed(self) -> "Account":
+        """The same messages, each in a seal of its own."""
+        sealing = SEALING_BYTES * self.messages
+        return Account(self.bytes + sealing, self.messages, self.wire_bytes + int(sealing.sum()))
+
+
+def _padded(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    return np.pad(values, (0, size - len(values)))
+
+
+class Meter:
+    """One participant's accounts of one run.
+
+    Messages between parties are entered by sender where they are sent, and by receiver where they
+    are received.
+    """
+
+    def __init__(self) -> None:
+        self.accounts: dict[tuple[Direction, Link], Account] = {}
+
+    def record(self, direction: Direction, message: Message) -> None:
+        if message.between_parties:
+            ids = message.senders if direction is Direction.SENT else message.receivers
+            station = 0
+        elif message.sender_role is Role.PARTY:
+            ids, station = message.senders, int(message.receivers[0])
+        elif message.receiver_role is Role.PARTY:
+            ids, station = message.receivers, int(message.senders[0])
+        else:
+            ids = np.zeros(1, dtype=np.uint32)
+            station = max(int(message.senders[0]), int(message.receivers[0]))
+        link = Link(
+            message.phase, message.round, message.sender_role, message.receiver_role, station
+        )
+        account = self.accounts.setdefault((direction, link), Account())
+        account.add(ids, message.charge, message.wire_bytes)
+
+    def between_parties(self) -> "Meter":
+        """Only what went between parties."""
+        part = Meter()
+        part.accounts = {k: account for k, account in self.accounts.items() if k[1].between_parties}
+        return part
+
+
+def relayed(meter: Meter) -> Meter:
+    """What the coordinator would have metered, had it carried a host's messages between parties.
+
+    Each travels twice, sealed: from its sender to the coordinator, and on to its receiver. Where
+    the hosts at both ends hand in their accounts, these add up to both legs.
+    """
+    legs = Meter()
+    for (direction, link), account in meter.between_parties().accounts.items():
+        if direction is Direction.SENT:
+            leg = (Direction.RECEIVED, replace(link, receiver=Role.COORDINATOR))
+        else:
+            leg = (Direction.SENT, replace(link, sender=Role.COORDINATOR))
+        legs.accounts[leg] = account.sealed()
+    return legs
+
+
+@dataclass(frozen=True)
+class Tally:
+    bytes: int
+    messages: int
+
+    def as_json(self) -> dict[str, int]:
+        return {"bytes": self.bytes, "messages": self.messages}
+
+
+class Bill:
+    """Every message of a run once: what the stations sent, what they received from parties, and
+    what parties sent each other.
+
+    `meters` are those of the stations, and of party hosts what went `between_parties` (or the same
+    `relayed`). Several accounts of one link add up.
+    """
+
+    def __init__(self, meters: Iterable[Meter], parties: int) -> None:
+        self.parties = parties
+        self.accounts: dict[Link, Account] = {}
+        self._heard_from_parties: dict[Link, Account] = {}
+        for meter in meters:
+            for (direction, link), account in meter.accounts.items():
+                if direction is Direction.SENT:
+                    _enter(self.accounts, link, account)
+                elif link.between_parties:
+                    _enter(self._heard_from_parties, link, account)
+                elif link.sender is Role.PARTY:
+                    _enter(self.accounts, link, account)
+
+    @property
+    def total(self) -> Tally:
+        return self._sum(self.accounts.values())
+
+    @property
+    def wire_bytes(self) -> int:
+        return sum(account.wire_bytes for account in self.accounts.values())
+
+    @property
+    def rounds(self) -> int:
+        """From the first message to the last; a question to a tree that is there starts later."""
+        rounds = [link.round for link in self.accounts]
+        return max(rounds) - min(rounds) + 1 if rounds else 0
+
+    def party_bytes(self) -> NDArray[np.int64]:
+        """Bytes sent and received by each party."""
+        total = np.zeros(self.parties, dtype=np.int64)
+        for link, account in (*self.accounts.items(), *self._heard_from_parties.items()):
+            if link.with_party:
+                charged = account.bytes[: self.parties]
+                total[: len(charged)] += charged
+        return total
+
+    def by_phase(self) -> dict[str, Tally]:
+        return self._grouped({link: link.phase.label for link in sorted(self.accounts)})
+
+    def by_link(self) -> dict[str, Tally]:
+        return self._grouped({link: link.label for link in sorted(self.accounts)})
+
+    def as_json(self) -> dict[str, object]:
+        """The `communication` object of a result."""
+        party = self.party_bytes()
+        return {
+            "total_bytes": self.total.bytes,
+            "messages": self.total.messages,
+            "rounds": self.rounds,
+            "party_bytes": {"mean": float(party.mean()), "max": int(party.max())},
+            "phases": {name: tally.as_json() for name, tally in self.by_phase().items()},
+            "links": {name: tally.as_json() for name, tally in self.by_link().items()},
+        }
+
+    def rows(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """phase, round, sender, receiver, bytes, messages: one row for every pair that spoke, and
+        one for each party that spoke to other parties."""
+        for link in sorted(self.accounts):
+            account = self.accounts[link]
+            for party in np.flatnonzero(account.messages).tolist():
+                yield (
+                    link.phase.label,
+                    link.round,
+                    *link.ends(party),
+                    int(account.bytes[party]),
+                    int(account.messages[party]),
+                )
+
+    def _grouped(self, names: dict[Link, str]) -> dict[str, Tally]:
+        return {
+            group: self._sum(self.accounts[link] for link, name in names.items() if name == group)
+            for group in dict.fromkeys(names.values())
+        }
+
+    @staticmethod
+    def _sum(accounts: Iterable[Account]) -> Tally:
+        held = list(accounts)
+        return Tally(
+            sum(int(account.bytes.sum()) for account in held),
+            sum(int(account.messages.sum()) for account in held),
+        )
+
+
+def _enter(accounts: dict[Link, Account], link: Link, account: Account) -> None:
+    """Several hosts may have been at an end of one link."""
+    accounts[link] = accounts[link] + account if link in accounts else account

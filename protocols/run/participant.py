@@ -1,0 +1,307 @@
+"""A participant: the machines of all runs that one process takes part in, metered.
+
+Shells own sockets, clocks and stores. They hand messages to a participant and carry away the
+outcome; `inprocess` does the same with a queue. What is decided here holds in every runtime.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from protocols.errors import PeerError, TallyError
+from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
+from protocols.run.meter import Direction, Meter
+
+MOST_OVER = 64
+"""Runs that are over and of which something is kept, to be said again if asked."""
+MOST_NAMES = 1 << 16
+"""Runs whose names are kept, so that they cannot be begun again, nor with another question."""
+
+RecordSpends = Callable[[Sequence[Spend]], None]
+"""Makes spends durable before anything is released; raises `LedgerRefusal` past the cap."""
+
+
+@dataclass
+class Outcome:
+    """What a participant answers: messages to carry, senders refused, and how the run ended.
+
+    With `more`, the next messages are to be fetched (`PartyBlock.proceed`) once these are sent.
+    """
+
+    run: bytes
+    messages: list[Message] = field(default_factory=list)
+    refused: list[Rejected] = field(default_factory=list)
+    finished: Done | Failed | None = None
+    more: bool = False
+
+
+class Participant(ABC):
+    """`deadlines` says, for each run whose deadline was set anew, after how many seconds to
+    `expire` it. `replaying` is set while a journal tells what was taken before."""
+
+    def __init__(self, role: Role, record_spends: RecordSpends) -> None:
+        self.role = role
+        self.replaying = False
+        self._record_spends = record_spends
+        self._machines: dict[bytes, Machine] = {}
+        self._names: dict[bytes, bytes] = {}
+        self._over: dict[bytes, None] = {}
+        self._rounds: dict[bytes, int] = {}
+        self._asked: dict[bytes, int] = {}
+        self._sent: dict[bytes, int] = {}
+        self.meters: dict[bytes, Meter] = {}
+        self.deadlines: dict[bytes, float] = {}
+        self._queries: dict[bytes, bytes] = {}
+        self._said: dict[bytes, list[Message]] = {}
+        self._told: dict[bytes, list[Message]] = {}
+
+    def is_addressed(self, message: Message) -> bool:
+        return message.receiver_role is self.role
+
+    @abstractmethod
+    def open(self, message: Message) -> Machine:
+        """The machine for a query that came in. Raises `PeerError` where it must not be run."""
+
+    def begin(self, run: bytes, machine: Machine) -> Outcome:
+        """Starts a machine of our own accord."""
+        if self._run_like(run) is not None:
+            raise PeerError(run.hex(), "a run of this name was already begun")
+        self._name(run)
+        self._machines[run] = machine
+        self._rounds[run] = 0
+        return self._carry_out(run, machine.start())
+
+    def resume(self, run: bytes, machine: Machine) -> Outcome:
+        """Starts another machine in a run that was begun before; rounds go on counting."""
+        self._over.pop(run, None)
+        self._machines[run] = machine
+        return self._carry_out(run, machine.start())
+
+    def handle(self, message: Message) -> Outcome:
+        """Takes one message. A batch that is rejected is taken again one by one, so that only
+        the senders at fault are refused."""
+        outcome = Outcome(message.run)
+        if not self.is_addressed(message):
+            outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
+            return outcome
+        run = message.run
+        if message.phase is Phase.QUERY and run in self._queries:
+            return self._asked_again(message)
+        if message.phase is Phase.QUERY and self._run_like(run) is None:
+            try:
+                if message.sender_role is not Role.COORDINATOR:
+                    raise PeerError(message.sender, "only the coordinator asks")
+                machine = self.open(message)
+            except PeerError as error:
+                outcome.refused.append(Rejected(error.sender, error.reason))
+                return outcome
+            self._name(run)
+            self._machines[run] = machine
+            self._queries[run] = message.body[0].tobytes()
+            self._hear(message)
+            return self._carry_out(run, machine.start())
+        known = self._machines.get(run)
+        if known is None:
+            outcome.refused.append(self._refusal(message))
+            return outcome
+        if message.sender_role is Role.PARTY and message.round > self._last_round(message, known):
+            reason = f"round {message.round} was not asked for"
+            outcome.refused.append(Rejected(message.sender, reason))
+            return outcome
+        step = self._receive(known, message)
+        if not isinstance(step, Rejected):
+            self._hear(message)
+        elif message.links > 1:
+            for single in message.split():
+                if run in self._machines:
+                    step = self._receive(known, single)
+                    if not isinstance(step, Rejected):
+                        self._hear(single)
+                    self._merge(outcome, self._carry_out(run, step))
+                else:
+                    outcome.refused.append(self._refusal(single))
+            return outcome
+        return self._carry_out(run, step)
+
+    def _receive(self, machine: Machine, message: Message) -> Step:
+        """A message for a run's machine, unless the participant itself sees to it."""
+        return machine.receive(message)
+
+    def _last_round(self, message: Message, machine: Machine) -> int:
+        """The last round in which a party may say this: it could drive the rounds up otherwise.
+
+        A party must not be ahead of what was heard or sent here by more than its answer. A station
+        hears nothing of what parties say to each other, but knows for how many rounds they may.
+        """
+        run = message.run
+        if message.between_parties:
+            return max(self._rounds.get(run, 0), self._sent.get(run, 0)) + 1
+        unseen: int = getattr(machine, "unseen_rounds", 0)
+        return self._asked.get(run, 0) + unseen + 1
+
+    def is_early(self, message: Message) -> bool:
+        """Whether a party's message overtook what would make it understood: its run is not known
+        here yet, or has not come so far. Told later, it may be taken."""
+        if not message.between_parties:
+            return False
+        if (known := self._run_like(message.run)) is None:
+            return True
+        if known != message.run:
+            return False
+        machine = self._machines.get(message.run)
+        return machine is not None and message.round > self._last_round(message, machine)
+
+    def is_open(self, run: bytes) -> bool:
+        """Whether a run was begun here and is not over."""
+        return run in self._machines
+
+    def awaits(self, message: Message) -> bool:
+        """Whether there is anything to tell of a message: if not, `handle` refuses it."""
+        known = self.is_open(message.run) or message.run in self._queries
+        return known or (message.phase is Phase.QUERY and self._run_like(message.run) is None)
+
+    def _run_like(self, run: bytes) -> bytes | None:
+        """The run that is known under the nonce of this one: itself, or one that asks another
+        question; None if there is none."""
+        return self._names.get(run[:NONCE_BYTES])
+
+    def _name(self, run: bytes) -> None:
+        """Keeps the name of a run. The oldest that is over makes room for it."""
+        self._names.setdefault(run[:NONCE_BYTES], run)
+        if len(self._names) > MOST_NAMES:
+            over = (known for known, name in self._names.items() if name not in self._machines)
+            if (oldest := next(over, None)) is not None:
+                del self._names[oldest]
+
+    def _refusal(self, message: Message) -> Rejected:
+        """Why a message is not taken whose run is not open here."""
+        run, known = message.run, self._run_like(message.run)
+        if known is None:
+            return Rejected(message.sender, f"run {run.hex()} is unknown")
+        if known == run:
+            return Rejected(message.sender, f"run {run.hex()} is over")
+        verb = "asks" if message.phase is Phase.QUERY else "was asked"
+        theirs, ours = run[NONCE_BYTES:].hex(), known[NONCE_BYTES:].hex()
+        return Rejected(
+            message.sender,
+            f"{verb} another question in run {run[:NONCE_BYTES].hex()}: "
+            f"its digest is {theirs}, here it is {ours}",
+        )
+
+    def _asked_again(self, message: Message) -> Outcome:
+        """A coordinator that was restarted asks as before, and hears again what it was told."""
+        run = message.run
+        if message.body[0].tobytes() != self._queries[run]:
+            refusal = Rejected(message.sender, f"run {run.hex()} was begun with another query")
+            return Outcome(run, refused=[refusal])
+        return Outcome(run, list(self._said.get(run, ())))
+
+    def told(self, run: bytes) -> list[Message]:
+        """What parties were told in a run after its query, for those that may have missed it."""
+        return self._told.get(run, [])
+
+    def kept_runs(self) -> list[bytes]:
+        """Runs of which there is anything left but their names."""
+        return list(self._queries)
+
+    def open_runs(self) -> list[bytes]:
+        return list(self._machines)
+
+    def expire(self, run: bytes) -> Outcome:
+        """The deadline of a run has passed."""
+        return self.advance(run, lambda machine: machine.expire())
+
+    def advance(self, run: bytes, move: Callable[[Machine], Step]) -> Outcome:
+        """Lets a run's machine make a move of its own; nothing happens if the run is over."""
+        machine = self._machines.get(run)
+        return self._carry_out(run, move(machine)) if machine else Outcome(run)
+
+    def abandon(self, run: bytes) -> None:
+        """Drops a run's machine; its messages are refused from now on."""
+        if self._machines.pop(run, None) is not None:
+            self._over[run] = None
+        while len(self._over) > MOST_OVER:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self.forget(oldest)
+
+    def forget(self, run: bytes) -> None:
+        """Drops all there is of a run but that it was."""
+        self.abandon(run)
+        self._name(run)
+        self._over.pop(run, None)
+        for kept in (
+            self._rounds,
+            self._queries,
+            self._said,
+            self._told,
+            self._asked,
+            self._sent,
+            self.meters,
+            self.deadlines,
+        ):
+            kept.pop(run, None)
+
+    def _hear(self, message: Message) -> None:
+        """Only of what was taken: a refused message must not cost memory or move the rounds."""
+        if message.sender_role is Role.COORDINATOR:
+            self._asked[message.run] = max(self._asked.get(message.run, 0), message.round)
+        self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
+        self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
+
+    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+        match step:
+            case Rejected():
+                return Outcome(run, refused=[step])
+            case Failed(reason):
+                self.abandon(run)
+                return Outcome(run, self._farewell(run, reason), finished=step)
+            case Continue() | Done():
+                try:
+                    self._record_spends(step.spends)
+                except TallyError as error:
+                    self.abandon(run)
+                    return Outcome(
+                        run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error))
+                    )
+                outgoing = self._send(run, step.messages)
+                self._remember(run, outgoing)
+                if isinstance(step, Continue):
+                    if step.deadline is not None:
+                        self.deadlines[run] = step.deadline
+                    return Outcome(run, outgoing, more=step.more)
+                self.abandon(run)
+                return Outcome(run, outgoing, finished=step)
+
+    def _farewell(self, run: bytes, reason: str) -> list[Message]:
+        """What is said of a run that has failed here."""
+        return []
+
+    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
+        """Messages as they go out, metered: one round after the last that was heard, but for those
+        whose round the protocol fixes."""
+        following = self._rounds.get(run, 0) + 1
+        outgoing = [replace(message, round=message.round or following) for message in messages]
+        meter = self.meters.setdefault(run, Meter())
+        for message in outgoing:
+            meter.record(Direction.SENT, message)
+            self._sent[run] = max(self._sent.get(run, 0), message.round)
+        return outgoing
+
+    def _remember(self, run: bytes, outgoing: list[Message]) -> None:
+        """What may have to be said again, and up to which round parties may answer."""
+        to_coordinator = [m for m in outgoing if m.receiver_role is Role.COORDINATOR]
+        self._said.setdefault(run, []).extend(to_coordinator)
+        to_parties = [m for m in outgoing if m.receiver_role is Role.PARTY]
+        if to_parties:
+            self._asked[run] = max(self._asked.get(run, 0), to_parties[0].round)
+        if self.role is not Role.PARTY:
+            later = [m for m in to_parties if m.phase is not Phase.QUERY]
+            self._told.setdefault(run, []).extend(later)
+
+    @staticmethod
+    def _merge(outcome: Outcome, more: Outcome) -> None:
+        outcome.messages += more.messages
+        outcome.refused += more.refused
+        outcome.finished = outcome.finished or more.finished

@@ -1,0 +1,215 @@
+"""What a party agrees to take part in. It refuses everything else, whoever asks.
+
+A coordinator decides what is asked, a party what it answers. A refusal speaks of the question and
+of the policy, never of data: it may be read by anybody.
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any
+
+from protocols.aggregation import aggregator_named
+from protocols.errors import LocalError
+from protocols.privacy.ledger import DEFAULT_CAP_DELTA, as_written
+from protocols.privacy.mechanisms import Placement
+from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
+from protocols.statistics import STATISTICS
+
+MAX_TEXT = 64 << 10
+"""Characters of a policy that is read."""
+UNITS = ("record", "party")
+
+Names = frozenset[str] | None
+"""None allows all."""
+Reader = Callable[[str, object], Any]
+"""Takes a key and what stands there; raises `LocalError` on what must not."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The defaults are those of a deployed party.
+
+    `minimum_servers` None is as many as the federation has. Without a list of `aggregators`, all
+    are taken whose threat model lets no single server see a party's data; one that does must be
+    listed with the very options that are asked for. ε and δ are of the unit that a question
+    protects; an infinite ε allows answers without noise. Those `_in_all` are kept by the party's
+    ledger, not here.
+    """
+
+    minimum_servers: int | None = None
+    minimum_parties: int = 1
+    maximum_records_per_party: int = MAX_RECORDS
+    aggregators: Names = None
+    noise: Names = None
+    statistics: Names = None
+    columns: Names = None
+    units: frozenset[str] = frozenset(UNITS)
+    epsilon_per_question: float = 10.0
+    epsilon_in_all: float = 100.0
+    delta_per_question: float = DEFAULT_CAP_DELTA
+    delta_in_all: float = DEFAULT_CAP_DELTA
+
+    def in_federation(self, servers: int) -> "Policy":
+        """The same where nothing is left to how many servers the federation has."""
+        return self if self.minimum_servers is not None else replace(self, minimum_servers=servers)
+
+    @property
+    def cap(self) -> Fraction | None:
+        """The most ε in all; None is no cap."""
+        return None if math.isinf(self.epsilon_in_all) else as_written(self.epsilon_in_all)
+
+    def refusal(self, query: Query, records: int = 1) -> str | None:
+        """Why the party does not take part; None if it does.
+
+        `records` is how many it told the coordinator that it holds. Raises `LocalError` for a
+        question that nobody could answer.
+        """
+        return next(filter(None, self._objections(query, records)), None)
+
+    def _objections(self, query: Query, records: int) -> Iterable[str | None]:
+        statistic = query.statistic
+        yield self._aggregator(query)
+        least = self.minimum_servers or 1
+        if query.servers < least:
+            yield f"it asks for {least} servers or more, not {query.servers}"
+        yield _unless_named("noise", str(query.noise), self.noise)
+        yield _unless_named("statistic", statistic.name, self.statistics)
+        for column in statistic.columns:
+            yield _unless_named("column", column, self.columns)
+        yield self._cost(query)
+        if query.minimum < self.minimum_parties:
+            least = self.minimum_parties
+            yield f"it asks for answers over {least} parties or more, not {query.minimum}"
+        if query.most > self.maximum_records_per_party:
+            most = self.maximum_records_per_party
+            yield f"it allows {most} records per party, and the question says {query.most}"
+        if query.records > query.parties * query.most:
+            yield "the question says more records than its parties can hold"
+        if query.most < records:
+            yield "the question says that no party has as many records as it joined with"
+        if not self._protects(query):
+            yield f"it asks for the unit {' or '.join(sorted(self.units))}"
+
+    def _protects(self, query: Query) -> bool:
+        """Where a party holds at most one record, the two units are one."""
+        whole = query.group >= query.most
+        return ("party" in self.units and whole) or ("record" in self.units and query.group == 1)
+
+    def _aggregator(self, query: Query) -> str | None:
+        """Options may weaken what a name promises, so the model is asked, not the name."""
+        spec = query.aggregator
+        if self.aggregators is not None and spec in self.aggregators:
+            return None
+        if aggregator_named(spec).threat_model(query.servers).exposes:
+            return f"{spec} lets one server see its data"
+        return _unless_named("aggregator", spec.partition("?")[0], self.aggregators)
+
+    def _cost(self, query: Query) -> str | None:
+        most = self.epsilon_per_question
+        if query.epsilon is None:
+            return None if math.isinf(most) else "it takes part in no answer without noise"
+        if query.epsilon > (query.epsilon if math.isinf(most) else as_written(most)):
+            return f"it allows epsilon {most:g} per question, not {float(query.epsilon):g}"
+        delta = aggregator_named(query.aggregator).release(query).delta
+        if delta > self.delta_per_question:
+            return f"it allows delta {self.delta_per_question:g} per question, not {delta:g}"
+        return None
+
+
+DEPLOYED = Policy()
+"""Of a party that nobody gave another."""
+
+
+def _unless_named(kind: str, name: str, allowed: Names) -> str | None:
+    if allowed is None or name in allowed:
+        return None
+    return f"its policy does not allow the {kind} {name}"
+
+
+def parse_policy(text: str) -> Policy:
+    """A policy in TOML; what it leaves out is as in `DEPLOYED`. Raises `LocalError`."""
+    if len(text) > MAX_TEXT:
+        raise LocalError(f"a policy has at most {MAX_TEXT} characters")
+    try:
+        given = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise LocalError(f"the policy is no TOML: {error}") from None
+    known = {field.name for field in fields(Policy)}
+    for key in given:
+        if key not in known:
+            raise LocalError(f"a policy has no {key!r}; there are {', '.join(sorted(known))}")
+    policy = Policy(**{key: _READERS[key](key, value) for key, value in given.items()})
+    for kind in ("epsilon", "delta"):
+        each, total = f"{kind}_per_question", f"{kind}_in_all"
+        if each in given and total not in given and getattr(policy, each) > getattr(policy, total):
+            raise LocalError(
+                f"{each} is above {total}, which is {getattr(policy, total):g} if left out"
+            )
+    return policy
+
+
+def _whole(least: int, most: int) -> Reader:
+    def read(key: str, value: object) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise LocalError(f"{key} is a whole number from {least} to {most}, not {value!r}")
+        return value
+
+    return read
+
+
+def _number(key: str, value: object) -> float:
+    """Positive, and infinite where that means something."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise LocalError(f"{key} is a number above 0, or inf, not {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise LocalError(f"{key} is too large") from None
+
+
+def _probability(key: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
+        raise LocalError(f"{key} is a number from 0 to below 1, not {value!r}")
+    return float(value)
+
+
+def _names(key: str, value: object) -> frozenset[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise LocalError(f"{key} is a list of names, and not an empty one")
+    return frozenset(value)
+
+
+def _chosen(*there: str) -> Reader:
+    def read(key: str, value: object) -> frozenset[str]:
+        names = _names(key, value)
+        if unknown := sorted(names.difference(there)):
+            raise LocalError(f"{key} has no {unknown[0]!r}; there are {', '.join(there)}")
+        return names
+
+    return read
+
+
+def _aggregators(key: str, value: object) -> frozenset[str]:
+    names = _names(key, value)
+    for name in names:
+        aggregator_named(name)
+    return names
+
+
+_READERS: dict[str, Reader] = {
+    "minimum_servers": _whole(1, MAX_SERVERS),
+    "minimum_parties": _whole(1, MAX_PARTIES),
+    "maximum_records_per_party": _whole(1, MAX_RECORDS),
+    "aggregators": _aggregators,
+    "noise": _chosen(*Placement),
+    "statistics": _chosen(*STATISTICS),
+    "columns": _names,
+    "units": _chosen(*UNITS),
+    "epsilon_per_question": _number,
+    "epsilon_in_all": _number,
+    "delta_per_question": _probability,
+    "delta_in_all": _probability,
+}

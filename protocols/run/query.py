@@ -1,0 +1,260 @@
+"""What is asked: the public description that every role of a run builds its machine from."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from protocols.errors import LocalError, PeerError
+from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.privacy.mechanisms import (
+    DiscreteLaplace,
+    Placement,
+    enough_shares,
+    parse_epsilon,
+)
+from protocols.run.machine import Spend
+from protocols.run.messages import DIGEST_BYTES, MAX_MEMBERS, MAX_ROW, NONCE_BYTES, RUN_BYTES
+from protocols.statistics import Pairs, Statistic, statistic_named
+
+MAX_PARTIES = MAX_MEMBERS
+MAX_SERVERS = 64
+MAX_LENGTH = MAX_ROW // 8
+"""A share of the whole vector is one row of a message."""
+MAX_DEADLINE = 86400
+MAX_SPEC = 200
+MAX_RECORDS = 1 << 32
+"""The sum of that many of the largest values, and the noise, fit the ring."""
+MAX_EPSILON_TEXT = 64
+"""Characters of ε as a fraction: it is read back, and stands in receipts."""
+
+
+def run_name(nonce: bytes, encoded: bytes) -> bytes:
+    """The name of the run that puts this query: its nonce, and a digest of nonce and query.
+
+    Whoever names a run has thereby said what is asked. A coordinator that would have two queries
+    under one name looks for a collision among digests of 160 bits: 2^80 attempts.
+    """
+    digest = hashlib.blake2s(nonce + encoded, digest_size=DIGEST_BYTES, person=b"tallyrun")
+    return nonce + digest.digest()
+
+
+@dataclass(frozen=True)
+class Query:
+    """`records` is the number of records that all parties hold together; it is public.
+
+    `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
+    largest party's number when it is all that one party holds; `most` is the largest party's number
+    of records, which is public. `minimum` is the least number of
+    parties for which an answer may be released. `delta` is the δ that the analyst grants, for
+    mechanisms that need one. `nonce` tells runs of the same query apart.
+    """
+
+    nonce: bytes
+    statistic: Statistic
+    aggregator: str
+    parties: int
+    servers: int
+    records: int
+    epsilon: Fraction | None
+    noise: Placement
+    data: str
+    minimum: int
+    group: int = 1
+    most: int = 1
+    deadline: float = 30.0
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.nonce) != NONCE_BYTES:
+            raise LocalError(f"the nonce of a run has {NONCE_BYTES} bytes, not {len(self.nonce)}")
+        if not 1 <= self.parties <= MAX_PARTIES:
+            raise LocalError(f"{self.parties} parties: there must be 1 to {MAX_PARTIES}")
+        if not 1 <= self.servers <= MAX_SERVERS:
+            raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
+        if not 1 <= self.minimum <= self.parties:
+            raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
+        possible = self.parties <= self.records <= MAX_RECORDS
+        held = min(self.group, self.most) >= 1 and max(self.group, self.most) <= self.records
+        if not possible or not held:
+            raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
+        if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
+            raise LocalError(
+                f"noise shared by {self.parties} parties needs at least "
+                f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
+            )
+        if len(self.aggregator) > MAX_SPEC:
+            raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
+        if self.epsilon is not None and len(str(self.epsilon)) > MAX_EPSILON_TEXT:
+            raise LocalError("epsilon has too many digits: write it shorter")
+        if not 0 <= self.delta < 1:
+            raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
+        self.check_delta(self.delta)
+        if not 0 < self.deadline <= MAX_DEADLINE:
+            raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
+        statistic = self.statistic
+        if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
+            raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        if self.noise.of_pairs and not statistic.pairwise:
+            raise LocalError(f"--noise {self.noise} is of statistics of pairs")
+        if isinstance(statistic, Pairs) and statistic.inside != (self.noise is Placement.PER_PAIR):
+            raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
+        if self.noise is Placement.PARTIES and statistic.pairwise:
+            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+        if isinstance(statistic, Pairs) and self._release_bytes(statistic) > MAX_ROW:
+            raise LocalError(
+                f"{statistic.slots} pairs for each of {self.parties} parties are too many to "
+                "account for: choose fewer --pairs-per-party"
+            )
+
+    def _release_bytes(self, statistic: Pairs) -> int:
+        """A release of pairs names parties, and the slots of each that count: bitmaps in a row."""
+        return -(-self.parties // 8) + self.parties * -(-statistic.slots // 8)
+
+    @cached_property
+    def run(self) -> bytes:
+        """The run's name, which every message of it carries (`run_name`)."""
+        return run_name(self.nonce, self.encode())
+
+    @property
+    def units(self) -> int:
+        """How many units of privacy there are: records, or parties where the unit is a party."""
+        return self.records if self.group == 1 else self.parties
+
+    def check_delta(self, delta: float) -> None:
+        """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
+        if delta * self.units >= 1:
+            raise LocalError(
+                f"delta {delta:g} is not below one in {self.units}, the number of records or "
+                "parties that are protected: it would allow publishing one of them"
+            )
+
+    @property
+    def mechanism(self) -> DiscreteLaplace | None:
+        """The noise that makes the answer `epsilon`-private; None when there is to be none."""
+        sensitivity = self.statistic.sensitivity * self.group
+        if self.epsilon is None or sensitivity == 0:
+            return None
+        return DiscreteLaplace.spending(self.epsilon, sensitivity)
+
+    @property
+    def released(self) -> int:
+        """How many values each server releases."""
+        statistic = self.statistic
+        return statistic.length if self.mechanism is None else statistic.released
+
+    @property
+    def submitted(self) -> int:
+        """How many values a party submits of its vector: where parties add the noise, those that
+        are released."""
+        return self.released if self.noise is Placement.PARTIES else self.statistic.length
+
+    @property
+    def circuit_noise(self) -> CircuitLaplace | None:
+        """The noise that pairs of parties draw; None where they draw none."""
+        if not isinstance(self.statistic, Pairs):
+            return None
+        return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
+
+    @property
+    def numeric_delta(self) -> float:
+        """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
+        statistic = self.statistic
+        if self.epsilon is None or self.mechanism is None:
+            return 0.0
+        if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
+            return noise.delta(
+                self.epsilon,
+                statistic.pairs_of_a_record * self.group,
+                len(statistic.kernel.outputs),
+            )
+        return 0.0
+
+    @property
+    def spend(self) -> Spend:
+        """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
+        return Spend(self.data, self.run.hex(), self.epsilon, self.numeric_delta)
+
+    @property
+    def stream(self) -> str:
+        """The label of the randomness that a role draws for this query.
+
+        It names what is released as well as the run: under a run's name alone, another query put
+        to a restarted party would be masked by the same bytes, and their difference would show.
+        How the release is post-processed is not in it: that changes no vector and no noise.
+        """
+        others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
+        rest = (self.noise, self.data, self.minimum, self.group, self.most, self.delta)
+        released = repr((self.statistic.release_key(), *others, *rest)).encode()
+        return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
+
+    def encode(self) -> bytes:
+        """Canonical JSON: one query has one encoding, whatever the runtime, and the nonce is not
+        in it."""
+        return json.dumps(
+            {
+                "statistic": self.statistic.name,
+                "parameters": self.statistic.parameters(),
+                "aggregator": self.aggregator,
+                "parties": self.parties,
+                "servers": self.servers,
+                "records": self.records,
+                "epsilon": "inf" if self.epsilon is None else str(self.epsilon),
+                "noise": str(self.noise),
+                "data": self.data,
+                "minimum": self.minimum,
+                "group": self.group,
+                "most": self.most,
+                "deadline": float(self.deadline),
+                "delta": float(self.delta),
+            },
+            sort_keys=True,
+            separators=(",", ":"),
+        ).encode()
+
+
+def decode_query(run: bytes, data: bytes, peer: str) -> Query:
+    """Parses what `peer` sent. Raises `PeerError` on anything but the canonical encoding of the
+    query that the run is named for."""
+    nonce = run[:NONCE_BYTES]
+    if len(run) != RUN_BYTES or run_name(nonce, data) != run:
+        raise PeerError(peer, "the run is named for another query than it puts")
+    try:
+        fields = json.loads(data)
+        statistic = statistic_named(fields.pop("statistic"))
+        query = Query(
+            nonce=nonce,
+            statistic=statistic.from_parameters(fields.pop("parameters")),
+            epsilon=parse_epsilon(fields.pop("epsilon")),
+            noise=Placement(fields.pop("noise")),
+            **{key: _typed(key, value) for key, value in fields.items()},
+        )
+    except (
+        LocalError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise PeerError(peer, f"malformed query: {error}") from None
+    if query.encode() != data:
+        raise PeerError(peer, "malformed query: it is not in its canonical form")
+    return query
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "aggregator": str,
+    "data": str,
+    "deadline": (int, float),
+    "delta": (int, float),
+}
+
+
+def _typed(key: str, value: object) -> Any:
+    if not isinstance(value, _KINDS.get(key, int)) or isinstance(value, bool):
+        raise TypeError(f"{key} cannot be {value!r}")
+    return value

@@ -1,0 +1,125 @@
+"""Receipts: what a server signs of a release, with the key of its certificate.
+
+A receipt says in which run the server released, hence in answer to which query (`run_name`), over
+which parties, what, and how much of its budget that cost. It travels in front of the share.
+"""
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.errors import PeerError
+from protocols.identity.certificates import Credentials, Identity, Trust
+from protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
+from protocols.run.machine import Spend
+from protocols.run.messages import RUN_BYTES, Role
+
+_TAG = b"tallyroom receipt 1\0"
+_CLAIMS = struct.Struct("<32s32s64s32s")  # request, share, ε and δ as text, padded with zeros
+_HEAD = struct.Struct(f"<{len(_TAG)}s{RUN_BYTES}sI")
+RECEIPT_BYTES = _CLAIMS.size + SIGNATURE_BYTES
+
+Signer = Callable[[bytes], bytes]
+
+
+def request_digest(release: bytes, ask: bytes = b"") -> bytes:
+    """Of what a server was told to release: the body of RELEASE, and of ASK where that follows."""
+    return _digest((release, ask), b"request")
+
+
+def share_digest(bodies: Iterable[bytes]) -> bytes:
+    """Of what a server released, in the order in which it was sent."""
+    return _digest(bodies, b"share")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """`epsilon` and `delta` are what the server's ledger has for this run, in exact text."""
+
+    run: bytes
+    server: int
+    request: bytes
+    share: bytes
+    epsilon: str
+    delta: str
+    signature: bytes = bytes(SIGNATURE_BYTES)
+
+    @property
+    def statement(self) -> bytes:
+        """The bytes that are signed."""
+        return _HEAD.pack(_TAG, self.run, self.server) + self._claims
+
+    @property
+    def _claims(self) -> bytes:
+        texts = (self.epsilon.encode(), self.delta.encode())
+        return _CLAIMS.pack(self.request, self.share, *texts)
+
+    def signed(self, sign: Signer) -> "Receipt":
+        return replace(self, signature=sign(self.statement))
+
+    def encode(self) -> bytes:
+        """Always `RECEIPT_BYTES` long. Who says it in which run stands in the message's header."""
+        return self._claims + self.signature
+
+    def check_signature(self, certificate: bytes, authority: bytes) -> None:
+        """Raises `PeerError` unless the members' authority certified this server, and it signed."""
+        name = Role.SERVER.named(self.server)
+        try:
+            identity = Trust(members=authority).identity_of(certificate)
+        except PeerError:
+            raise PeerError(
+                name, "its certificate is not signed by the members' authority"
+            ) from None
+        if identity != Identity(Role.SERVER, self.server, self.server):
+            raise PeerError(name, "its receipt came with the certificate of somebody else")
+        key = x509.load_pem_x509_certificate(certificate).public_key()
+        signed = isinstance(key, ec.EllipticCurvePublicKey) and holds_raw(
+            key, self.statement, self.signature
+        )
+        if not signed:
+            raise PeerError(name, "its receipt is not signed with its certificate's key")
+
+
+def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
+    """Raises `PeerError` on anything but a receipt."""
+    refusal = PeerError(Role.SERVER.named(server), "malformed receipt")
+    if len(data) != RECEIPT_BYTES or len(run) != RUN_BYTES or not 0 <= server < 1 << 32:
+        raise refusal
+    request, share, *texts = _CLAIMS.unpack_from(data)
+    try:
+        epsilon, delta = (text.rstrip(b"\0").decode("ascii") for text in texts)
+    except UnicodeDecodeError:
+        raise refusal from None
+    return Receipt(run, server, request, share, epsilon, delta, data[_CLAIMS.size :])
+
+
+def charged(spend: Spend) -> tuple[str, str]:
+    """ε and δ of a spend, as receipts have them."""
+    return "inf" if spend.epsilon is None else str(spend.epsilon), repr(float(spend.delta))
+
+
+def signer(credentials: Credentials) -> Signer:
+    """Signs with the key of a certificate: ECDSA on P-256, always 64 bytes."""
+    key = serialization.load_pem_private_key(credentials.key, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise ValueError("receipts are signed with keys on P-256")
+    return partial(sign_raw, key)
+
+
+def unsigned(statement: bytes) -> bytes:
+    """Of a server that has no certificate: nobody believes its receipts."""
+    return bytes(SIGNATURE_BYTES)
+
+
+def _digest(parts: Iterable[bytes], purpose: bytes) -> bytes:
+    digest = hashlib.blake2s(person=purpose)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,268 @@
+"""The coordinator's service: party hosts join it, analysts ask it. How a run goes is in `runs`."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from protocols.errors import LocalError, RunFailed, TallyError
+from protocols.identity.certificates import Credentials, Identity
+from protocols.privacy.ledger import Composition
+from protocols.run.messages import Role
+from protocols.run.participant import Outcome
+from protos import tally_pb2 as pb
+from protos.channel import Context, caller
+from servers.coordinator import MAX_RECORDS_EACH, Coordinator, Question
+from servers.dispatch import POLL_SECONDS, Dispatch
+from servers.enrolment import EnrolmentConfig
+from servers.message_service import Mailboxes, MessageService
+from servers.metrics import Metrics, watch_ledger
+from servers.peer_directory import PeerDirectory
+from servers.run import LiveRuns, Run
+from servers.runs import Runs
+from servers.server_link import ServerLink
+from storage.answers import Answers
+from storage.journal import Journal
+from storage.ledger import Ledger
+from storage.store import Store
+
+MAX_KEY = 200
+
+
+@dataclass(frozen=True)
+class CoordinatorConfig:
+    credentials: Credentials
+    parties: int
+    servers: tuple[str, ...]
+    listen: str = "127.0.0.1:0"
+    store: Path | None = None
+    cap: Fraction | None = None
+    seed: int | None = None
+    enrolment: EnrolmentConfig | None = None
+    metrics: str | None = None
+    cap_delta: float | None = None
+    composition: Composition = Composition.SUM
+    max_records_per_party: int = MAX_RECORDS_EACH
+
+
+class CoordinatorService(PeerDirectory):
+    def __init__(self, config: CoordinatorConfig) -> None:
+        super().__init__()
+        self._config = config
+        self._store = Store(config.store)
+        self._ledger = Ledger(self._store.ledger, config.cap, config.cap_delta, config.composition)
+        self.coordinator = Coordinator(
+            len(config.servers),
+            config.parties,
+            self._ledger,
+            self._store.randomness(config.seed, "coordinator"),
+            config.max_records_per_party,
+            seeded=config.seed is not None,
+        )
+        self.mailboxes = Mailboxes()
+        journal = Journal(self._store.folder / "runs") if self._store.durable else None
+        self.post = MessageService(self.coordinator, self.mailboxes, self._carry, journal)
+        self.post.lost = self._host_lost
+        self.servers = [
+            ServerLink(index, target, config.credentials)
+            for index, target in enumerate(config.servers)
+        ]
+        live = LiveRuns()
+        self.dispatch = Dispatch(
+            self.coordinator, self.post, self.mailboxes, self.servers, live, self._store.durable
+        )
+        self.runs = Runs(
+            self.coordinator,
+            self.post,
+            self.dispatch,
+            live,
+            self.servers,
+            Answers(self._store.folder / "answers", self._store.durable),
+            self.reports,
+            self._store.durable,
+        )
+        self._joined = asyncio.Condition()
+
+    async def _carry(self, outcome: Outcome) -> None:
+        await self.dispatch.carry(outcome)
+
+    @property
+    def durable(self) -> bool:
+        return self._store.durable
+
+    def watch(self, metrics: Metrics) -> None:
+        watch_ledger(metrics, self._ledger)
+        metrics.watch(
+            "tally_parties_present", "Parties that are here.", lambda: self.coordinator.enrolled
+        )
+        metrics.watch(
+            "tally_runs",
+            "Runs in progress.",
+            lambda: sum(not run.ended.done() for run in self.runs.live.all()),
+        )
+
+    async def close(self) -> None:
+        await self.runs.close()
+        await self.dispatch.close()
+        for server in self.servers:
+            await server.channel.close()
+        self.post.close()
+        self._ledger.close()
+        self._store.close()
+
+    # --- what party hosts call ---
+
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Welcome:  # noqa: N802
+        identity = await caller(context)
+        if len(request.parties) % 4 or len(request.records) != len(request.parties):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not one number for each party")
+        ids = np.frombuffer(request.parties, dtype="<u4")
+        records = np.frombuffer(request.records, dtype="<u4")
+        if identity.role is not Role.PARTY or not identity.covers(ids):
+            reason = f"{identity.name} may not join as these parties"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, reason)
+        try:
+            self.coordinator.enrol(ids, records, request.version)
+        except LocalError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        self.mailboxes.of(identity)
+        for run in self.runs.live.all():  # it may have missed the question while it was away
+            if not run.ended.done() and run.phase == "submit":
+                self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
+                for message in self.coordinator.told(run.run):
+                    self.mailboxes.deliver(message, identity)
+        async with self._joined:
+            self._joined.notify_all()
+        return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
+
+    def _host_lost(self, identity: Identity) -> None:
+        if identity.role is Role.PARTY:
+            ids = np.arange(identity.first, identity.last + 1, dtype=np.uint32)
+            ids = ids[ids < self._config.parties]
+            self.coordinator.leave(ids)
+            self.dispatch.lose_parties(ids)
+
+    def is_running(self, run: bytes) -> bool:
+        found = self.runs.live.of(run)
+        return found is not None and not found.ended.done()
+
+    # --- what analysts call ---
+
+    async def Ask(  # noqa: N802
+        self, request: pb.Question, context: Context
+    ) -> AsyncIterator[pb.Event]:
+        await self._analyst(context)
+        try:
+            question = Question.decode(request.json)
+            if not question.key:
+                question = replace(question, key=os.urandom(16).hex())
+            name = self.coordinator.nonce_of(question)
+            asked = question.encode()
+            kept, run = self.runs.kept(name), self.runs.live.asked(name)
+            if kept is None and run is None:
+                async for progress in self._wait_for_parties(question):
+                    yield progress
+                kept = self.runs.kept(name)  # another call may have asked it meanwhile
+            if kept is not None:
+                _must_be_same(asked, kept.question)
+                for event in kept.events:
+                    yield event
+                return
+            run = run or await self.runs.begin(question)
+            _must_be_same(asked, run.question)
+            async for event in self._follow(run):
+                yield event
+        except RunFailed as error:
+            yield pb.Event(failure=pb.Failure(reason=str(error)))
+        except TallyError as error:
+            yield pb.Event(failure=pb.Failure(reason=str(error), our_input=True))
+
+    async def Resume(  # noqa: N802
+        self, request: pb.QuestionKey, context: Context
+    ) -> AsyncIterator[pb.Event]:
+        name = await self._named(request, context)
+        if (kept := self.runs.kept(name)) is not None:
+            for event in kept.events:
+                yield event
+        elif (run := self.runs.live.asked(name)) is not None:
+            try:
+                async for event in self._follow(run):
+                    yield event
+            except RunFailed as error:
+                yield pb.Event(failure=pb.Failure(reason=str(error)))
+        else:
+            reason = "nothing is known of that key: nothing was asked under it, or too long ago"
+            yield pb.Event(failure=pb.Failure(reason=reason, our_input=True))
+
+    async def Cancel(self, request: pb.QuestionKey, context: Context) -> pb.Cancelled:  # noqa: N802
+        return await self.runs.cancel(await self._named(request, context))
+
+    async def _analyst(self, context: Context) -> None:
+        identity = await caller(context)
+        if identity.role is not Role.ANALYST:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only an analyst may ask")
+
+    async def _named(self, request: pb.QuestionKey, context: Context) -> bytes:
+        await self._analyst(context)
+        if not 0 < len(request.key) <= MAX_KEY:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no question has such a key")
+        return self.coordinator.named(request.key)
+
+    async def _wait_for_parties(self, question: Question) -> AsyncIterator[pb.Event]:
+        """Waits for all of them, or until the deadline for the least number that will do."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + question.deadline
+        least = question.minimum or self._config.parties
+        while (enrolled := self.coordinator.enrolled) < self._config.parties:
+            if loop.time() > deadline:
+                if enrolled >= least:
+                    return
+                raise RunFailed(
+                    f"only {enrolled} of {self._config.parties} parties joined within "
+                    f"{question.deadline:g} seconds and {least} are needed"
+                )
+            yield self._progress("enrol")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS), self._joined:
+                    await self._joined.wait()
+
+    async def _follow(self, run: Run) -> AsyncIterator[pb.Event]:
+        """How far a run has come, until it is over. It does not end with who waits for it."""
+        while not run.over.done():
+            await asyncio.wait([run.over], timeout=POLL_SECONDS)
+            if run.over.done():
+                break
+            if run.stalled:
+                raise RunFailed(run.stalled)
+            statuses = await asyncio.gather(*(s.status(run.run) for s in self.servers))
+            yield self._progress(
+                run.phase,
+                submissions=min(status.submissions for status in statuses),
+                size=sum(status.bytes for status in statuses),
+            )
+        for event in run.over.result():
+            yield event
+
+    def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:
+        return pb.Event(
+            progress=pb.Progress(
+                enrolled=self.coordinator.enrolled,
+                parties=self._config.parties,
+                phase=phase,
+                submissions=submissions,
+                bytes=size,
+            )
+        )
+
+
+def _must_be_same(asked: str, before: str) -> None:
+    """Raises `LocalError` if another question had the same key."""
+    if asked != before:
+        raise LocalError("another question was asked under this key before: choose a new one")

@@ -1,0 +1,321 @@
+"""The message service: carries messages to a participant and its answers back to their receivers.
+
+Thin: who calls is checked against the message, the participant decides, errors become statuses here
+and nowhere else.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import grpc
+import numpy as np
+
+from protocols.identity.certificates import Identity
+from protocols.run.messages import RUN_BYTES, Message, Phase, Role, decode
+from protocols.run.meter import Direction
+from protocols.run.participant import Outcome, Participant
+from protos import tally_pb2 as pb
+from protos.accounts import accounts_to_wire
+from protos.channel import Context, caller, received
+from protos.tally_pb2_grpc import MessagesServicer
+from protos.tasks import Tasks
+from storage.journal import Journal, Kind, Record
+
+log = logging.getLogger(__name__)
+
+CERTIFICATE = "certificate-bin"
+"""Under which name a server's certificate goes before what it says."""
+RETRY_SECONDS = 1.0
+"""How long to wait for room on a full disk."""
+MOST_WAITING = 1000
+"""Messages that wait for a party; a party that never reads must not fill the memory."""
+MOST_LISTED = 10_000
+"""Runs that are told to the coordinator at a time."""
+
+Carry = Callable[[Outcome], Awaitable[None]]
+
+
+class Mailboxes:
+    """Messages that wait for their receivers to fetch them, in order."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Identity, asyncio.Queue[Message]] = {}
+
+    def of(self, identity: Identity) -> asyncio.Queue[Message]:
+        return self._queues.setdefault(identity, asyncio.Queue())
+
+    def empty(self, identity: Identity) -> asyncio.Queue[Message]:
+        """A new mailbox: what waited in the old one is told again in other ways."""
+        self._queues[identity] = asyncio.Queue()
+        return self._queues[identity]
+
+    def deliver(self, message: Message, only: Identity | None = None) -> None:
+        """Splits a message among the mailboxes of those that it is addressed to.
+
+        With `only`, nobody else gets his part: he may have missed it.
+        """
+        for identity, queue in self._queues.items():
+            if only is not None and identity != only:
+                continue
+            if identity.role is message.receiver_role:
+                mine = (message.receivers >= identity.first) & (message.receivers <= identity.last)
+                if not mine.any():
+                    continue
+                if identity.role is Role.PARTY and queue.qsize() >= MOST_WAITING:
+                    queue.get_nowait()  # it does not read: what it misses, it hears when it joins
+                queue.put_nowait(message if mine.all() else message.select(np.flatnonzero(mine)))
+
+    def discard(self, run: bytes) -> None:
+        """Drops what waits for parties in a run that is over: they are not to work for it."""
+        for identity, queue in self._queues.items():
+            if identity.role is Role.PARTY:
+                waiting = [queue.get_nowait() for _ in range(queue.qsize())]
+                for message in waiting:
+                    if message.run != run:
+                        queue.put_nowait(message)
+
+
+class MessageService(MessagesServicer):
+    """`carry` takes what the participant answered, once what it was told is in the journal."""
+
+    def __init__(
+        self, participant: Participant, mailboxes: Mailboxes, carry: Carry, journal: Journal | None
+    ) -> None:
+        self.participant = participant
+        self.mailboxes = mailboxes
+        self.journal = journal
+        self.lock = asyncio.Lock()
+        self._carry = carry
+        # A machine that was told something, and whose answer nobody carried because the caller hung
+        # up meanwhile, would leave its run waiting for ever.
+        self._tasks = Tasks()
+        self._timers: dict[bytes, asyncio.Task[None]] = {}
+        self._cpu_seconds: dict[bytes, float] = {}
+        self.certificate = b""
+        self.subscribers: set[Identity] = set()
+        self.lost: Callable[[Identity], None] = lambda _: None
+
+    async def deliver(self, message: Message, data: bytes) -> Outcome:
+        """One message at a time, off the event loop: merging shares may take a while.
+
+        Acknowledged means in the journal; a message that was refused as a whole is not. Raises
+        `OSError` where it cannot be kept: it was not taken then, and may be sent again.
+        """
+        return await self._tasks.finish(self._take(message, data))
+
+    async def expire(self, run: bytes) -> None:
+        """The deadline passed: that, too, is something the machine was told. Raises `OSError`."""
+        await self._tasks.finish(self._expire(run, None))
+
+    async def _take(self, message: Message, data: bytes) -> Outcome:
+        async with self.lock:
+            if not self.participant.awaits(message):  # it will be refused: not worth a write
+                return self.participant.handle(message)
+            with self._written(message.run, Kind.MESSAGE, data) as keep:
+                handle = partial(self.participant.handle, message)
+                outcome = await asyncio.to_thread(self._timed, message.run, handle)
+                if len(outcome.refused) < message.links:
+                    keep()
+        return await self._carry_on(outcome)
+
+    async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
+        """Of a timer, only if it was not set anew while it waited for the lock."""
+        async with self.lock:
+            superseded = timer is not None and self._timers.get(run) is not timer
+            if superseded or not self.participant.is_open(run):
+                return Outcome(run)
+            with self._written(run, Kind.EXPIRE, b"") as keep:
+                outcome = self._timed(run, partial(self.participant.expire, run))
+                if outcome.messages:
+                    keep()
+        return await self._carry_on(outcome)
+
+    def _timed(self, run: bytes, work: Callable[[], Outcome]) -> Outcome:
+        """Adds up the CPU time of the process meanwhile: native loops have threads of their own."""
+        begun = time.process_time()
+        outcome = work()
+        if run in self.participant.meters:  # what was refused must not cost memory
+            spent = time.process_time() - begun
+            self._cpu_seconds[run] = self._cpu_seconds.get(run, 0.0) + spent
+        return outcome
+
+    @contextmanager
+    def _written(self, run: bytes, kind: Kind, data: bytes) -> Iterator[Callable[[], None]]:
+        """Written before it is told: a machine never knows what there was no room to keep.
+
+        Taken back unless what this yields is called.
+        """
+        begin = self.journal.append(run, kind, data) if self.journal else 0
+        kept = []
+        try:
+            yield lambda: kept.append(True)
+        finally:
+            if self.journal and not kept:
+                self.journal.retract(run, begin)
+
+    async def _carry_on(self, outcome: Outcome) -> Outcome:
+        if self.journal:
+            await self.journal.commit()
+        self.watch_deadline(outcome.run)
+        await self._carry(outcome)
+        return outcome
+
+    def replay(self, run: bytes, records: Iterable[Record]) -> list[Outcome]:
+        """Tells a new participant what the old one was told; what it answers is to be carried."""
+        outcomes = []
+        self.participant.replaying = True
+        try:
+            for kind, data in records:
+                if kind is Kind.MESSAGE:
+                    outcomes.append(self.participant.handle(decode(data, "journal")))
+                elif kind is Kind.EXPIRE:
+                    outcomes.append(self.participant.expire(run))
+        finally:
+            self.participant.replaying = False
+        self.watch_deadline(run)
+        return outcomes
+
+    async def forget(self, run: bytes) -> None:
+        """Drops a run for good. Raises `OSError` where that cannot be kept."""
+        async with self.lock:
+            if self.journal:
+                await self.journal.forget(run)
+            self._let_go(run)
+
+    async def let_go(self, run: bytes) -> None:
+        """The same, where the name of the run is kept elsewhere."""
+        async with self.lock:
+            self.unjournal(run)
+            self._let_go(run)
+
+    def unjournal(self, run: bytes) -> None:
+        if self.journal:
+            self.journal.drop(run)
+
+    def _let_go(self, run: bytes) -> None:
+        self.mailboxes.discard(run)
+        self.participant.forget(run)
+        self._cpu_seconds.pop(run, None)
+        if (timer := self._timers.pop(run, None)) is not None:
+            timer.cancel()
+
+    def close(self) -> None:
+        if self.journal:
+            self.journal.close()
+
+    async def Send(self, request: pb.Parcel, context: Context) -> pb.Receipt:  # noqa: N802
+        identity, message, data = await received(request, context)
+        if not identity.speaks_for(message):
+            claim = f"{identity.name}: claims to be {message.sender}"
+            log.warning("refused: %s", claim)
+            return await context.abort(grpc.StatusCode.PERMISSION_DENIED, claim)
+        try:
+            outcome = await self.deliver(message, data)
+        except OSError as error:
+            log.error("not taken: %s", error)
+            reason = f"cannot keep a submission: {error.strerror or error}"
+            return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
+        for refusal in outcome.refused:
+            log.warning("refused %s: %s", refusal.sender, refusal.reason)
+        return pb.Receipt(
+            refused=[pb.Refusal(sender=r.sender, reason=r.reason) for r in outcome.refused]
+        )
+
+    async def Receive(  # noqa: N802
+        self, request: pb.Subscription, context: Context
+    ) -> AsyncIterator[pb.Parcel]:
+        identity = await caller(context)
+        if identity.role is Role.ANALYST or identity in self.subscribers:
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{identity.name} already listens")
+        queue = self._queue_for(identity)
+        self.subscribers.add(identity)
+        await context.send_initial_metadata(self._introduction)
+        try:
+            while True:
+                message = await queue.get()
+                for chunk in message.chunks():
+                    yield pb.Parcel(message=chunk.encode())
+        finally:
+            self.subscribers.discard(identity)
+            self.lost(identity)
+
+    @property
+    def _introduction(self) -> tuple[tuple[str, bytes], ...]:
+        """With whose key receipts are signed that come down the stream."""
+        return ((CERTIFICATE, self.certificate),) if self.certificate else ()
+
+    def _queue_for(self, identity: Identity) -> asyncio.Queue[Message]:
+        """A party that comes back to a server is told again what it may have missed."""
+        if identity.role is not Role.PARTY or self.participant.role is not Role.SERVER:
+            return self.mailboxes.of(identity)
+        queue = self.mailboxes.empty(identity)
+        for run in self.participant.open_runs():
+            for message in self.participant.told(run):
+                self.mailboxes.deliver(message, identity)
+        return queue
+
+    async def Status(self, request: pb.RunRef, context: Context) -> pb.RunStatus:  # noqa: N802
+        await self._coordinator_only(request, context)
+        meter = self.participant.meters.get(request.run)
+        received = [
+            account
+            for (direction, link), account in (meter.accounts.items() if meter else ())
+            if direction is Direction.RECEIVED and link.phase is Phase.SUBMIT
+        ]
+        return pb.RunStatus(
+            submissions=sum(int(account.messages.sum()) for account in received),
+            bytes=sum(int(account.bytes.sum()) for account in received),
+        )
+
+    async def Accounts(self, request: pb.RunRef, context: Context) -> pb.AccountList:  # noqa: N802
+        await self._coordinator_only(request, context)
+        meter = self.participant.meters.pop(request.run, None)
+        spent = self._cpu_seconds.pop(request.run, 0.0)
+        return accounts_to_wire(meter, spent) if meter else pb.AccountList()
+
+    async def Kept(self, request: pb.Subscription, context: Context) -> pb.RunList:  # noqa: N802
+        await self._from_coordinator(context)
+        return pb.RunList(runs=self.participant.kept_runs()[:MOST_LISTED])
+
+    async def _from_coordinator(self, context: Context) -> None:
+        identity = await caller(context)
+        if identity.role is not Role.COORDINATOR:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only the coordinator may ask")
+
+    async def _coordinator_only(self, request: pb.RunRef, context: Context) -> None:
+        await self._from_coordinator(context)
+        if len(request.run) != RUN_BYTES:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no run has such a name")
+
+    async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
+        await self._coordinator_only(request, context)
+        try:
+            await self._tasks.finish(self.forget(request.run))
+        except OSError as error:
+            log.error("cannot forget a run: %s", error)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"cannot forget: {error}")
+        return pb.Receipt()
+
+    def watch_deadline(self, run: bytes) -> None:
+        """Expires a run when its time is up; a deadline that was set anew replaces the last."""
+        seconds = self.participant.deadlines.pop(run, None)
+        if seconds is None:
+            return
+
+        async def expire() -> None:
+            await asyncio.sleep(seconds)
+            while True:
+                try:
+                    await self._tasks.finish(self._expire(run, asyncio.current_task()))
+                    return
+                except OSError as error:
+                    log.error("cannot keep that a deadline passed: %s; trying again", error)
+                    await asyncio.sleep(RETRY_SECONDS)
+
+        if (running := self._timers.pop(run, None)) is not None:
+            running.cancel()
+        self._timers[run] = self._tasks.spawn(expire())

@@ -1,0 +1,34 @@
+"""`tally ask`: a question as JSON in, the coordinator's events as JSON lines out.
+
+For programs that reach a coordinator only through a process beside it, as the docker runtime does.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToJson
+
+from protocols.run.messages import Role
+from servers.coordinator import Question
+
+ask = typer.Typer()
+
+
+@ask.command("ask", hidden=True)
+def put_question(
+    question: Annotated[str, typer.Argument(help="A question, as JSON.")],
+    coordinator: Annotated[str, typer.Option(envvar="TALLY_COORDINATOR", help="host:port")],
+    identity: Annotated[Path, typer.Option(envvar="TALLY_IDENTITY", help="The analyst's.")],
+) -> None:
+    """Put a question to a coordinator and print what it says, one JSON object a line."""
+    from protos.identity_files import read_identity
+    from simulation.analyst import Analyst
+
+    encoded = Question.decode(question).encode()
+    analyst = Analyst(coordinator, read_identity(identity, Role.ANALYST))
+    try:
+        for event in analyst.events(encoded):
+            print(MessageToJson(event, indent=None), flush=True)
+    finally:
+        analyst.close()

@@ -1,0 +1,43 @@
+"""What there is to choose from, in words."""
+
+from collections.abc import Callable, Mapping
+
+from fss import native
+from protocols.statistics import STATISTICS
+from simulation.reports.trust import promises
+from simulation.runtimes import RUNTIMES
+
+
+def _statistics() -> dict[str, str]:
+    return {name: _first_line(kind) for name, kind in STATISTICS.items()}
+
+
+def _runtimes() -> dict[str, str]:
+    return {name: kind.summary for name, kind in RUNTIMES.items()}
+
+
+def _networks() -> dict[str, str]:
+    return {"none": "the network as it is"}
+
+
+def _figures() -> dict[str, str]:
+    from simulation.reproduce.registry import FIGURES  # draws in matplotlib, slow to import
+
+    return {name: figure.claim for name, figure in FIGURES.items()}
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().splitlines()[0]
+
+
+CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
+    "aggregators": promises,
+    "statistics": _statistics,
+    "runtimes": _runtimes,
+    "networks": _networks,
+    "figures": _figures,
+}
+
+
+def describe_native() -> str:
+    return native.implementation()

@@ -1,0 +1,31 @@
+"""`tally compare`: several aggregators, one question, one table."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from simulation.comparison import HEADS, compare
+from simulation.reports.terminal import show_table, warn
+from simulation.result import Result
+
+
+def compare_aggregators(
+    statistic: str,
+    specs: list[str] | None,
+    answer: Callable[[str], Result],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Prints what came of each; aggregators that could not answer are named with the reason."""
+    comparison = compare(statistic, specs, answer)
+    for note in comparison.notes():
+        warn(note)
+    written = comparison.write(out) if out is not None else []
+    if as_json:
+        print(json.dumps(comparison.as_json(), allow_nan=False))
+        return
+    show_table(HEADS, [row.cells() for row in comparison.rows])
+    for spec, reason in comparison.unable:
+        print(f"{spec} could not answer: {reason}")
+    for path in written:
+        print(f"written: {path}")

@@ -1,0 +1,118 @@
+"""`tally enrol`: an operator's commands on a federation's folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocols.errors import LocalError
+from protocols.identity.enrolment import Token
+
+enrol = typer.Typer(
+    name="enrol", help="Make a federation, and say who is in it.", no_args_is_help=True
+)
+
+Folder = Annotated[Path, typer.Argument(help="The federation's folder.")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", help="MEMBER=HOST: a further name in one member's certificate; repeat."),
+]
+Tokens = Annotated[
+    Path | None,
+    typer.Option(help="Folder for tokens that replicas claim, instead of printing them."),
+]
+
+
+@enrol.command()
+def create(
+    folder: Folder,
+    servers: Annotated[int, typer.Option(help="How many servers.")] = 2,
+    parties: Annotated[int, typer.Option(help="How many parties.")] = 5,
+    host: Hosts = None,
+    tokens: Tokens = None,
+    registrar: Annotated[
+        bool,
+        typer.Option(
+            "--registrar", help="Parties enrol at a process of its own, not at the coordinator."
+        ),
+    ] = False,
+    keep: Annotated[bool, typer.Option(help="Leave a federation that is there as it is.")] = False,
+) -> None:
+    """Make a federation: authorities, identities of its members, a token for each party."""
+    from servers.federation_folder import create_federation
+
+    if keep and (folder / "authority" / "key.pem").exists():
+        return
+    if tokens is not None:
+        _make_token_folder(tokens)
+    given = create_federation(folder, servers, parties, tuple(host or ()), registrar)
+    _hand_out(given, tokens)
+
+
+@enrol.command()
+def token(
+    folder: Folder,
+    party: Annotated[str, typer.Argument(help="party-0, party-1 …")],
+    tokens: Tokens = None,
+) -> None:
+    """A new token for a party; its unused one is void, its old certificate ends when it enrols."""
+    from servers.federation_folder import invite
+
+    if tokens is not None:
+        _make_token_folder(tokens)
+    _hand_out([invite(folder, party)], tokens)
+
+
+@enrol.command()
+def revoke(
+    folder: Folder, party: Annotated[str, typer.Argument(help="party-0, party-1 …")]
+) -> None:
+    """Revoke a party's certificates and its unused token; servers know within seconds."""
+    from servers.federation_folder import revoke as revoke_party
+
+    count = revoke_party(folder, party)
+    print(f"{party}: {count} revoked")
+
+
+@enrol.command()
+def renew(
+    folder: Folder,
+    member: Annotated[str, typer.Argument(help="coordinator, analyst, server-0 …")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="A further name in its certificate; repeat."),
+    ] = None,
+) -> None:
+    """A new key and certificate for a member that is not a party; parties renew by themselves."""
+    from servers.federation_folder import renew_member
+
+    print(renew_member(folder, member, tuple(host or ())))
+
+
+@enrol.command("list")
+def list_parties(folder: Folder) -> None:
+    """What is known of each party."""
+    from servers.federation_folder import open_registry
+
+    registry = open_registry(folder)
+    for party, state in registry.parties().items():
+        print(f"party-{party}  {state}")
+    registry.close()
+
+
+def _make_token_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"cannot write to {folder}: {error.strerror}") from None
+
+
+def _hand_out(tokens: list[Token], folder: Path | None) -> None:
+    """Shows each token this once; only hashes are kept."""
+    from protos.identity_files import write_secret
+
+    for token in tokens:
+        if folder is None:
+            print(f"party-{token.party}  {token.encode()}")
+        else:
+            write_secret(folder / f"party-{token.party:05d}.token", token.encode().encode())

@@ -1,0 +1,344 @@
+"""The process commands: `tally coordinator`, `tally server`, `tally party`, `tally enrolment`,
+`tally health`."""
+
+import asyncio
+import datetime as dt
+import socket
+from collections.abc import Coroutine
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocols.errors import LocalError
+from protocols.identity.certificates import Credentials, passport_of
+from protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition
+from protocols.privacy.mechanisms import parse_epsilon
+from protocols.run.messages import Role
+from protos.identity_files import read_identity
+from servers.logs import configure_logs
+from servers.process import Ready
+from simulation.reports.terminal import err
+from storage.store import keep_private
+
+processes = typer.Typer()
+
+MAX_TOKEN = 4096
+
+IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
+Lifetime = Annotated[float, typer.Option(help="Days that party certificates hold.")]
+Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
+Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and what was received.")]
+Cap = Annotated[
+    str | None, typer.Option(envvar="TALLY_CAP", help="The most epsilon ever released.")
+]
+CapDelta = Annotated[
+    float, typer.Option(envvar="TALLY_CAP_DELTA", help="The most delta ever released.")
+]
+Composes = Annotated[
+    Composition,
+    typer.Option(
+        "--composition",
+        help="How spends add up: sum; or tight, if no epsilon is chosen by an earlier answer.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", envvar="TALLY_INSECURE", help="For trials: do without safeguards."),
+]
+LogFormat = Annotated[str, typer.Option(envvar="TALLY_LOG_FORMAT", help="text or json.")]
+LogLevel = Annotated[
+    str, typer.Option(envvar="TALLY_LOG_LEVEL", help="debug, info, warning or error.")
+]
+MetricsAt = Annotated[
+    str | None, typer.Option("--metrics", help="host:port for Prometheus; none if left out.")
+]
+
+
+@processes.command()
+def server(
+    identity: IdentityFolder,
+    listen: Listen = "127.0.0.1:7101",
+    store: Store = None,
+    cap: Cap = None,
+    cap_delta: CapDelta = DEFAULT_CAP_DELTA,
+    composition: Composes = Composition.SUM,
+    insecure: Insecure = False,
+    metrics: MetricsAt = None,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run one server until it is stopped."""
+    from servers.process import ServerConfig, run_server
+
+    credentials = _member(identity, Role.SERVER)
+    limit = parse_epsilon(cap) if cap else None
+    _check_safe("server", store, limit, insecure)
+    configure_logs(credentials.identity.name, log_format, log_level)
+    config = ServerConfig(
+        credentials.identity.first,
+        credentials,
+        listen,
+        store,
+        limit,
+        metrics=metrics,
+        cap_delta=None if limit is None else cap_delta,
+        composition=composition,
+    )
+    _serve(run_server(config, _announce(credentials.identity.name)))
+
+
+@processes.command()
+def coordinator(
+    identity: IdentityFolder,
+    server: Annotated[
+        list[str],
+        typer.Option(envvar="TALLY_SERVERS", help="host:port of each server, in order."),
+    ],
+    parties: Annotated[
+        int, typer.Option(envvar="TALLY_PARTIES", help="How many parties the federation has.")
+    ],
+    listen: Listen = "127.0.0.1:7100",
+    enrolment: Annotated[
+        str, typer.Option(help="host:port where parties enrol, if the identity has an authority.")
+    ] = "127.0.0.1:7099",
+    lifetime: Lifetime = 30.0,
+    store: Store = None,
+    cap: Cap = None,
+    cap_delta: CapDelta = DEFAULT_CAP_DELTA,
+    composition: Composes = Composition.SUM,
+    max_records_per_party: Annotated[
+        int | None, typer.Option(help="Parties that claim more may not join.", min=1)
+    ] = None,
+    insecure: Insecure = False,
+    metrics: MetricsAt = None,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run the coordinator until it is stopped."""
+    from servers.coordinator import MAX_RECORDS_EACH
+    from servers.coordinator_process import run_coordinator
+    from servers.coordinator_service import CoordinatorConfig
+    from servers.enrolment import EnrolmentConfig
+
+    if parties < 1:
+        raise LocalError("a federation needs at least one party")
+    holding = _days(lifetime)
+    credentials = _member(identity, Role.COORDINATOR)
+    limit = parse_epsilon(cap) if cap else None
+    _check_safe("coordinator", store, limit, insecure)
+    configure_logs("coordinator", log_format, log_level)
+    authority = identity / "enrolment"
+    config = CoordinatorConfig(
+        credentials,
+        parties,
+        tuple(server),
+        listen,
+        store,
+        limit,
+        enrolment=EnrolmentConfig(authority, enrolment, holding, _announce("enrolment"))
+        if authority.is_dir()
+        else None,
+        metrics=metrics,
+        cap_delta=None if limit is None else cap_delta,
+        composition=composition,
+        max_records_per_party=min(max_records_per_party or MAX_RECORDS_EACH, MAX_RECORDS_EACH),
+    )
+    _serve(run_coordinator(config, _announce("coordinator")))
+
+
+@processes.command()
+def enrolment(
+    identity: IdentityFolder,
+    server: Annotated[
+        list[str],
+        typer.Option(envvar="TALLY_SERVERS", help="host:port of each server, in order."),
+    ],
+    coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
+    listen: Listen = "127.0.0.1:7099",
+    lifetime: Lifetime = 30.0,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Enrol parties until it is stopped, in a federation whose coordinator must not."""
+    from servers.enrolment import EnrolmentConfig
+    from servers.registrar_process import RegistrarConfig, run_registrar
+
+    credentials = _member(identity, Role.REGISTRAR)
+    configure_logs("registrar", log_format, log_level)
+    config = EnrolmentConfig(
+        identity / "enrolment", listen, _days(lifetime), _announce("enrolment")
+    )
+    _serve(run_registrar(RegistrarConfig(credentials, config, tuple(server), coordinator)))
+
+
+@processes.command()
+def party(
+    context: typer.Context,
+    identity: IdentityFolder,
+    coordinator: Annotated[str, typer.Option(help="host:port of the coordinator.")],
+    data: Annotated[str, typer.Option(help="What this party holds: a DATA SPEC.")],
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TALLY_TOKEN",
+            help="One-time token, if there is no identity yet; all users of the machine can see it "
+            "here: better in the environment or a file.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the one-time token, instead.")
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="Folder of tokens to claim one from, instead.")
+    ] = None,
+    enrolment: Annotated[
+        str | None, typer.Option(help="host:port to enrol at; the coordinator's host, port 7099.")
+    ] = None,
+    slices: Annotated[
+        int | None,
+        typer.Option("--slice", help="Hold only this party's slice of the data, dealt to N."),
+    ] = None,
+    peer: Annotated[
+        str,
+        typer.Option(
+            envvar="TALLY_PEER", help="How to meet other parties: direct, with --listen, or relay."
+        ),
+    ] = "direct",
+    listen: Annotated[
+        str, typer.Option(help="host:port where other parties may call; none if left out.")
+    ] = "",
+    advertise: Annotated[
+        str, typer.Option(help="host:port where they find it, if that is another.")
+    ] = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(envvar="TALLY_POLICY", help="TOML: what this party agrees to; what is safe."),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder for its ledger; the identity's if left out.")
+    ] = None,
+    insecure: Insecure = False,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run one party until it is stopped. It only calls out: it needs no open port, and meets other
+    parties through the coordinator's relay, sealed, unless it has one."""
+    from parties.consent import read_policy
+    from parties.data import load
+    from parties.membership import is_member, run_member
+    from parties.peer_config import PeerConfig
+    from parties.process import PartyConfig
+    from protocols.run.policy import DEPLOYED
+
+    keep_private()
+    agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
+    meeting = PeerConfig(peer, listen, advertise)
+    configure_logs("party", log_format, log_level)
+    credentials = _member(identity, Role.PARTY) if is_member(identity) else None
+    dataset = load(data)  # before a token is spent
+    at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
+    if credentials is None:
+        _enrol(identity, token or _read_token(token_file), tokens, at)
+        source = context.get_parameter_source("token")
+        if source is not None and source.name == "COMMANDLINE":
+            err.print(
+                "--token shows in the list of processes: TALLY_TOKEN or --token-file do not",
+                markup=False,
+            )
+        credentials = _member(identity, Role.PARTY)
+    configure_logs(credentials.identity.name, log_format, log_level)
+    holdings = dataset.held_by(credentials.identity.first, slices)
+    err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
+    config = PartyConfig(
+        credentials,
+        coordinator,
+        holdings,
+        store=store or identity,
+        peer=meeting,
+        policy=agreed,
+    )
+    _serve(run_member(identity, config, at))
+
+
+@processes.command()
+def health(
+    target: Annotated[str, typer.Argument(help="host:port")],
+    identity: Annotated[
+        Path | None, typer.Option(help="Whose certificate to show; TCP alone if left out.")
+    ] = None,
+    expect: Annotated[
+        str | None, typer.Option(help="Who must answer; the identity itself if left out.")
+    ] = None,
+) -> None:
+    """Ask a station whether it serves: exit code 0 if so, 3 if not."""
+    from simulation.health import check_health
+
+    check_health(target, identity, expect)
+
+
+def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) -> None:
+    from parties.membership import claim_token, discard_claim, join_federation
+    from protocols.identity.enrolment import Token
+
+    if token:
+        claimed = Token.decode(token.strip())
+    elif tokens is not None:
+        claimed = claim_token(tokens, socket.gethostname())
+    else:
+        raise LocalError(f"no identity in {identity}: give --token-file to enrol")
+    asyncio.run(join_federation(identity, claimed, target))
+    if tokens is not None:
+        discard_claim(tokens, socket.gethostname())
+
+
+def _read_token(path: Path | None) -> str | None:
+    """Raises `LocalError`. Only as much is read as a token may be long."""
+    if path is None:
+        return None
+    try:
+        with path.open() as file:
+            return file.read(MAX_TOKEN)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise LocalError(f"cannot read a token from {path}: {reason}") from None
+
+
+def _days(lifetime: float) -> dt.timedelta:
+    if not 0 < lifetime <= 365:
+        raise LocalError("party certificates hold for some time, a year at most")
+    return dt.timedelta(days=lifetime)
+
+
+def _member(folder: Path, role: Role) -> Credentials:
+    """Raises `LocalError` on an identity that nobody would take any more."""
+    credentials = read_identity(folder, role)
+    if passport_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
+        raise LocalError(
+            f"the certificate in {folder} has expired: a party enrols again in an empty folder "
+            "with a new token, others get `tally enrol renew`"
+        )
+    return credentials
+
+
+def _check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
+    """Raises `LocalError` for a keeper that would release without end, or forget what it did."""
+    missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
+    if missing and not insecure:
+        raise LocalError(
+            f"a {role} without {' and '.join(missing)} sets no bound to what it releases that "
+            "outlives it: give both, or --insecure for a trial without real data"
+        )
+
+
+def _announce(name: str) -> Ready:
+    return lambda port: err.print(f"{name} listens on port {port}", markup=False)
+
+
+def _serve(work: Coroutine[None, None, None]) -> None:
+    keep_private()
+    try:
+        asyncio.run(work)
+    except OSError as error:
+        raise LocalError(str(error)) from None

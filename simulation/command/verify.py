@@ -1,0 +1,39 @@
+"""`tally verify`: the servers' receipts of an answer, checked again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocols.errors import LocalError
+
+verify_command = typer.Typer()
+
+
+@verify_command.command("verify")
+def verify_result(
+    result: Annotated[Path, typer.Argument(help="A folder that --out wrote, or its result.json.")],
+    authority: Annotated[
+        Path | None,
+        typer.Option(help="The members' authority (PEM) that must have certified the servers."),
+    ] = None,
+) -> None:
+    """Check the receipts of a result: who released what to which question, for how much ε."""
+    from simulation.proof import read_result, verify
+    from simulation.reports.terminal import warn
+
+    pinned = None
+    if authority is not None:
+        try:
+            pinned = authority.read_bytes()
+        except OSError as error:
+            raise LocalError(f"cannot read {authority}: {error.strerror}") from None
+    document = read_result(result)
+    for receipt in verify(document, pinned):
+        print(
+            f"server-{receipt.server}  released {receipt.share.hex()[:16]} in run "
+            f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
+        )
+    if pinned is None:
+        shown = document["asked"]["authority_sha256"]
+        warn(f"the servers' authority is {shown}; --authority says whether that is yours")

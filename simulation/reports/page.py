@@ -1,0 +1,105 @@
+"""report.html: one page with the figures inside, that needs nothing else to be read."""
+
+import base64
+import html
+from collections.abc import Iterable
+from pathlib import Path
+
+from protocols.statistics import Curve
+from simulation.reports.figures import communication_figure, estimate_figure
+from simulation.result import Result
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;
+color:#1b2a41}
+h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}img{max-width:100%}
+table{border-collapse:collapse;width:100%;margin-bottom:1.2rem}
+td,th{text-align:left;padding:.3rem .6rem;
+border-bottom:1px solid #dde3ea;vertical-align:top}td.n,th.n{text-align:right;
+font-variant-numeric:tabular-nums}.loud{background:#fdecdc;border-left:4px solid #e07a1f;
+padding:.5rem 1rem}
+"""
+
+
+def write_report(result: Result, folder: Path) -> list[Path]:
+    """Writes the plots and the page; returns their paths."""
+    plots = {
+        "estimate.png": estimate_figure(result),
+        "communication.png": communication_figure(result),
+    }
+    paths = []
+    for name, figure in plots.items():
+        figure.savefig(folder / name)
+        paths.append(folder / name)
+    page = folder / "report.html"
+    page.write_text(_page(result, paths), encoding="utf-8")
+    return [*paths, page]
+
+
+def _page(result: Result, plots: list[Path]) -> str:
+    federation = result.federation
+    title = f"{result.statistic}: {federation['parties']} parties, {federation['servers']} servers"
+    notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in result.notes)
+    images = [image(path) for path in plots]
+    answer: list[tuple[str, object]] = []
+    if not isinstance(result.estimate, Curve):
+        answer.append(("estimate", f"{result.estimate:.8g}"))
+        if result.truth is not None:
+            answer.append(("truth", f"{result.truth:.8g}"))
+    if (error := result.error) is not None:
+        answer += [
+            ("root mean square error", f"{error['rmse']:.4g}"),
+            ("largest", f"{error['max']:.4g}"),
+        ]
+    caught = f"<h2>Caught</h2>{pairs(result.caught_by_name)}" if result.caught else ""
+    times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
+    bill = result.bill
+    phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
+    links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
+    total = bill.total
+    body = f"""{notes}
+{images[0]}
+<h2>Answer</h2>{pairs(answer)}
+<h2>Privacy</h2>{pairs(result.privacy.as_json().items())}
+{caught}
+<h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
+{images[1]}
+{_counts("phase", phases)}{_counts("link", links)}
+<h2>Federation</h2>{pairs(federation.items())}
+<h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}"""
+    return page(title, body)
+
+
+def image(path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img alt="{path.stem}" src="data:image/png;base64,{data}">'
+
+
+def page(title: str, body: str) -> str:
+    """A page that needs nothing else to be read."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>Tallyroom: {html.escape(title)}</title><style>{_STYLE}</style></head><body>
+<h1>{html.escape(title)}</h1>{body}
+</body></html>
+"""
+
+
+def pairs(rows: Iterable[tuple[str, object]]) -> str:
+    """A table of names and what is said of them."""
+    cells = (
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table>{''.join(cells)}</table>"
+
+
+def _counts(head: str, rows: Iterable[tuple[str, int, int]]) -> str:
+    cells = (
+        f"<tr><td>{html.escape(name)}</td>"
+        f'<td class="n">{size:,}</td><td class="n">{count:,}</td></tr>'
+        for name, size, count in rows
+    )
+    top = f'<tr><th>{head}</th><th class="n">bytes</th><th class="n">messages</th></tr>'
+    return f"<table>{top}{''.join(cells)}</table>"

@@ -1,0 +1,115 @@
+"""Matchings: each record once, uniform, disjoint where promised; garbling is shared out."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from protocols.errors import LocalError
+from protocols.pairwise.sampling.matchings import (
+    Pairs,
+    distinct_matchings,
+    independent_matchings,
+    rounds,
+)
+from protocols.pairwise.sampling.pair_assignment import garblers_of
+from tests.goodness import ALPHA
+
+Draw = Callable[[int, int, bytes], Pairs]
+BOTH: list[Draw] = [independent_matchings, distinct_matchings]
+SEED = bytes(range(16))
+
+
+def seeds(count: int) -> list[bytes]:
+    return [seed.to_bytes(16, "little") for seed in range(count)]
+
+
+@pytest.mark.parametrize("draw", BOTH)
+@pytest.mark.parametrize("records", [2, 3, 4, 5, 6, 7, 50, 51, 100_000])
+def test_each_record_is_in_each_matching_once(draw: Draw, records: int) -> None:
+    count = min(5, rounds(records))
+    drawn = draw(records, count, SEED)
+    assert drawn.shape == (count, records // 2, 2)
+    assert drawn.dtype == np.uint32
+    for matching in drawn:
+        seen = np.bincount(matching.ravel(), minlength=records)
+        assert seen.max() == 1
+        assert seen.sum() == records // 2 * 2
+
+
+@pytest.mark.parametrize("records", range(2, 24))
+def test_all_rounds_are_every_pair_once(records: int) -> None:
+    drawn = distinct_matchings(records, rounds(records), SEED).reshape(-1, 2)
+    assert len(drawn) == math.comb(records, 2)
+    assert {frozenset(pair) for pair in drawn.tolist()} == {
+        frozenset(pair) for pair in itertools.combinations(range(records), 2)
+    }
+
+
+@given(st.integers(2, 60), st.data(), st.binary(min_size=16, max_size=16))
+def test_distinct_matchings_share_no_pair(records: int, data: st.DataObject, seed: bytes) -> None:
+    count = data.draw(st.integers(1, rounds(records)))
+    drawn = np.sort(distinct_matchings(records, count, seed).reshape(-1, 2), axis=1)
+    assert len(np.unique(drawn, axis=0)) == count * (records // 2)
+
+
+def named(matching: Pairs) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted((min(pair), max(pair)) for pair in matching.tolist()))
+
+
+@pytest.mark.parametrize(("records", "matchings"), [(4, 3), (5, 15), (6, 15)])
+def test_each_matching_is_uniform(records: int, matchings: int) -> None:
+    """30,000 independent ones; and 3,000 seeds of two distinct ones, of which each is uniform."""
+    free = Counter(map(named, independent_matchings(records, 30_000, SEED)))
+    assert len(free) == matchings
+    assert stats.chisquare(list(free.values())).pvalue > ALPHA
+    drawn = [distinct_matchings(records, 2, seed) for seed in seeds(3_000)]
+    for at in range(2):
+        bound = Counter(named(each[at]) for each in drawn)
+        assert len(bound) == matchings
+        assert stats.chisquare(list(bound.values())).pvalue > ALPHA
+
+
+def test_matchings_of_one_seed_are_independent() -> None:
+    """15,000 couples of matchings of six records: all 15² are as likely."""
+    drawn = [named(each) for each in independent_matchings(6, 30_000, SEED)]
+    couples = Counter(zip(drawn[::2], drawn[1::2], strict=True))
+    assert len(couples) == 15 * 15
+    assert stats.chisquare(list(couples.values())).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("draw", BOTH)
+def test_both_orders_of_a_pair_are_as_likely(draw: Draw) -> None:
+    ordered = draw(40_000, 2, SEED)
+    first = int((ordered[:, :, 0] < ordered[:, :, 1]).sum())
+    assert stats.binomtest(first, 40_000).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("draw", BOTH)
+def test_the_seed_decides_all(draw: Draw) -> None:
+    assert np.array_equal(draw(100, 3, SEED), draw(100, 3, SEED))
+    assert not np.array_equal(draw(100, 3, SEED), draw(100, 3, bytes(16)))
+
+
+@pytest.mark.parametrize("draw", BOTH)
+def test_what_cannot_be_paired_is_refused(draw: Draw) -> None:
+    with pytest.raises(LocalError, match="two records"):
+        draw(1, 1, SEED)
+    with pytest.raises(LocalError, match="too many records"):
+        draw(1 << 32, 1, SEED)
+    with pytest.raises(LocalError, match="at least one pair"):
+        draw(4, 0, SEED)
+    with pytest.raises(LocalError, match="5 records have 5 matchings"):
+        distinct_matchings(5, 6, SEED)
+
+
+def test_garbling_is_spread_over_the_parties() -> None:
+    every_pair = distinct_matchings(101, rounds(101), SEED).reshape(-1, 2)
+    garblers = garblers_of(every_pair[:, 0], every_pair[:, 1])
+    assert np.array_equal(np.bincount(garblers), np.full(101, 50))

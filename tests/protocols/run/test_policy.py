@@ -1,0 +1,191 @@
+"""What a party agrees to: every rule by itself, and policies that are none."""
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from protocols.aggregation import aggregator_named, aggregators
+from protocols.aggregation.contract import Aggregator
+from protocols.aggregation.curator import Curator
+from protocols.errors import LocalError
+from protocols.privacy.mechanisms import Placement
+from protocols.run import policy as policy_module
+from protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
+from protocols.run.query import Query
+from protocols.statistics import Ecdf, Histogram
+from tests import samples
+
+
+def a_query(**changes: Any) -> Query:
+    """Four parties of at most four records, two servers, ε = 1."""
+    return samples.a_query(**{"epsilon": Fraction(1), "records": 16, "most": 4} | changes)
+
+
+def test_what_is_usual_is_taken_by_default() -> None:
+    assert DEPLOYED.in_federation(2).refusal(a_query(), records=4) is None
+    shared = a_query(noise=Placement.PARTIES)
+    assert DEPLOYED.in_federation(2).refusal(shared) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"aggregator": "curator", "servers": 1}, "curator lets one server see its data"),
+        ({"servers": 1, "aggregator": "masking"}, "it asks for 2 servers or more, not 1"),
+        ({"epsilon": None}, "no answer without noise"),
+        ({"epsilon": Fraction(11)}, "epsilon 10 per question, not 11"),
+        ({"records": 17}, "more records than its parties can hold"),
+        ({"most": 2, "records": 8}, "as many records as it joined with"),
+    ],
+)
+def test_what_is_unsafe_is_refused_by_default(changes: dict[str, Any], words: str) -> None:
+    refusal = DEPLOYED.in_federation(2).refusal(a_query(**changes), records=3)
+    assert refusal is not None
+    assert words in refusal
+
+
+def test_no_delta_past_the_default_is_granted() -> None:
+    asked = a_query(
+        aggregator="shuffle",
+        servers=1,
+        noise=Placement.CURATOR,
+        parties=1000,
+        records=1000,
+        most=1,
+        delta=1e-4,
+    )
+    assert "delta 1e-05 per question, not 0.0001" in str(DEPLOYED.refusal(asked))
+    assert DEPLOYED.refusal(dataclasses.replace(asked, delta=1e-6)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "refused", "taken", "words"),
+    [
+        ("minimum_servers = 3", {}, {"servers": 3}, "3 servers or more"),
+        ("minimum_parties = 3", {"minimum": 2}, {"minimum": 3}, "3 parties or more"),
+        ("maximum_records_per_party = 3", {}, {"most": 3, "records": 12}, "3 records per party"),
+        ('aggregators = ["additive"]', {"aggregator": "shamir"}, {}, "the aggregator shamir"),
+        ('noise = ["parties"]', {}, {"noise": Placement.PARTIES}, "the noise each-server"),
+        (
+            'statistics = ["ecdf"]',
+            {},
+            {"statistic": Ecdf(lower=0.0, upper=1.0, thresholds=4)},
+            "the statistic histogram",
+        ),
+        (
+            'columns = ["value"]',
+            {"statistic": Histogram(value="pay", lower=0.0, upper=1.0, bins=2)},
+            {},
+            "the column pay",
+        ),
+        ('units = ["party"]', {}, {"group": 4}, "it asks for the unit party"),
+        ('units = ["record"]', {"group": 4}, {}, "it asks for the unit record"),
+        ("epsilon_per_question = 0.5", {}, {"epsilon": Fraction(1, 2)}, "not 1"),
+        (
+            "epsilon_per_question = 0.1",
+            {"epsilon": Fraction(1, 10) + Fraction(1, 10**12)},
+            {"epsilon": Fraction(1, 10)},
+            "epsilon 0.1 per question",
+        ),
+    ],
+)
+def test_each_rule_refuses_what_it_says_and_nothing_else(
+    text: str, refused: dict[str, Any], taken: dict[str, Any], words: str
+) -> None:
+    policy = parse_policy(text)
+    assert words in str(policy.refusal(a_query(**refused)))
+    assert policy.refusal(a_query(**taken)) is None
+
+
+def test_every_rule_has_a_test_and_a_reader() -> None:
+    """So that a rule that is added later is not forgotten in TOML."""
+    whole = (
+        "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
+        'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
+        'columns = ["x"]\nunits = ["record"]\nepsilon_per_question = 1\nepsilon_in_all = 2.5\n'
+        "delta_per_question = 1e-7\ndelta_in_all = 1e-6\n"
+    )
+    policy = parse_policy(whole)
+    assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))
+    assert len(whole.splitlines()) == len(dataclasses.fields(Policy))
+    assert policy.cap == Fraction(5, 2)
+
+
+def test_a_listed_name_does_not_let_its_options_weaken_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of ours can be weakened so; one of another package might."""
+
+    def find(spec: str) -> Aggregator:
+        return Curator() if spec.endswith("weak=1") else aggregator_named(spec)
+
+    monkeypatch.setattr(policy_module, "aggregator_named", find)
+    listed = parse_policy('aggregators = ["additive", "curator"]')
+    assert listed.refusal(a_query()) is None
+    assert listed.refusal(a_query(aggregator="curator", servers=1)) is None
+    weakened = a_query(aggregator="additive?weak=1")
+    assert "lets one server see" in str(listed.refusal(weakened))
+    assert parse_policy('aggregators = ["additive?weak=1"]').refusal(weakened) is None
+
+
+def test_one_server_sees_data_with_the_curator_alone() -> None:
+    """Of those that are installed; what masking and shuffle hide, they hide with one server."""
+    exposing = {
+        name
+        for name, aggregator in aggregators().items()
+        if aggregator.threat_model(aggregator.servers).exposes
+    }
+    assert exposing == {"curator"}
+
+
+def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:
+    free = parse_policy("epsilon_per_question = inf\nepsilon_in_all = inf")
+    assert free.cap is None
+    assert free.refusal(a_query(epsilon=None)) is None
+    assert "without noise" in str(
+        parse_policy("epsilon_per_question = 1e9\nepsilon_in_all = 1e9").refusal(
+            a_query(epsilon=None)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epsilon = 1", "no 'epsilon'"),
+        ("[epsilon]\nquestion = 1", "no 'epsilon'"),
+        ("epsilon_per_question = nan", "above 0"),
+        ("epsilon_per_question = -1", "above 0"),
+        ("epsilon_per_question = true", "above 0"),
+        ('epsilon_per_question = "1"', "above 0"),
+        (f"epsilon_in_all = 1{'0' * 400}", "too large"),
+        ("epsilon_per_question = 200", "epsilon_in_all, which is 100"),
+        ("epsilon_per_question = inf", "epsilon_in_all, which is 100"),
+        ("delta_in_all = 1", "below 1"),
+        ("delta_in_all = nan", "below 1"),
+        ("delta_per_question = -0.1", "below 1"),
+        ("minimum_servers = 2.0", "whole number"),
+        ("minimum_servers = 0", "whole number"),
+        ("minimum_parties = true", "whole number"),
+        ("maximum_records_per_party = 0", "whole number"),
+        ('aggregators = "additive"', "list of names"),
+        ("aggregators = []", "list of names"),
+        ("columns = [1]", "list of names"),
+        ('aggregators = ["aditive"]', "did you mean additive"),
+        ('noise = ["none"]', "there are curator"),
+        ('statistics = ["means"]', "there are sum"),
+        ('units = ["group"]', "there are record, party"),
+        ("epsilon_per_question = ", "no TOML"),
+        ("minimum_servers = 1\nminimum_servers = 2", "no TOML"),
+        ("\x00", "no TOML"),
+        ("a = " + "[" * 5000, "no TOML"),
+        ("#" * (MAX_TEXT + 1), "at most"),
+    ],
+)
+def test_what_is_no_policy_is_refused_in_a_line(text: str, words: str) -> None:
+    with pytest.raises(LocalError) as caught:
+        parse_policy(text)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 400

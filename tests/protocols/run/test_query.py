@@ -1,0 +1,300 @@
+"""What is asked, as bytes: one encoding a query, and nothing but `PeerError` for the rest."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.aggregation.release import NoisySum
+from protocols.errors import LocalError, PeerError
+from protocols.privacy.mechanisms import Placement, parse_epsilon
+from protocols.run.machines import check
+from protocols.run.query import MAX_PARTIES, Query, run_name
+from protocols.run.query import decode_query as decode_named
+from protocols.statistics import Gini, Histogram, Mean, Statistic, Sum
+from tests.samples import NONCE, a_query
+
+
+def decode_query(data: bytes) -> Query:
+    """Of a run that is named for it."""
+    return decode_named(run_name(NONCE, data), data, "coordinator")
+
+
+finite = st.floats(-1e6, 1e6)
+
+
+@st.composite
+def statistics(draw: st.DrawFn) -> Statistic:
+    lower = draw(finite)
+    upper = lower + draw(st.floats(0.5, 1e6))
+    value = draw(st.text(max_size=8))
+    match draw(st.integers(0, 2)):
+        case 0:
+            return Sum(value, lower, upper)
+        case 1:
+            return Mean(value, lower, upper)
+        case _:
+            return Histogram(value, lower, upper, draw(st.integers(1, 10_000)))
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    parties = draw(st.integers(1, 10**6))
+    records = parties + draw(st.integers(0, 10**6))
+    epsilon = draw(st.none() | st.fractions(Fraction(1, 1000), 1000, max_denominator=10**6))
+    return Query(
+        NONCE,
+        draw(statistics()),
+        draw(st.text(max_size=10)),
+        parties,
+        draw(st.integers(1, 64)),
+        records,
+        epsilon,
+        draw(st.sampled_from([Placement.CURATOR, Placement.EACH_SERVER])),
+        draw(st.text(max_size=10)),
+        draw(st.integers(1, parties)),
+        draw(st.integers(1, min(records, 100))),
+        draw(st.integers(1, min(records, 100))),
+        draw(st.floats(0.1, 86400)),
+    )
+
+
+@given(queries())
+def test_what_is_encoded_is_decoded(query: Query) -> None:
+    back = decode_named(query.run, query.encode(), "coordinator")
+    assert back == query
+    assert back.encode() == query.encode()
+    assert back.mechanism == query.mechanism
+
+
+def wire(**changes: Any) -> bytes:
+    fields = json.loads(a_query(epsilon=Fraction(1)).encode()) | changes
+    kept = {key: value for key, value in fields.items() if value != "absent"}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_the_wire_under_test_is_the_real_one() -> None:
+    assert decode_query(wire()) == a_query(epsilon=Fraction(1))
+
+
+KEYS = sorted(json.loads(wire()))
+WRONG: list[Any] = ["absent", None, True, [], {"a": 1}, [[]], "no such thing", -1, 1.5, 10**400]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("value", WRONG, ids=lambda value: str(value)[:14])
+def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
+    free_text = key in ("aggregator", "data") and value == "no such thing"
+    real = key == "deadline" and value == 1.5
+    if free_text or real:
+        decode_query(wire(**{key: value}))
+        return
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(wire(**{key: value}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"7",
+        b'"x"',
+        b"{",
+        b"\xff\xfe",
+        b"{}" + b"x",
+        b"[" * 100_000,
+        b'{"parties":' + b"9" * 10_000 + b"}",
+        wire(surprise=1),
+        wire(run="other"),
+        wire(parties=MAX_PARTIES + 1),
+        wire(parties=0),
+        wire(servers=0),
+        wire(servers=65),
+        wire(minimum=5),
+        wire(group=5),
+        wire(records=3),
+        wire(deadline=0),
+        wire(deadline=1e9),
+        wire(deadline=float("nan")),
+        wire(parameters={"lower": 1.0, "upper": 0.0}),
+        wire(parameters={"lower": float("inf"), "upper": 0.0}),
+        wire(parameters={"lower": 0, "upper": 10**400}),
+        wire(parameters={"value": 3}),
+        wire(parameters={"bins": 10**9}),
+        wire(parameters={"bins": True}),
+        wire(parameters={"name": "sum"}),
+        wire(parameters={"__class__": "x"}),
+    ],
+    ids=lambda data: data[:12].decode(errors="replace") + str(len(data)),
+)
+def test_malformed_queries(data: bytes) -> None:
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(data)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=6,
+    ),
+    st.sampled_from(KEYS),
+)
+def test_any_json_value_anywhere_raises_nothing_but_a_peer_error(value: Any, key: str) -> None:
+    with contextlib.suppress(PeerError):
+        decode_query(wire(**{key: value}))
+
+
+HOSTILE_EPSILON = [
+    "1e999999999",
+    "1e-999999999",
+    "1/0",
+    "0/0",
+    "0/1",
+    "0",
+    "-0",
+    "-1",
+    "-1/-1/-1",
+    "nan",
+    "-inf",
+    "Infinity",
+    "+inf",
+    "1e5/3",
+    "1/1e-400",
+    "1e999999999/1e999999999",
+    "0x10",
+    "",
+    " ",
+    "one",
+    "1" * 65,
+    "1e10",
+    "1e-10",
+    "1,0",
+    "½",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE_EPSILON, ids=lambda text: text[:16])
+def test_hostile_epsilons_are_refused_in_both_places(text: str) -> None:
+    with pytest.raises(LocalError, match="epsilon"):
+        parse_epsilon(text)
+    with pytest.raises(PeerError):
+        decode_query(wire(epsilon=text))
+
+
+@given(st.text(alphabet="0123456789.e+-/ _infaN", max_size=70))
+def test_any_text_is_an_epsilon_in_range_or_a_local_error(text: str) -> None:
+    try:
+        epsilon = parse_epsilon(text)
+    except LocalError:
+        return
+    assert epsilon is None or Fraction(1, 2 * 10**9) <= epsilon <= 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("inf", None),
+        ("1", Fraction(1)),
+        ("0.1", Fraction(1, 10)),
+        ("7/3", Fraction(7, 3)),
+        ("1e-3", Fraction(1, 1000)),
+    ],
+)
+def test_epsilon_is_exactly_the_number_that_was_written(text: str, value: Fraction | None) -> None:
+    assert parse_epsilon(text) == value
+
+
+def test_a_release_must_have_noise_of_enough_parties() -> None:
+    """Shares of noise add up to the mechanism's once half of the parties contribute, not before."""
+    for parties in range(1, 12):
+        for minimum in range(1, parties + 1):
+            changes = {"parties": parties, "minimum": minimum, "noise": Placement.PARTIES}
+            if 2 * minimum >= parties:
+                a_query(epsilon=Fraction(1), **changes)
+            else:
+                with pytest.raises(LocalError, match="parties"):
+                    a_query(epsilon=Fraction(1), **changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b'"deadline":30.0', b'"deadline":30'),
+        lambda data: data.replace(b'"lower":0.0', b'"lower":0'),
+        lambda data: data.replace(b'"lower":0.0', b'"lower":0.00'),
+        lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"1.0"'),
+        lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"2/2"'),
+        lambda data: data.replace(b'"group":1', b'"group":2,"group":1'),
+        lambda data: data.replace(b'"data":"data"', b'"data":"d\\u0061ta"'),
+        lambda data: data + b" ",
+        lambda data: data.replace(b",", b", ", 1),
+        lambda data: b"{" + b",".join(sorted(data[1:-1].split(b",", 1), reverse=True)) + b"}",
+    ],
+)
+def test_a_query_has_one_encoding(change: Callable[[bytes], bytes]) -> None:
+    data = a_query(epsilon=Fraction(1)).encode()
+    assert change(data) != data
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(change(data))
+
+
+def test_a_number_is_one_number_however_it_was_written() -> None:
+    written = a_query(statistic=Histogram(lower=0, upper=1, bins=4), deadline=30, delta=0)
+    assert written.encode() == a_query().encode()
+
+
+@given(queries(), st.integers(0, 27), st.integers(1, 255))
+def test_a_run_is_named_for_its_query(query: Query, place: int, flip: int) -> None:
+    name = bytearray(query.run)
+    name[place] ^= flip
+    with pytest.raises(PeerError, match="coordinator: the run is named for another query"):
+        decode_named(bytes(name), query.encode(), "coordinator")
+    with pytest.raises(PeerError, match="named for another query"):
+        decode_named(query.run[:-1], query.encode(), "coordinator")
+
+
+def test_pairs_that_no_message_could_account_for_are_refused() -> None:
+    """A server would keep a bit for each of them: 2^24 parties with 2^15 slots are 64 GB."""
+    pairs = Gini(lower=0.0, upper=1.0, matchings=1 << 15)
+    few = a_query(statistic=pairs, parties=1000, noise=Placement.TOTAL)
+    assert few.statistic == pairs
+    with pytest.raises(LocalError, match="too many to account for"):
+        a_query(statistic=pairs, parties=1 << 24, noise=Placement.TOTAL)
+
+
+def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
+    with pytest.raises(LocalError, match="too many digits"):
+        a_query(epsilon=parse_epsilon("0." + 61 * "3"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "delta"),
+    [
+        ({"parties": 4, "records": 1000, "most": 250}, 1e-3),
+        ({"parties": 4, "records": 1000, "most": 250, "group": 250}, 0.25),
+    ],
+    ids=["record", "party"],
+)
+def test_a_delta_of_one_in_n_is_refused_and_anything_below_is_not(
+    changes: dict[str, int], delta: float
+) -> None:
+    """n counts what is protected. A mechanism that publishes one of n at random has δ = 1/n."""
+    with pytest.raises(LocalError, match="not below one in"):
+        a_query(**changes, delta=delta)
+    assert a_query(**changes, delta=delta * 0.999).delta > 0
+
+
+def test_the_delta_of_a_mechanism_itself_must_be_below_one_in_n(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(NoisySum, "delta", 0.25)
+    with pytest.raises(LocalError, match="not below one in 4"):
+        check(a_query(epsilon=Fraction(1)))
