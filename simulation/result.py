@@ -115,7 +115,7 @@ class Result:
                 for party, reason in self.refusals
             ]
         if self.proof is not None:
-            document |= self.proof.as_json()
+            document["receipts"] = self.proof.as_json()
         if self.notes:
             document["notes"] = list(self.notes)
         return document

@@ -20,6 +20,7 @@ TOP = {
     "federation",
     "communication",
     "timing",
+    "receipts",
 }
 
 
