@@ -46,26 +46,24 @@ class Proof:
     def fingerprint(self) -> str:
         return fingerprint_of(self.authority)
 
-    def as_json(self) -> dict[str, object]:
-        """The entries `asked` and `receipts` of result.json."""
+    def as_json(self) -> list[dict[str, object]]:
+        """The receipts in result.json. Each can be checked by itself: it has what was asked."""
         evidence = self.evidence
-        return {
-            "asked": {
-                "run": evidence.run.hex(),
-                "query": evidence.query.decode(),
-                "release": _text(evidence.release),
-                "records": self.records,
-                "statistic": self.statistic.name,
-                "parameters": self.statistic.parameters(),
-                "authority": self.authority.decode(),
-                "authority_sha256": self.fingerprint,
-            },
-            "receipts": [
-                _receipt_json(evidence.run, answer, opening.ask)
-                for opening in evidence.openings
-                for answer in opening.answers
-            ],
+        asked: dict[str, object] = {
+            "run": evidence.run.hex(),
+            "query": evidence.query.decode(),
+            "release": _text(evidence.release),
+            "records": self.records,
+            "statistic": self.statistic.name,
+            "parameters": self.statistic.parameters(),
+            "authority": self.authority.decode(),
+            "authority_sha256": self.fingerprint,
         }
+        return [
+            _receipt_json(evidence.run, answer, opening.ask) | {"asked": asked}
+            for opening in evidence.openings
+            for answer in opening.answers
+        ]
 
 
 def prove(
@@ -106,7 +104,7 @@ def read_result(path: Path) -> dict[str, Any]:
         raise LocalError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise LocalError(f"{file} is not a result") from None
-    if not isinstance(document, dict) or "asked" not in document:
+    if not isinstance(document, dict) or not document.get("receipts"):
         raise LocalError(f"{file} has no receipts")
     return document
 
@@ -121,8 +119,6 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
         proof, receipts = _parse(document)
         if authority is not None and fingerprint_of(authority) != proof.fingerprint:
             raise PeerError("authority", f"the result was made under {proof.fingerprint}")
-        if document["asked"]["authority_sha256"] != proof.fingerprint:
-            raise PeerError("authority", "its fingerprint is not as stated")
         evidence = proof.evidence
         query = evidence.check(proof.authority)
         members = np.unpackbits(np.frombuffer(evidence.release, np.uint8), count=query.parties)
@@ -167,7 +163,9 @@ def _receipt_json(run: bytes, answer: Answered, ask: bytes) -> dict[str, object]
 
 def _parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
     """Raises what reading a document raises that is not one."""
-    asked = document["asked"]
+    asked = document["receipts"][0]["asked"]
+    if any(entry["asked"] != asked for entry in document["receipts"]):
+        raise ValueError("receipts of different questions")
     run = bytes.fromhex(asked["run"])
     openings: list[Opening] = []
     receipts = []
@@ -199,7 +197,10 @@ def _parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
     statistic = statistic_named(asked["statistic"]).from_parameters(asked["parameters"])
     if type(asked["records"]) is not int:
         raise TypeError("records are a whole number")
-    return Proof(evidence, asked["authority"].encode(), statistic, asked["records"]), receipts
+    proof = Proof(evidence, asked["authority"].encode(), statistic, asked["records"])
+    if asked["authority_sha256"] != proof.fingerprint:
+        raise ValueError("the authority's fingerprint is not as stated")
+    return proof, receipts
 
 
 def _check_summary(document: dict[str, Any], query: Query, statistic: Statistic) -> None:

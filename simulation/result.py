@@ -132,7 +132,7 @@ class Result:
         if self.key:
             document["key"] = self.key
         if self.proof is not None:
-            document |= self.proof.as_json()
+            document["receipts"] = self.proof.as_json()
         if self.notes:
             document["notes"] = list(self.notes)
         return document

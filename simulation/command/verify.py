@@ -35,5 +35,5 @@ def verify_result(
             f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
         )
     if pinned is None:
-        shown = document["asked"]["authority_sha256"]
+        shown = document["receipts"][0]["asked"]["authority_sha256"]
         warn(f"the servers' authority is {shown}; --authority says whether that is yours")

@@ -22,6 +22,7 @@ TOP = {
     "timing",
     "data",
     "noise_error",
+    "receipts",
 }
 
 
