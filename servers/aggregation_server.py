@@ -77,9 +77,11 @@ class AggregationServer(Participant):
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
             spend = aggregator_named(query.aggregator).release(query).spend
-            if not self.replaying and self._ledger.has(spend):
-                # Begun anew, it would draw the same noise, and could be told other parties.
-                raise LocalError(f"run {query.run.hex()} was released before")
+            if not self.replaying and self._ledger.has_like(query.nonce.hex()):
+                # Begun anew, it would draw the same noise, and could be told other parties. So it
+                # would under another deadline or reading, which are in the name and not in the
+                # noise (`Query.stream`): a nonce is released once.
+                raise LocalError(f"run {query.nonce.hex()} was released before")
             self._ledger.check(spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
