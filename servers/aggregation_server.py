@@ -107,6 +107,14 @@ class AggregationServer(Participant):
             self._charged[run] = step.spends[0]
         return super()._carry_out(run, step)
 
+    def _remember(self, run: bytes, outgoing: list[Message]) -> None:
+        """Of shares, the last: a stored tree may be asked for ever, and nobody asks on who has not
+        heard what was said to the question before."""
+        if any(message.phase is Phase.SHARE for message in outgoing):
+            said = self._said.get(run, [])
+            self._said[run] = [message for message in said if message.phase is not Phase.SHARE]
+        super()._remember(run, outgoing)
+
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
         """Called once what the messages cost is in the ledger."""
         shares = [message for message in messages if message.phase is Phase.SHARE]

@@ -112,6 +112,8 @@ class Runs:
         it spends nothing and may be asked anew."""
         try:
             async with self._post.lock:
+                if self._coordinator.name_of(run.query) != run.run:
+                    raise RunFailed("parties came with other data meanwhile: ask again")
                 outcome = self._coordinator.ask(run.query)
                 if (journal := self._post.journal) and not self._coordinator.releases.holds(
                     run.run
@@ -223,7 +225,7 @@ class Runs:
             if not run.over.done():
                 run.over.set_result(events)
             await asyncio.sleep(RETRY_SECONDS)
-        if run.run == run.query.run:  # not one that asked a stored tree again
+        if not run.asks_again:
             self._remember(run.name, kept, run.query)
         self.live.remove(run)
         if not run.over.done():
@@ -312,7 +314,10 @@ class Runs:
             self._post.unjournal(run)
         else:
             self._coordinator.releases.outdated.append(run)
-        while self._coordinator.releases.outdated:
-            outdated = self._coordinator.releases.outdated.pop()
+        releases = self._coordinator.releases
+        # A stored tree that is being asked right now goes when that is over.
+        over = {outdated for outdated in releases.outdated if self.live.of(outdated) is None}
+        releases.outdated = [outdated for outdated in releases.outdated if outdated not in over]
+        for outdated in over:
             await self._post.let_go(outdated)
             await self._dispatch.forget(outdated)

@@ -10,7 +10,7 @@ from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome, Participant, RecordSpends
 from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES
+from protocols.run.receipts import RECEIPT_BYTES, decode_receipt
 
 
 class Witness(Participant):
@@ -39,6 +39,11 @@ class Witness(Participant):
         if message.phase is Phase.SHARE:
             if message.links != 1 or message.width < RECEIPT_BYTES:
                 return Rejected(message.sender, "a share without its receipt")
+            evidence = self._evidence.get(message.run)
+            head = message.body[0, :RECEIPT_BYTES].tobytes()
+            receipt = decode_receipt(message.run, int(message.senders[0]), head)
+            if evidence is not None and evidence.is_stale(receipt):
+                return Rejected(message.sender, "a share of other points than were asked last")
             message = replace(message, body=message.body[:, RECEIPT_BYTES:])
         return super()._receive(machine, message)
 
