@@ -1,19 +1,27 @@
 """What the coordinator remembers of releases: which data they are of, and not for ever."""
 
+import asyncio
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import servers.releases
-from protocols.errors import LocalError
+from protocols.errors import LocalError, RunFailed
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
+from protocols.run.participant import Outcome
 from protocols.run.query import Query
 from protocols.statistics import Ecdf, EcdfPoints
 from servers.coordinator import Coordinator, Question
+from servers.dispatch import Dispatch
+from servers.message_service import Mailboxes, MessageService
+from servers.run import LiveRuns, Run
+from servers.runs import Runs
+from storage.answers import Answers
 from storage.ledger import Ledger
 from tests.samples import holdings_of
 
@@ -93,6 +101,58 @@ def test_keys_of_old_trees_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch
         for number in range(1, 6)
     ]
     assert there == [False, False, True, True, True]
+
+
+def test_a_tree_is_not_forgotten_while_it_is_asked(tmp_path: Path) -> None:
+    """A fresh question outdates it; whoever asks the old one at that moment gets an answer."""
+
+    async def scenario() -> None:
+        made, live = joined(), LiveRuns()
+        runs = runs_of(made, live, tmp_path)
+        held, again = released(made, POINTS), made.query(replace(POINTS, key="again"))
+        asking = Run(b"again", "", again, made.data, held.run)
+        live.add(asking)
+        made.ask(again)
+        made.query(replace(POINTS, key="fresh", fresh=True))
+        await runs._forget(b"another run that is over")
+        assert made.is_open(held.run)
+        assert made.releases.outdated == [held.run]
+        live.remove(asking)
+        await runs._forget(held.run)
+        assert not made.is_open(held.run)
+        assert made.releases.outdated == []
+
+    asyncio.run(scenario())
+
+
+def test_data_that_changes_before_a_stored_tree_is_asked_leaves_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        made, live = joined(), LiveRuns()
+        runs = runs_of(made, live, tmp_path)
+        held, again = released(made, POINTS), made.query(replace(POINTS, key="again"))
+        asking = Run(b"again", "", again, made.data, made.name_of(again))
+        assert asking.run == held.run
+        live.add(asking)
+        made.enrol(EVERYBODY[:1], np.array([2], dtype=np.uint32), OTHER)
+        with pytest.raises(RunFailed, match="other data meanwhile"):
+            await runs._begin(asking)
+        assert live.all() == []
+
+    asyncio.run(scenario())
+
+
+def runs_of(made: Coordinator, live: LiveRuns, folder: Path) -> Runs:
+    """Of a federation whose servers are not there."""
+    mailboxes = Mailboxes()
+
+    async def carry(_: Outcome) -> None:
+        pass
+
+    post = MessageService(made, mailboxes, carry, None)
+    dispatch = Dispatch(made, post, mailboxes, [], live, durable=False)
+    return Runs(made, post, dispatch, live, [], Answers(folder, False), lambda _: [], False)
 
 
 @pytest.mark.parametrize("version", [b"x", bytes(VERSION_BYTES - 1), bytes(VERSION_BYTES + 1)])
