@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Total
+from protocols.errors import PeerError
 from protocols.run.evidence import Answered, Evidence
 from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
@@ -41,7 +42,10 @@ class Witness(Participant):
                 return Rejected(message.sender, "a share without its receipt")
             evidence = self._evidence.get(message.run)
             head = message.body[0, :RECEIPT_BYTES].tobytes()
-            receipt = decode_receipt(message.run, int(message.senders[0]), head)
+            try:
+                receipt = decode_receipt(message.run, int(message.senders[0]), head)
+            except PeerError as error:
+                return Rejected(message.sender, error.reason)
             if evidence is not None and evidence.is_stale(receipt):
                 return Rejected(message.sender, "a share of other points than were asked last")
             message = replace(message, body=message.body[:, RECEIPT_BYTES:])
