@@ -13,6 +13,7 @@ from protocols.errors import LocalError, RunFailed
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
+from protocols.run.messages import Phase, Role
 from protocols.run.participant import Outcome
 from protocols.run.query import Query
 from protocols.statistics import Ecdf, EcdfPoints
@@ -21,9 +22,11 @@ from servers.dispatch import Dispatch
 from servers.message_service import Mailboxes, MessageService
 from servers.run import LiveRuns, Run
 from servers.runs import Runs
+from simulation.runtimes.contract import Plan
+from simulation.runtimes.inprocess import InProcess
 from storage.answers import Answers
 from storage.ledger import Ledger
-from tests.samples import holdings_of
+from tests.samples import a_message, holdings_of
 
 CURVE = Question(
     Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
@@ -141,6 +144,20 @@ def test_data_that_changes_before_a_stored_tree_is_asked_leaves_nobody_waiting(
         assert live.all() == []
 
     asyncio.run(scenario())
+
+
+def test_a_server_repeats_what_it_said_last_however_often_a_tree_was_asked() -> None:
+    with InProcess(Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 3), 2, 1)) as runtime:
+        for at in (0.25, 0.5, 0.75):
+            statistic = EcdfPoints(lower=0.0, upper=1.0, at=(at,))
+            runtime.ask(replace(POINTS, statistic=statistic, key=f"{at}"), lambda _: None)
+        server = runtime._servers[0]
+        (run,) = server.kept_runs()
+        question = server._queries[run]
+        said = server.handle(
+            a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=question, run=run)
+        )
+    assert [message.phase for message in said.messages] == [Phase.ROSTER, Phase.SHARE]
 
 
 def runs_of(made: Coordinator, live: LiveRuns, folder: Path) -> Runs:
