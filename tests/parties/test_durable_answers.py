@@ -18,6 +18,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Done, Failed, Rejected, Step
 from protocols.run.machines import collector_machine, server_machine
 from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import run_name
 from protocols.statistics import Gini, Pairs
 from storage import party_answers as answers_module
 from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
@@ -87,7 +88,7 @@ class Room:
 
     def _pass_deadline(self) -> None:
         for host in self.hosts:
-            self.queue += host.expire(RUN).messages
+            self.queue += host.expire(self.query.run).messages
         for server in self.servers:
             if not self.queue:
                 self._take(server.expire())
@@ -188,7 +189,8 @@ def test_a_run_is_not_answered_again_with_other_data(tmp_path: Path) -> None:
         other = block_of(values, tmp_path).handle(asked(body))
         assert other.messages == []
         assert "begun with other data" in other.refused[0].reason
-    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(body, b"run-0002")).messages
+    other_run = run_name(b"run-0002", body)
+    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(body, other_run)).messages
 
 
 def test_a_run_is_not_answered_again_with_another_query(tmp_path: Path) -> None:
