@@ -18,8 +18,8 @@ from protocols.records import Holdings
 from protocols.statistics.pairwise import Pairs
 
 MOST_TIED = 0.05
-"""How many of the distinct values may be tied by rounding where there are no bounds. Few are tied by
-chance; of time stamps, nearly all."""
+"""The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
+by chance; of time stamps, nearly all."""
 
 
 @dataclass(frozen=True)
