@@ -97,8 +97,10 @@ class AggregationServer(Participant):
         match message.phase:
             case Phase.RELEASE:
                 self._releases[message.run] = message.body[0].tobytes()
-            case Phase.ASK:
+            case Phase.ASK:  # who asks on has heard what was answered before
                 self._asks[message.run] = message.body[0].tobytes()
+                said = self._said.get(message.run, [])
+                self._said[message.run] = [one for one in said if one.phase is not Phase.SHARE]
 
     def _carry_out(self, run: bytes, step: Step) -> Outcome:
         if isinstance(step, Continue | Done) and step.spends:

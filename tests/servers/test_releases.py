@@ -164,5 +164,8 @@ def test_shares_of_earlier_points_are_not_taken_for_those_of_later_ones(
             _, proof = opened.prove(question)
             found = proof.statistic.decode(opened.total, opened.records, exact=True)
             assert (found.y if isinstance(found, Curve) else [found]) == [right]
+        for server in runtime._servers:  # what it would say again does not grow
+            (said,) = server._said.values()
+            assert [message.phase for message in said] == [Phase.ROSTER, Phase.SHARE]
     finally:
         runtime.stop()
