@@ -45,7 +45,10 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def submission(party: int, length: int = BINS) -> Message:
     body = np.full(length, party + 1, dtype="<u8").tobytes()
-    return a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, round_=2)
+    sender = (party,)
+    return a_message(
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, sender, body=body, run=QUERY.run, round_=2
+    )
 
 
 def test_refused_messages_cost_nobody_his_acknowledged_submission(tmp_path: Path) -> None:
