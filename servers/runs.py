@@ -114,6 +114,8 @@ class Runs:
             async with self._post.lock:
                 if run.name in self._cancelled:
                     raise RunFailed(CANCELLED)
+                if self._coordinator.name_of(run.query) != run.run:
+                    raise RunFailed("parties came with other data meanwhile: ask again")
                 outcome = self._coordinator.ask(run.query)
                 if (journal := self._post.journal) and not self._coordinator.releases.holds(
                     run.run
@@ -227,7 +229,7 @@ class Runs:
             if not run.over.done():
                 run.over.set_result(events)
             await asyncio.sleep(RETRY_SECONDS)
-        if run.run == run.query.run:  # not one that asked a stored tree again
+        if not run.asks_again:
             self._remember(run.name, kept, run.query)
         self.live.remove(run)
         if not run.over.done():

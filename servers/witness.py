@@ -10,7 +10,7 @@ from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome, Participant, RecordSpends
 from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES, request_digest, request_of
+from protocols.run.receipts import RECEIPT_BYTES, request_of
 
 
 class Witness(Participant):
@@ -39,19 +39,12 @@ class Witness(Participant):
         if message.phase is Phase.SHARE:
             if message.links != 1 or message.width < RECEIPT_BYTES:
                 return Rejected(message.sender, "a share without its receipt")
-            if self._answers_other_points(message):
-                return Rejected(message.sender, "a share of points that were asked before")
+            evidence = self._evidence.get(message.run)
+            request = request_of(message.body[0, :RECEIPT_BYTES].tobytes())
+            if evidence is not None and evidence.is_stale(request):
+                return Rejected(message.sender, "a share of other points than were asked last")
             message = replace(message, body=message.body[:, RECEIPT_BYTES:])
         return super()._receive(machine, message)
-
-    def _answers_other_points(self, message: Message) -> bool:
-        """A server that was restarted says all it said in a run again, to one point after another:
-        what it says of earlier ones must not be taken for the answer to the last."""
-        evidence = self._evidence.get(message.run)
-        if evidence is None or not evidence.openings or not evidence.openings[-1].ask:
-            return False
-        answered = request_of(message.body[0, :RECEIPT_BYTES].tobytes())
-        return answered != request_digest(evidence.release, evidence.openings[-1].ask)
 
     def _hear(self, message: Message) -> None:
         super()._hear(message)

@@ -71,8 +71,8 @@ OTHERS: dict[str, Any] = {
     "delta": 1e-9,
 }
 FREE = {"deadline", "key", "fresh"}
-"""How long one waits and what one calls a question change nothing about the answer. Nor does it
-show of a release that it was made before."""
+"""How long one waits and what one calls a question change nothing about the answer. Nor does an
+answer show whether it was there before."""
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])
