@@ -307,7 +307,8 @@ class Coordinator(Witness):
     def withdraw(self, run: bytes) -> None:
         """Takes back a run that nobody has heard of."""
         self.forget(run)
-        self._rounds.pop(run, None)
+        for known in (self._names, self._questions):
+            known.pop(run[:NONCE_BYTES], None)
 
     def _remember_question(self, query: Query) -> None:
         self._questions.setdefault(query.nonce, query)

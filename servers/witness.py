@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Total
-from protocols.errors import PeerError
 from protocols.run.evidence import Answered, Evidence
 from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome, Participant, RecordSpends
 from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES, decode_receipt
+from protocols.run.receipts import RECEIPT_BYTES, request_of
 
 
 class Witness(Participant):
@@ -41,12 +40,8 @@ class Witness(Participant):
             if message.links != 1 or message.width < RECEIPT_BYTES:
                 return Rejected(message.sender, "a share without its receipt")
             evidence = self._evidence.get(message.run)
-            head = message.body[0, :RECEIPT_BYTES].tobytes()
-            try:
-                receipt = decode_receipt(message.run, int(message.senders[0]), head)
-            except PeerError as error:
-                return Rejected(message.sender, error.reason)
-            if evidence is not None and evidence.is_stale(receipt):
+            request = request_of(message.body[0, :RECEIPT_BYTES].tobytes())
+            if evidence is not None and evidence.is_stale(request):
                 return Rejected(message.sender, "a share of other points than were asked last")
             message = replace(message, body=message.body[:, RECEIPT_BYTES:])
         return super()._receive(machine, message)

@@ -20,13 +20,7 @@ from protocols.randomness import KEY_BYTES, Randomness
 from protocols.run.machines import collector_machine
 from protocols.run.messages import Role
 from protocols.run.query import MAX_SERVERS, Query, decode_query
-from protocols.run.receipts import (
-    Receipt,
-    charged,
-    decode_receipt,
-    request_digest,
-    share_digest,
-)
+from protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
 from protocols.statistics import Statistic
 from protocols.statistics.on_demand import OnDemand
 
@@ -89,11 +83,12 @@ class Evidence:
         grown = replace(last, answers=(*last.answers, answer))
         return replace(self, openings=(*others, grown))
 
-    def is_stale(self, receipt: Receipt) -> bool:
-        """Whether it is of other points than were asked last. A run has one release, but a stored
-        tree is asked many times, and a server that was restarted says again all that it said."""
+    def is_stale(self, request: bytes) -> bool:
+        """Whether a receipt's request is of other points than were asked last. A run has one
+        release, but a stored tree is asked many times, and a server that was restarted says again
+        all that it said."""
         ask = self.openings[-1].ask if self.openings else b""
-        return bool(ask) and receipt.request != request_digest(self.release, ask)
+        return bool(ask) and request != request_digest(self.release, ask)
 
     def certified(self, certificate_of: Callable[[int], bytes]) -> "Evidence":
         """With certificates of servers where they were not known yet."""
