@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("fss", "protos", "protocols", "storage", "parties", "servers", "simulation")
+PACKAGES = (
+    "fss",
+    "protos",
+    "protocols",
+    "storage",
+    "parties",
+    "servers",
+    "simulation",
+    "tallyroom",
+)
 ALLOWED: dict[str, set[str]] = {
     "fss": {"fss"},
     "protocols": {"protocols", "fss"},
@@ -16,7 +25,8 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"storage", "protos", "protocols"},
     "parties": {"parties", "storage", "protos", "protocols", "fss"},
     "servers": {"servers", "storage", "protos", "protocols", "fss"},
-    "simulation": set(PACKAGES),
+    "simulation": set(LAYERS),
+    "tallyroom": set(PACKAGES),
 }
 
 
