@@ -19,7 +19,7 @@ from protocols.pairwise.sampling.estimator import Design, Zetas
 from protocols.pairwise.sampling.matchings import rounds
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings, deal
-from protocols.run.query import decode_query
+from protocols.run.query import decode_query, run_name
 from protocols.statistics import (
     STATISTICS,
     Auc,
@@ -319,8 +319,9 @@ def test_parameters_that_cannot_be_are_refused(name: str) -> None:
     query = a_pairs_query(Gini(**UNIT), deal(ratings(6), 3))
     fields = json.loads(query.encode())
     fields["parameters"] |= HOSTILE[name]
+    data = json.dumps(fields).encode()
     with pytest.raises(PeerError, match="malformed query"):
-        decode_query(query.run, json.dumps(fields).encode(), "coordinator")
+        decode_query(run_name(query.nonce, data), data, "coordinator")
 
 
 def test_other_parameters_that_cannot_be() -> None:
