@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = (
-    "fss",
-    "protos",
-    "protocols",
-    "storage",
-    "parties",
-    "servers",
-    "simulation",
-    "tallyroom",
-)
+LAYERS = ("fss", "protos", "protocols", "storage", "parties", "servers", "simulation")
+PACKAGES = (*LAYERS, "tallyroom")
 ALLOWED: dict[str, set[str]] = {
     "fss": {"fss"},
     "protocols": {"protocols", "fss"},

@@ -1,4 +1,4 @@
-"""What the Makefile promises: native sources rebuild, `clean` leaves none, every target is fuzzed."""
+"""The Makefile: every native source counts, `clean` leaves no module, every target is fuzzed."""
 
 import shutil
 import subprocess
