@@ -13,7 +13,8 @@ from typing import Any
 
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.privacy.ledger import DEFAULT_CAP_DELTA, as_written
+from protocols.privacy.caps import DEFAULT_CAP_DELTA
+from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import Placement
 from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
 from protocols.statistics import STATISTICS
