@@ -15,7 +15,8 @@ from parties.data import Dataset
 from protocols.errors import Interrupted, LocalError, RunFailed, TallyError
 from protocols.names import look_up
 from protocols.privacy.ledger import DEFAULT_CAP_DELTA
-from protocols.statistics import Pairs, Statistic, statistic_named
+from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.pairwise import Pairs
 from simulation.command.ask import ask
 from simulation.command.compare import compare_aggregators
 from simulation.command.enrol import enrol
