@@ -20,8 +20,9 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
-from protocols.statistics import Curve, Estimate, Pairs, Statistic
+from protocols.statistics import Curve, Estimate, Statistic
 from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.pairwise import Pairs
 from servers.coordinator import Coordinator, Question
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -107,11 +108,11 @@ class Federation:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
         silent = choose_silent(count, dropout, seed, scripted)
         self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
-        if (silent or scripted) and runtime == "docker":
+        if (silent or scripted) and not kind.scripted:
             raise LocalError(
                 "--dropout and --cheat are of simulated parties: choose inprocess or processes"
             )
-        if policy is not None and runtime == "docker":
+        if policy is not None and not kind.scripted:
             raise LocalError("--policy is tried with inprocess or processes")
         plan = Plan(
             self.holdings,
@@ -121,7 +122,7 @@ class Federation:
             None if cap is None else parse_epsilon(str(cap)),
             store,
             self.misbehaviour,
-            PeerConfig(peer or ("relay" if runtime == "docker" else "direct")).way,
+            PeerConfig(peer or kind.peer).way,
             policy,
             cap_delta,
         )

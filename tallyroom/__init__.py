@@ -13,50 +13,58 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from protocols.errors import LocalError, PeerError, RunFailed, TallyError
-    from protocols.statistics import (
+    from protocols.statistics.contract import Curve, Statistic
+    from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+    from protocols.statistics.histogram import Histogram
+    from protocols.statistics.moments import Mean, Sum
+    from protocols.statistics.of_pairs import (
         Auc,
         CollisionEntropy,
-        CumulativeHistogram,
-        Curve,
-        Ecdf,
-        EcdfPoints,
         Gini,
-        Histogram,
         KendallTau,
-        Mean,
         Pairwise,
-        Quantile,
-        QuantileSearch,
-        RunningSum,
-        Statistic,
-        Sum,
         Variance,
     )
+    from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+    from protocols.statistics.running_sum import RunningSum
     from simulation.deployment import Deployment
     from simulation.federation import Federation
     from simulation.result import Result
 
 _HOMES = {
-    "protocols.errors": ("LocalError", "PeerError", "RunFailed", "TallyError"),
-    "protocols.statistics": (
+    "protocols.errors": (
+        "LocalError",
+        "PeerError",
+        "RunFailed",
+        "TallyError",
+    ),
+    "protocols.statistics.contract": (
+        "Curve",
+        "Statistic",
+    ),
+    "protocols.statistics.ecdf": (
+        "CumulativeHistogram",
+        "Ecdf",
+        "Quantile",
+    ),
+    "protocols.statistics.histogram": ("Histogram",),
+    "protocols.statistics.moments": (
+        "Mean",
+        "Sum",
+    ),
+    "protocols.statistics.of_pairs": (
         "Auc",
         "CollisionEntropy",
-        "CumulativeHistogram",
-        "Curve",
-        "Ecdf",
-        "EcdfPoints",
         "Gini",
-        "Histogram",
         "KendallTau",
-        "Mean",
         "Pairwise",
-        "Quantile",
-        "QuantileSearch",
-        "RunningSum",
-        "Statistic",
-        "Sum",
         "Variance",
     ),
+    "protocols.statistics.on_demand": (
+        "EcdfPoints",
+        "QuantileSearch",
+    ),
+    "protocols.statistics.running_sum": ("RunningSum",),
     "simulation.deployment": ("Deployment",),
     "simulation.federation": ("Federation",),
     "simulation.result": ("Result",),

@@ -83,26 +83,31 @@ class GroupedCommand(TyperCommand):
 
 def _alike(flag: str, name: str) -> list[str]:
     """What plays the part in this statistic that the flag has in another: alone of its kind."""
-    from protocols.statistics import STATISTICS
+    from protocols.statistics import statistics
 
-    for other in STATISTICS.values():
+    for other in statistics().values():
         for option in other.options():
-            if option.flag == flag:
-                alike = [
-                    each.flag
-                    for each in STATISTICS[name].options()
-                    if (each.kind, each.multiple) == (option.kind, option.multiple)
-                    and each.kind is not str
-                ]
+            if option.flag == flag and option.kind is not str:
+                wanted = (option.kind, option.multiple)
+                own = kind_named(name).options()
+                alike = [each.flag for each in own if (each.kind, each.multiple) == wanted]
                 return alike if len(alike) == 1 else []
     return []
 
 
-def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
-    """Raises `LocalError` for a statistic that is not there, or claims an option of all."""
+def kind_named(name: str) -> Any:
+    """A statistic or a study. Raises `LocalError` with the nearest names if there is neither."""
+    from protocols import registry
     from protocols.statistics import statistic_named
 
-    kind = statistic_named(name)
+    if name in registry.registered(registry.STUDIES):
+        return registry.named(registry.STUDIES, name)
+    return statistic_named(name)
+
+
+def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
+    """Raises `LocalError` for a statistic that is not there, or claims an option of all."""
+    kind = kind_named(name)
     common = parameters_of(options)
     taken = {f"--{each.name.replace('_', '-')}" for each in common}
     own = []
@@ -168,9 +173,9 @@ class StatisticGroup(TyperGroup):
         """Raises `LocalError` for a statistic that is not there."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from protocols.statistics import STATISTICS
+        from protocols import registry
 
-        return list(STATISTICS)
+        return [*registry.registered(registry.STATISTICS), *registry.registered(registry.STUDIES)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
         return self.build(cmd_name)
@@ -180,10 +185,15 @@ class StatisticGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The summaries whole, without building a command for each."""
-        from protocols.statistics import STATISTICS
+        from protocols import registry
 
-        with formatter.section("Statistics"):
-            formatter.write_dl([(name, kind.summary()) for name, kind in STATISTICS.items()])
+        for title, group in (
+            ("Statistics", registry.STATISTICS),
+            ("Studies, which ask several questions", registry.STUDIES),
+        ):
+            if found := registry.loadable(group):
+                with formatter.section(title):
+                    formatter.write_dl([(name, kind.summary()) for name, kind in found.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

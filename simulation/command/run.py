@@ -154,7 +154,7 @@ def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
     """The statistic of pairs that knows how a kernel varies on public data."""
     from parties.data import load
-    from protocols.statistics import Pairs
+    from protocols.statistics.pairwise import Pairs
 
     if pilot is None or not isinstance(statistic, Pairs):
         return statistic

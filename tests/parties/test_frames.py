@@ -10,7 +10,8 @@ import pytest
 from parties.data import load
 from parties.frames import dataset_of
 from protocols.errors import LocalError
-from protocols.statistics import Auc, Mean
+from protocols.statistics.moments import Mean
+from protocols.statistics.of_pairs import Auc
 from simulation.federation import Federation
 
 AGES = [30.0, 40.0, 50.0, 61.0]

@@ -19,7 +19,7 @@ from protocols.run.receipts import (
     share_digest,
     signer,
 )
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
 from tests.samples import NONCE, a_message, a_query, bitmap

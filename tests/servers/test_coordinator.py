@@ -12,7 +12,7 @@ from protocols.privacy.ledger import LedgerRefusal
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.run.messages import Phase, Role
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 from servers.coordinator import Coordinator, Question
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query

@@ -12,7 +12,8 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
 from protocols.run.query import Query
-from protocols.statistics import Ecdf, EcdfPoints
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.on_demand import EcdfPoints
 from servers.coordinator import Coordinator, Question
 from storage.ledger import Ledger
 from tests.samples import holdings_of

@@ -11,7 +11,8 @@ from parties.data import Dataset, load
 from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
 from protocols.pairwise.sampling.pair_assignment import draw_meetings
-from protocols.statistics import Auc, Gini, KendallTau, Pairs, Pairwise
+from protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
+from protocols.statistics.pairwise import Pairs
 from simulation import Federation, Result
 from tests.conftest import Tally
 

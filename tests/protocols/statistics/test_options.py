@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from protocols.statistics import STATISTICS
+from protocols.statistics import statistics
 from protocols.statistics.ecdf import Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Auc, Gini, Pairwise
@@ -50,7 +50,7 @@ def test_a_default_of_a_statistic_is_its_own() -> None:
     assert defaults == [64, 1024]
 
 
-@pytest.mark.parametrize("kind", STATISTICS.values(), ids=STATISTICS)
+@pytest.mark.parametrize("kind", statistics().values(), ids=statistics())
 def test_every_option_is_told_and_can_be_set(kind: type) -> None:
     for each in options_of(kind):
         assert each.help.endswith(".")
