@@ -74,11 +74,14 @@ class GroupedCommand(TyperCommand):
         for each in self.get_params(ctx):
             if isinstance(each, TyperOption):
                 (own if (each.name or "").startswith(_PREFIX) else common).extend(each.opts)
-        near = get_close_matches(option, [*own, *common], n=1, cutoff=0.7)
-        near = near or _alike(option, self.name or "")
-        near = near or get_close_matches(option, own, n=1, cutoff=0.5)
+        near = _misspelt(option, [*own, *common]) or _alike(option, self.name or "")
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(own)}"
         return f"{self.name} has no {option}; {hint}"
+
+
+def _misspelt(flag: str, known: list[str]) -> list[str]:
+    names = {each.lstrip("-"): each for each in known}
+    return [names[near] for near in get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.7)]
 
 
 def _alike(flag: str, name: str) -> list[str]:
