@@ -15,7 +15,7 @@ import numpy as np
 from protocols.aggregation.contract import Ids
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.identity.certificates import Credentials, Identity
-from protocols.privacy.ledger import Composition
+from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
 from protocols.run.participant import Outcome
 from protos import tally_pb2 as pb

@@ -1,6 +1,6 @@
 """`tally demo`: a guided run that says what it does as it does it."""
 
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 from simulation.federation import Federation
 from simulation.reports.terminal import out, show_progress, show_result
 

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from parties.data import Dataset, load
+from parties.frames import Data, dataset_of
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
@@ -20,8 +20,9 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
-from protocols.statistics import Curve, Estimate, Pairs, Statistic
+from protocols.statistics import Curve, Estimate, Statistic
 from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.pairwise import Pairs
 from servers.coordinator import Coordinator, Question
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -55,6 +56,9 @@ def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estim
 class Federation:
     """A simulated federation. Use it as a context manager: leaving it stops what it started.
 
+    `data` is a DATA SPEC as on the command line, a file's `Path`, a pandas or polars frame, a
+    mapping of columns or an array, which is dealt to `parties` evenly; or a list or mapping of
+    frames, one per party.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
@@ -73,7 +77,7 @@ class Federation:
         servers: int | None = None,
         aggregator: str = "additive",
         runtime: str = "inprocess",
-        data: str | Dataset = DEFAULT_DATA,
+        data: Data = DEFAULT_DATA,
         hosts: int | None = None,
         seed: int | None = None,
         cap: float | str | None = None,
@@ -88,7 +92,7 @@ class Federation:
         self._aggregator = aggregator_named(aggregator)
         self._spec = aggregator
         kind = runtime_named(runtime)
-        self.data = load(data) if isinstance(data, str) else data
+        self.data = dataset_of(data)
         self.holdings = self.data.deal(parties)
         self.servers = self._aggregator.servers if servers is None else servers
         if self.servers < 1:
@@ -104,11 +108,11 @@ class Federation:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
         silent = choose_silent(count, dropout, seed, scripted)
         self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
-        if (silent or scripted) and runtime == "docker":
+        if (silent or scripted) and not kind.scripted:
             raise LocalError(
                 "--dropout and --cheat are of simulated parties: choose inprocess or processes"
             )
-        if policy is not None and runtime == "docker":
+        if policy is not None and not kind.scripted:
             raise LocalError("--policy is tried with inprocess or processes")
         plan = Plan(
             self.holdings,
@@ -118,7 +122,7 @@ class Federation:
             None if cap is None else parse_epsilon(str(cap)),
             store,
             self.misbehaviour,
-            PeerConfig(peer or ("relay" if runtime == "docker" else "direct")).way,
+            PeerConfig(peer or kind.peer).way,
             policy,
             cap_delta,
         )
@@ -241,7 +245,12 @@ class Federation:
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""
         for column in statistic.columns:
-            self.holdings.column(column)
+            values = self.holdings.column(column)
+            if missing := np.count_nonzero(~np.isfinite(values)):
+                raise LocalError(
+                    f"column {column!r} has {missing} of {len(values)} values that are missing or "
+                    "not finite"
+                )
         lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
         return dataclasses.replace(
             statistic,

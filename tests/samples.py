@@ -11,7 +11,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings, deal
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.run.query import Query, run_name
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 
 NONCE = b"run-0001"
 

@@ -3,25 +3,18 @@
 import contextlib
 import dataclasses
 import re
-from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
 
+from protocols import registry
 from protocols.aggregation.contract import Aggregator
 from protocols.errors import LocalError
-from protocols.names import look_up
 
-GROUP = "tallyroom.aggregators"
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
-
-
-@cache
-def _entries() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def aggregator_names() -> list[str]:
     """The names of all installed aggregators, ours and those of other packages."""
-    return sorted(_entries())
+    return list(registry.registered(registry.AGGREGATORS))
 
 
 def aggregators() -> dict[str, Aggregator]:
@@ -42,11 +35,7 @@ def aggregator_named(spec: str) -> Aggregator:
     option.
     """
     name, _, options = spec.partition("?")
-    entry = look_up("aggregator", name, _entries())
-    try:
-        kind: type[Aggregator] = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise LocalError(f"aggregator {name!r} cannot be loaded: {error}") from None
+    kind: type[Aggregator] = registry.named(registry.AGGREGATORS, name)
     return kind(**_parse_options(name, kind, options))
 
 

@@ -32,7 +32,7 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 
 SERVERS = range(1, 6)
 TOP = 2**64 - 1

@@ -16,7 +16,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Done, Failed, Machine, Rejected
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 
 
 class GivenVectors(Histogram):

@@ -13,10 +13,11 @@ from typing import Any
 
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.privacy.ledger import DEFAULT_CAP_DELTA, as_written
+from protocols.privacy.caps import DEFAULT_CAP_DELTA
+from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import Placement
 from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
-from protocols.statistics import STATISTICS
+from protocols.statistics import statistic_names
 
 MAX_TEXT = 64 << 10
 """Characters of a policy that is read."""
@@ -199,6 +200,11 @@ def _chosen(*there: str) -> Reader:
     return read
 
 
+def _statistics(key: str, value: object) -> frozenset[str]:
+    names: frozenset[str] = _chosen(*statistic_names())(key, value)
+    return names
+
+
 def _aggregators(key: str, value: object) -> frozenset[str]:
     names = _names(key, value)
     for name in names:
@@ -212,7 +218,7 @@ _READERS: dict[str, Reader] = {
     "maximum_records_per_party": _whole(1, MAX_RECORDS),
     "aggregators": _aggregators,
     "noise": _chosen(*Placement),
-    "statistics": _chosen(*STATISTICS),
+    "statistics": _statistics,
     "columns": _names,
     "units": _chosen(*UNITS),
     "epsilon_per_question": _number,

@@ -17,7 +17,8 @@ from protocols.privacy.mechanisms import (
 )
 from protocols.run.machine import Spend
 from protocols.run.messages import DIGEST_BYTES, MAX_MEMBERS, MAX_ROW, NONCE_BYTES, RUN_BYTES
-from protocols.statistics import Pairs, Statistic, statistic_named
+from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.pairwise import Pairs
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64

@@ -1,66 +1,35 @@
-"""Statistics by name: encoded at the party, decoded at the coordinator, with a reference."""
+"""Statistics by name: encoded at the party, decoded at the coordinator, with a reference.
 
-from protocols.names import look_up
+Each is found through the entry-point group `tallyroom.statistics`; nothing here names one.
+"""
+
+from functools import cache
+
+from protocols import registry
+from protocols.errors import LocalError
 from protocols.statistics.contract import Curve, Estimate, Statistic
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.of_pairs import (
-    Auc,
-    CollisionEntropy,
-    Gini,
-    KendallTau,
-    Pairwise,
-    Variance,
-)
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.running_sum import RunningSum
-
-_KINDS = (
-    Sum,
-    Mean,
-    Histogram,
-    Ecdf,
-    Quantile,
-    CumulativeHistogram,
-    EcdfPoints,
-    QuantileSearch,
-    RunningSum,
-    Gini,
-    Variance,
-    CollisionEntropy,
-    KendallTau,
-    Auc,
-    Pairwise,
-)
-STATISTICS: dict[str, type[Statistic]] = {kind.name: kind for kind in _KINDS}
 
 
+def statistic_names() -> list[str]:
+    """The names of all installed statistics, ours and those of other packages."""
+    return list(registry.registered(registry.STATISTICS))
+
+
+def statistics() -> dict[str, type[Statistic]]:
+    """All installed statistics that can be loaded."""
+    return registry.loadable(registry.STATISTICS)
+
+
+@cache
 def statistic_named(name: str) -> type[Statistic]:
-    return look_up("statistic", name, STATISTICS)
+    """Only the one that is asked for is loaded.
+
+    Raises `LocalError` if there is none of that name, or if it cannot be loaded.
+    """
+    kind = registry.named(registry.STATISTICS, name)
+    if not (isinstance(kind, type) and issubclass(kind, Statistic) and kind.name == name):
+        raise LocalError(f"statistic {name!r} is none, or calls itself by another name")
+    return kind
 
 
-__all__ = [
-    "STATISTICS",
-    "Auc",
-    "CollisionEntropy",
-    "CumulativeHistogram",
-    "Curve",
-    "Ecdf",
-    "EcdfPoints",
-    "Estimate",
-    "Gini",
-    "Histogram",
-    "KendallTau",
-    "Mean",
-    "Pairs",
-    "Pairwise",
-    "Quantile",
-    "QuantileSearch",
-    "RunningSum",
-    "Statistic",
-    "Sum",
-    "Variance",
-    "statistic_named",
-]
+__all__ = ["Curve", "Estimate", "Statistic", "statistic_named", "statistic_names", "statistics"]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
+from protocols.statistics.option import Option, option, options_of, role, summary_of
 
 Parameter = str | int | float | bool | tuple[float, ...] | None
 
@@ -35,9 +36,9 @@ class Statistic(ABC):
     its parameters. Subclasses are frozen dataclasses whose fields are those parameters.
     """
 
-    value: str = "value"
-    lower: float | None = None
-    upper: float | None = None
+    value: str = role("value", "The column that it is about.", bounded=True)
+    lower: float | None = option(None, "Public lower bound of the values.")
+    upper: float | None = option(None, "Public upper bound of the values.")
 
     name: ClassVar[str]
 
@@ -49,6 +50,16 @@ class Statistic(ABC):
             raise LocalError(f"--lower {self.lower:g} must be below --upper {self.upper:g}")
         if not math.isfinite((self.upper or 0.0) - (self.lower or 0.0)):
             raise LocalError(f"bounds {self.lower:g} and {self.upper:g} are too far apart")
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """What a user may set: not what the coordinator fills in (`prepared`)."""
+        return options_of(cls)
+
+    @classmethod
+    def summary(cls) -> str:
+        """It in one line."""
+        return summary_of(cls)
 
     @property
     @abstractmethod

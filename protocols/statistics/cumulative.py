@@ -19,6 +19,7 @@ from protocols.privacy.smoothing.counts import smooth_counts
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
+from protocols.statistics.option import option
 from protocols.statistics.thresholds import RESOLUTION_BITS, Points, threshold_values
 
 MAX_THRESHOLDS = 1 << 18
@@ -37,12 +38,14 @@ class Cumulative(Statistic):
     that norm, within [0, 1] if `box`; it spends nothing.
     """
 
-    thresholds: int = 64
-    spacing: str = "linear"
-    mechanism: str = "hierarchy"
-    smooth: str = "none"
-    box: bool = True
-    solver: str = "interior-point"
+    thresholds: int = option(64, "Points of the curve.")
+    spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
+    mechanism: str = option("hierarchy", "Where noise is added.", choices=MECHANISMS)
+    smooth: str = option(
+        "none", "Make the curve non-decreasing again, in this norm.", choices=SMOOTHINGS
+    )
+    box: bool = option(True, "Keep a smoothed curve within [0, 1].")
+    solver: str = option("interior-point", "What computes the smoothing.", choices=SOLVERS)
 
     def __post_init__(self) -> None:
         super().__post_init__()

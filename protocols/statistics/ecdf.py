@@ -11,6 +11,7 @@ from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.option import option
 from protocols.statistics.thresholds import LEAST_QUANTILE, quantiles
 
 
@@ -34,8 +35,8 @@ class Quantile(Cumulative):
     All quantiles come from one release: many of them cost one ε.
     """
 
-    quantile: tuple[float, ...] = (0.5,)
-    thresholds: int = 1024
+    quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
+    thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
 
     name: ClassVar[str] = "quantile"
 
@@ -81,7 +82,7 @@ class CumulativeHistogram(Cumulative):
     Its noise moves records between neighbouring bins rather than in and out of each.
     """
 
-    thresholds: int = 64
+    thresholds: int = option(64, "Bins of the histogram.")
 
     name: ClassVar[str] = "cumulative-histogram"
 

@@ -11,6 +11,7 @@ from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.option import option
 
 MAX_BINS = 1 << 20
 
@@ -19,7 +20,7 @@ MAX_BINS = 1 << 20
 class Histogram(Statistic):
     """Bins are half-open but for the last, as numpy's are; values outside fall in the end bins."""
 
-    bins: int = 10
+    bins: int = option(10, "How many bins of equal width.")
 
     name: ClassVar[str] = "histogram"
 

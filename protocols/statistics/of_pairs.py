@@ -15,6 +15,7 @@ from protocols.pairwise.kernels.expression import Expression
 from protocols.pairwise.kernels.ordered_grid import OrderedGrid
 from protocols.pairwise.kernels.registry import KernelKind, kernel_named
 from protocols.records import Holdings
+from protocols.statistics.option import option, role
 from protocols.statistics.pairwise import Pairs
 
 MOST_TIED = 0.05
@@ -115,9 +116,10 @@ class CollisionEntropy(Ordered):
 class KendallTau(Ordered):
     """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
 
-    x: str = "x"
-    y: str = "y"
-    tau: str = "a"
+    value: str = "value"  # in every encoding of the query, and of no use
+    x: str = role("x", "The first column.")
+    y: str = role("y", "The second column.")
+    tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
 
     name: ClassVar[str] = "kendall-tau"
 
@@ -139,8 +141,9 @@ class KendallTau(Ordered):
 class Auc(Ordered):
     """Area under the ROC curve: how often a positive record has the larger score; ties count ½."""
 
-    score: str = "score"
-    label: str = "label"
+    value: str = "value"  # in every encoding of the query, and of no use
+    score: str = role("score", "The column of scores.")
+    label: str = role("label", "The column of labels, 0 or 1.")
 
     name: ClassVar[str] = "auc"
 
@@ -160,11 +163,11 @@ class Auc(Ordered):
 class Pairwise(Pairs):
     """The mean of a kernel by name, one's own too, over columns within public bounds."""
 
-    kernel_name: str = "gini"
-    x: str = "x"
-    y: str = "y"
-    score: str = "score"
-    label: str = "label"
+    kernel_name: str = option("gini", "The kernel's name, or it written out.", flag="--kernel")
+    x: str = role("x", "The column that the kernel calls x.", bounded=True)
+    y: str = role("y", "The column that the kernel calls y.", bounded=True)
+    score: str = role("score", "The column that the kernel calls score.", bounded=True)
+    label: str = role("label", "The column that the kernel calls label, 0 or 1.")
 
     name: ClassVar[str] = "pairwise"
     linear: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.option import option
 from protocols.statistics.thresholds import (
     LEAST_QUANTILE,
     RESOLUTION_BITS,
@@ -32,7 +33,7 @@ from protocols.statistics.thresholds import (
 class OnDemand(Cumulative):
     """A statistic that decides from the answers so far which points to ask next."""
 
-    mechanism: str = "tree"
+    mechanism: str = "tree"  # no other can be asked point by point
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,7 +113,7 @@ class OnDemand(Cumulative):
 class EcdfPoints(OnDemand):
     """The distribution function at any values that one asks for (`--at`)."""
 
-    at: tuple[float, ...] = ()
+    at: tuple[float, ...] = option((), "A value to ask about; repeat it for more.")
 
     name: ClassVar[str] = "ecdf-points"
 
@@ -149,7 +150,7 @@ class EcdfPoints(OnDemand):
 class QuantileSearch(OnDemand):
     """Quantiles by S0's Algorithm 1 on the stored tree: up to 32 questions, one ε."""
 
-    quantile: tuple[float, ...] = (0.5,)
+    quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
 
     name: ClassVar[str] = "quantile-search"
 

@@ -25,6 +25,7 @@ from protocols.pairwise.sampling.estimator import (
 from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Estimate, Statistic
+from protocols.statistics.option import option
 
 SEED_BYTES = 16
 SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
@@ -45,8 +46,8 @@ class Pairs(Statistic):
     pair's circuit.
     """
 
-    pairs_per_party: str = "auto"
-    bits: int = MAX_BITS
+    pairs_per_party: str = option("auto", "In how many pairs a record is: a number, all or auto.")
+    bits: int = option(MAX_BITS, "Bits that a column is rounded to.")
     matchings: int = 0
     met: int = 0
     most: int = 1

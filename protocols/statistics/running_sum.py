@@ -11,6 +11,7 @@ from protocols.errors import LocalError
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.option import option, role
 
 MAX_STEPS = 1 << 18
 
@@ -27,8 +28,8 @@ class RunningSum(Statistic):
     streams have the same.
     """
 
-    time: str = "time"
-    steps: int = 1024
+    time: str = role("time", "The column of times, whole numbers from 1 on.")
+    steps: int = option(1024, "How many times there are.")
 
     name: ClassVar[str] = "running-sum"
 

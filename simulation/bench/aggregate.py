@@ -9,7 +9,7 @@ trust parties either is in `simulation.bench.prio3`, and what sums without a sec
 import numpy as np
 
 from parties.data import Dataset
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from simulation.bench import prio3, secure_aggregation
 from simulation.bench.row import Row
 from simulation.federation import Federation

@@ -18,7 +18,7 @@ from protocols.records import deal
 from protocols.run.machine import Done
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.run.query import Query
-from protocols.statistics import Ecdf
+from protocols.statistics.ecdf import Ecdf
 from simulation.bench.row import Row, seconds
 
 PARTIES = 100_000

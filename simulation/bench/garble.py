@@ -34,7 +34,7 @@ from protocols.garbling.half_gates import evaluate, garble
 from protocols.garbling.outputs import Output
 from protocols.garbling.session import Evaluator, Garbler
 from protocols.randomness import Randomness
-from protocols.statistics import Auc
+from protocols.statistics.of_pairs import Auc
 from simulation.bench.row import Row, seconds
 from simulation.federation import Federation
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from parties.data import Dataset
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from protocols.vdaf.prio3 import NONCE_BYTES, VERIFY_KEY_BYTES, prio3_histogram
 from simulation.bench.row import Row, seconds
 from simulation.federation import Federation

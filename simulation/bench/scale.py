@@ -8,7 +8,9 @@ for the question, which on a busy machine says more than `seconds` does.
 import numpy as np
 
 from parties.data import Dataset
-from protocols.statistics import Ecdf, Histogram, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from simulation.bench.proc import cpu_seconds, peak_bytes
 from simulation.bench.row import Row
 from simulation.federation import Federation

@@ -24,7 +24,7 @@ from protocols.aggregation.masking.aggregator import Masking
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from simulation.bench import flower
 from simulation.bench.row import Row
 

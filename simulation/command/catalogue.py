@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from fss import native
-from protocols.statistics import STATISTICS
+from protocols.statistics import statistics
 from simulation.reports.trust import promises
-from simulation.runtimes import RUNTIMES
+from simulation.runtimes import runtimes
 
 
 def _statistics() -> dict[str, str]:
-    return {name: _first_line(kind) for name, kind in STATISTICS.items()}
+    return {name: kind.summary() for name, kind in statistics().items()}
 
 
 def _runtimes() -> dict[str, str]:
-    return {name: kind.summary for name, kind in RUNTIMES.items()}
+    return {name: kind.summary for name, kind in runtimes().items()}
 
 
 def _networks() -> dict[str, str]:
@@ -24,10 +24,6 @@ def _figures() -> dict[str, str]:
     from simulation.reproduce.registry import FIGURES  # draws in matplotlib, slow to import
 
     return {name: figure.claim for name, figure in FIGURES.items()}
-
-
-def _first_line(kind: type) -> str:
-    return (kind.__doc__ or "").strip().splitlines()[0]
 
 
 CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {

@@ -1,16 +1,21 @@
-"""Runtimes by name."""
+"""Runtimes by name, through the entry-point group `tallyroom.runtimes`."""
 
-from protocols.names import look_up
+from protocols import registry
+from protocols.errors import LocalError
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
-from simulation.runtimes.docker import Docker
-from simulation.runtimes.inprocess import InProcess
-from simulation.runtimes.processes import Processes
 
-RUNTIMES: dict[str, type[Runtime]] = {kind.name: kind for kind in (InProcess, Processes, Docker)}
+
+def runtimes() -> dict[str, type[Runtime]]:
+    """All installed runtimes that can be loaded."""
+    return registry.loadable(registry.RUNTIMES)
 
 
 def runtime_named(name: str) -> type[Runtime]:
-    return look_up("runtime", name, RUNTIMES)
+    """Raises `LocalError` if there is none of that name, or if it cannot be loaded."""
+    kind = registry.named(registry.RUNTIMES, name)
+    if not (isinstance(kind, type) and issubclass(kind, Runtime) and kind.name == name):
+        raise LocalError(f"runtime {name!r} is none, or calls itself by another name")
+    return kind
 
 
-__all__ = ["RUNTIMES", "Opened", "Plan", "Progress", "Report", "Runtime", "runtime_named"]
+__all__ = ["Opened", "Plan", "Progress", "Report", "Runtime", "runtime_named", "runtimes"]

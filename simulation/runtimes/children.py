@@ -31,7 +31,7 @@ def preload() -> None:
     aggregation.aggregators()
     logging.getLogger().addHandler(logging.NullHandler())  # a failed run says why in one line
     np.unique(np.zeros(1))  # loads numpy.ma, which every child would otherwise load for itself
-    _ = statistics.STATISTICS
+    statistics.statistics()
     # OpenSSL looks its ciphers and curves up when they are first used: here, once for all.
     Randomness(bytes(KEY_BYTES)).bytes(1)
     now, day = dt.datetime.now(dt.UTC), dt.timedelta(days=1)

@@ -93,8 +93,16 @@ class Opened:
 
 
 class Runtime(ABC):
+    """Found by name through the entry-point group `tallyroom.runtimes`.
+
+    `scripted` tells whether parties can be made to misbehave or to follow a policy; `peer` is how
+    parties that meet reach each other if nobody says.
+    """
+
     name: ClassVar[str]
     summary: ClassVar[str]
+    scripted: ClassVar[bool] = True
+    peer: ClassVar[str] = "direct"
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

@@ -38,6 +38,8 @@ _KEEP = "import shutil,sys; shutil.copyfileobj(sys.stdin.buffer, open('/data/rec
 class Docker(Runtime):
     name: ClassVar[str] = "docker"
     summary: ClassVar[str] = "one container a role, by docker compose; needs an engine"
+    scripted: ClassVar[bool] = False
+    peer: ClassVar[str] = "relay"
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)

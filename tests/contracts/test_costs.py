@@ -7,7 +7,9 @@ from parties.data import Dataset
 from protocols.aggregation import aggregator_named, aggregators
 from protocols.run.messages import Phase, Role
 from protocols.run.meter import Bill
-from protocols.statistics import Ecdf, Histogram, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from simulation import Federation
 from tests.contracts.formulas import NotAFormula, evaluate
 from tests.samples import a_message

@@ -22,7 +22,10 @@ from protocols.aggregation.shamir import Shamir
 from protocols.errors import RunFailed
 from protocols.identity.certificates import Identity
 from protocols.run.messages import Phase, Role
-from protocols.statistics import Ecdf, Gini, Mean, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.moments import Mean
+from protocols.statistics.of_pairs import Gini
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import MessagesStub

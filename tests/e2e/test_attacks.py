@@ -19,7 +19,8 @@ from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
 from protocols.run.receipts import RECEIPT_BYTES
-from protocols.statistics import Ecdf, Histogram
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from servers.coordinator import Question

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from protocols.run.messages import Message, Phase, Role, address
-from protocols.statistics import Ecdf, Histogram
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from simulation import Federation
 from simulation.bench import scale
 from simulation.bench.proc import peak_bytes

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import LocalError, RunFailed
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 from simulation import Federation, Result
 from simulation.runtimes import Progress
 from simulation.runtimes.processes import Processes

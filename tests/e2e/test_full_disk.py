@@ -15,7 +15,8 @@ from protocols.errors import RunFailed
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
 from protocols.run.receipts import RECEIPT_BYTES
-from protocols.statistics import Histogram, Mean
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean
 from simulation import Federation
 from simulation.runtimes import Plan
 from simulation.runtimes.processes import Processes

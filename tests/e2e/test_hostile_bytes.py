@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.channel import open_enrolment_channel
 from servers.coordinator import Question

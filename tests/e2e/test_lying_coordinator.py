@@ -21,7 +21,8 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import deal
 from protocols.run.messages import Message, Phase, body_of
 from protocols.run.query import Query, decode_query
-from protocols.statistics import Histogram, Sum
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Sum
 from servers.coordinator import Question
 from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig

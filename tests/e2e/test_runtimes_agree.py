@@ -9,7 +9,9 @@ import pytest
 from parties.data import Dataset
 from protocols.aggregation import aggregator_named
 from protocols.run.messages import Role
-from protocols.statistics import Curve, Histogram, Mean, Statistic, Sum
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
 from simulation import Federation, Result
 
 VALUES = np.random.default_rng(5).uniform(-3, 9, 23)

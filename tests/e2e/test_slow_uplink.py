@@ -9,7 +9,7 @@ import pytest
 import parties.process
 from parties.process import PartyConfig
 from protocols.privacy.mechanisms import Placement
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from servers.coordinator import Question
 from simulation.runtimes import Plan, children
 from simulation.runtimes.processes import Processes

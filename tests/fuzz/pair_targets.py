@@ -24,7 +24,8 @@ from protocols.run.machine import Continue, Machine, Rejected
 from protocols.run.machines import collector_machine, party_machine
 from protocols.run.messages import Message, Phase, Role, address, decode
 from protocols.run.query import Query
-from protocols.statistics import Gini, Pairs
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.pairwise import Pairs
 from protos import tally_pb2 as pb
 from servers.hosts import LEAST_WAITING_BYTES, Announced, HostRegister
 from tests.protocols.pairwise.gathering import a_pairs_query, held

@@ -22,7 +22,9 @@ from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Phase, Role, decode
 from protocols.run.meter import Direction, Meter
 from protocols.run.query import decode_query, run_name
-from protocols.statistics import Ecdf, Histogram, Mean
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from servers.coordinator import Question
@@ -210,3 +212,6 @@ TARGETS: dict[str, Target] = {
     "pair_answer": Target(pair_answer, _pair_seeds()[1]),
     **{name: Target(*each) for name, each in PAIR_TARGETS.items()},
 }
+
+if __name__ == "__main__":
+    print(*TARGETS)

@@ -14,7 +14,9 @@ from protocols.run.machine import Continue
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome
 from protocols.run.query import Query
-from protocols.statistics import Gini, Histogram, Pairs
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.pairwise import Pairs
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of
 

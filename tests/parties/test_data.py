@@ -10,7 +10,7 @@ import pytest
 
 from parties.data import BUNDLED, load
 from protocols.errors import LocalError
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 
 TEXT = "age,city,height\n30,a,1.5\n40,b,1.75\n50,a,2\n"
 

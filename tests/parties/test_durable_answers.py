@@ -19,7 +19,8 @@ from protocols.run.machine import Done, Failed, Rejected, Step
 from protocols.run.machines import collector_machine, server_machine
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Gini, Pairs
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.pairwise import Pairs
 from storage import party_answers as answers_module
 from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held

@@ -17,7 +17,10 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Ecdf, Gini, Histogram, Pairs
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.pairwise import Pairs
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of

@@ -20,7 +20,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Bill, Direction, Meter, relayed
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from protos.channel import open_channel

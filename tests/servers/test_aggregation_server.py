@@ -20,7 +20,8 @@ from protocols.run.receipts import (
     share_digest,
     signer,
 )
-from protocols.statistics import Ecdf, Mean
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.moments import Mean
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
 from tests.samples import NONCE, a_message, a_query, bitmap

@@ -14,7 +14,8 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.receipts import Receipt, request_digest
-from protocols.statistics import EcdfPoints, Mean
+from protocols.statistics.moments import Mean
+from protocols.statistics.on_demand import EcdfPoints
 from servers.coordinator import Coordinator, Question
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query

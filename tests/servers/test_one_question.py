@@ -25,15 +25,12 @@ from protocols.records import deal
 from protocols.run.messages import Message, Phase, Role, body_of
 from protocols.run.participant import Participant
 from protocols.run.query import Query
-from protocols.statistics import (
-    STATISTICS,
-    Ecdf,
-    Gini,
-    Histogram,
-    Mean,
-    QuantileSearch,
-    Sum,
-)
+from protocols.statistics import statistics
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.on_demand import QuantileSearch
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Plan
@@ -290,7 +287,9 @@ def test_no_two_groups_of_honest_servers_can_each_open_a_sum() -> None:
 def test_every_field_has_another_value() -> None:
     """A field with none would be one that nobody tried to lie about."""
     assert OTHER.keys() == {field.name for field in dataclasses.fields(Query)}
-    parameters = {field.name for kind in STATISTICS.values() for field in dataclasses.fields(kind)}
+    parameters = {
+        field.name for kind in statistics().values() for field in dataclasses.fields(kind)
+    }
     assert parameters <= OTHER_PARAMETER.keys()
 
 

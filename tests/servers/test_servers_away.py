@@ -11,7 +11,7 @@ import pytest
 from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.identity_files import read_identity

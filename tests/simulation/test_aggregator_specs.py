@@ -4,20 +4,21 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import pytest
 
-import protocols.aggregation as registry
+from protocols.aggregation import aggregator_named
 from protocols.aggregation.additive import Additive
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
+from protocols.registry import AGGREGATORS
 from protocols.run.query import Query
-from protocols.statistics import Mean
+from protocols.statistics.moments import Mean
 from servers.coordinator import Question
 from simulation import Federation
 from tests.conftest import Tally
+from tests.registering import register
 
 SEEN: list[Query] = []
 
@@ -41,12 +42,10 @@ class Optioned(Additive):
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if a package had it among its entry points."""
-    entry = EntryPoint("optioned", f"{__name__}:Optioned", registry.GROUP)
-    known = registry._entries() | {"optioned": entry}
-    monkeypatch.setattr(registry, "_entries", lambda: known)
+    register(monkeypatch, AGGREGATORS, "optioned", f"{__name__}:Optioned")
     SEEN.clear()
     yield
-    registry.aggregator_named.cache_clear()
+    aggregator_named.cache_clear()
 
 
 def test_every_role_gets_the_whole_spec_and_the_delta() -> None:

@@ -148,7 +148,7 @@ def test_bad_comparisons(
 
 
 def test_scales_are_logarithmic_only_where_bars_would_vanish() -> None:
-    from protocols.statistics import Ecdf
+    from protocols.statistics.ecdf import Ecdf
     from simulation import Federation, Result
     from simulation.comparison import compare
 

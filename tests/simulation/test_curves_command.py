@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import TallyError
-from protocols.statistics import Ecdf, EcdfPoints, Quantile, QuantileSearch
+from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from simulation import Federation
 from tests.conftest import Tally
 

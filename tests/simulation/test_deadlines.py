@@ -1,23 +1,24 @@
 """Deadlines in one process: parties that wait for a server do not give up before it speaks."""
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-import protocols.aggregation as registry
+from protocols.aggregation import aggregator_named
 from protocols.aggregation.additive import Additive
 from protocols.aggregation.contract import Bulk
 from protocols.aggregation.one_round import OneRoundParty, OneRoundServer
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.registry import AGGREGATORS
 from protocols.run.machine import Continue, Machine, Step
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.run.query import Query
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from simulation import Federation
+from tests.registering import register
 
 
 class WaitingParty(OneRoundParty):
@@ -63,10 +64,9 @@ class Late(Additive):
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    known = registry._entries() | {"late": EntryPoint("late", f"{__name__}:Late", registry.GROUP)}
-    monkeypatch.setattr(registry, "_entries", lambda: known)
+    register(monkeypatch, AGGREGATORS, "late", f"{__name__}:Late")
     yield
-    registry.aggregator_named.cache_clear()
+    aggregator_named.cache_clear()
 
 
 @pytest.mark.parametrize("hosts", [1, 3])

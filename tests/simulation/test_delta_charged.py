@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from protocols.errors import LocalError
-from protocols.statistics import Gini, Histogram, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.of_pairs import Gini
 from simulation.federation import Federation
 from storage.ledger import Ledger
 

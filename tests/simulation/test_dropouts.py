@@ -8,7 +8,10 @@ import pytest
 from parties.data import Dataset
 from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
-from protocols.statistics import Ecdf, Histogram, Mean, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean
 from simulation import Federation, Result
 from tests.conftest import Tally
 

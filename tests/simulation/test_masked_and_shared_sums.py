@@ -3,7 +3,8 @@
 import pytest
 
 from protocols.errors import LocalError, RunFailed
-from protocols.statistics import Histogram, statistic_named
+from protocols.statistics import statistic_named
+from protocols.statistics.histogram import Histogram
 from simulation import Federation, Result
 
 BINS = Histogram(value="score", bins=4)

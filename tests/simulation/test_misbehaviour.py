@@ -9,7 +9,9 @@ import pytest
 from parties.data import Dataset
 from protocols.aggregation import aggregators
 from protocols.errors import LocalError
-from protocols.statistics import Curve, Ecdf, Histogram, Statistic
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from simulation import Federation, Result
 from tests.conftest import Tally
 

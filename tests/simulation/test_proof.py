@@ -22,7 +22,12 @@ from protocols.records import deal
 from protocols.run.evidence import Answered, Evidence
 from protocols.run.messages import Role
 from protocols.run.receipts import RECEIPT_BYTES, decode_receipt, signer
-from protocols.statistics import Ecdf, EcdfPoints, Gini, Histogram, Mean, QuantileSearch, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from servers.coordinator import Question
 from simulation import Federation
 from simulation.proof import verify

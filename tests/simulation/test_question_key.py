@@ -9,7 +9,8 @@ import pytest
 
 from protocols.errors import RunFailed
 from protocols.privacy.mechanisms import Placement
-from protocols.statistics import Ecdf, Histogram
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from servers.coordinator import Question
 from simulation.question_key import check_resumed, keyed
 

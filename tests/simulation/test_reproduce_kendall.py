@@ -13,7 +13,7 @@ from scipy import stats
 from protocols.garbling.laplace_circuit import CircuitLaplace
 from protocols.pairwise.sampling.estimator import Design, epsilon_each
 from protocols.records import deal
-from protocols.statistics import KendallTau
+from protocols.statistics.of_pairs import KendallTau
 from simulation.reproduce import s1_kendall
 from simulation.reproduce.confidence import Mean
 from simulation.reproduce.contract import Scale

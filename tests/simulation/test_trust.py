@@ -2,15 +2,16 @@
 
 import json
 from functools import partial
-from importlib.metadata import EntryPoint
 
 import pytest
 from rich.console import Console
 
 import protocols.aggregation as registry
+from protocols.registry import AGGREGATORS
 from simulation.reports import terminal
 from simulation.reports.trust import promises, show_promises
 from tests.conftest import Tally
+from tests.registering import register
 
 FIELDS = {
     "summary",
@@ -71,9 +72,7 @@ def test_a_terminal_gets_a_table(
 def test_a_broken_package_is_named_and_breaks_nothing_else(
     tally_here: Tally, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = EntryPoint("broken", "no.such.module:Broken", registry.GROUP)
-    known = registry._entries() | {"broken": entry}
-    monkeypatch.setattr(registry, "_entries", lambda: known)
+    register(monkeypatch, AGGREGATORS, "broken", "no.such.module:Broken")
     assert "broken" not in registry.aggregators()
     done = tally_here("list", "aggregators")
     assert done.returncode == 0

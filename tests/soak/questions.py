@@ -7,7 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.data import Dataset
-from protocols.statistics import Curve, Ecdf, Estimate, Histogram, Mean, Quantile, Statistic, Sum
+from protocols.statistics import Curve, Estimate, Statistic
+from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.of_pairs import Auc, Gini, Variance
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 

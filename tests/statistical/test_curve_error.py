@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
-from protocols.statistics import Curve, Ecdf, EcdfPoints, RunningSum, Statistic
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.on_demand import EcdfPoints
+from protocols.statistics.running_sum import RunningSum
 from simulation import Federation
 from simulation.result import Result
 

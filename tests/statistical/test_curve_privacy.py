@@ -30,7 +30,10 @@ from protocols.records import Holdings, deal
 from protocols.run.machine import Continue, Done
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Ecdf, EcdfPoints, RunningSum, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.on_demand import EcdfPoints
+from protocols.statistics.running_sum import RunningSum
 from tests.goodness import ALPHA, discrete_laplace_pmf
 from tests.samples import a_message, a_query, bitmap
 

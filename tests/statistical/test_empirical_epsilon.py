@@ -23,7 +23,7 @@ from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
 from protocols.run.receipts import RECEIPT_BYTES
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query, holdings_of

@@ -21,7 +21,8 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
-from protocols.statistics import CollisionEntropy, Gini, Pairs
+from protocols.statistics.of_pairs import CollisionEntropy, Gini
+from protocols.statistics.pairwise import Pairs
 from tests.goodness import ALPHA, fits, uniform_bytes_p
 from tests.protocols.pairwise.gathering import (
     Gathering,

@@ -19,8 +19,9 @@ from protocols.algebra.ring import signed
 from protocols.errors import LocalError
 from protocols.run.messages import MAX_ROW
 from protocols.run.query import Query
-from protocols.statistics import Histogram, Sum
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Sum
 from protocols.vdaf.circuit import weighted_bits
 from protocols.vdaf.prio3 import NONCE_BYTES, Prio3, prio3_histogram, prio3_sum
 

@@ -23,7 +23,8 @@ from protocols.privacy.amplification import local_epsilon, per_record
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.run.query import Query
-from protocols.statistics import Histogram, Sum
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Sum
 
 GRID_POINTS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """How finely a bounded value may be rounded before the response."""

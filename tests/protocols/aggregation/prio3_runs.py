@@ -14,15 +14,10 @@ from protocols.algebra.ring import Vector
 from protocols.records import Holdings
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
-from protocols.statistics import (
-    CumulativeHistogram,
-    Ecdf,
-    Histogram,
-    Mean,
-    Quantile,
-    Statistic,
-    Sum,
-)
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
 from tests.samples import a_query
 
 PARTIES = 6

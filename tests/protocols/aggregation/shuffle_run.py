@@ -17,7 +17,8 @@ from protocols.records import Holdings, deal
 from protocols.run.machine import Continue, Done, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Histogram, Statistic
+from protocols.statistics import Statistic
+from protocols.statistics.histogram import Histogram
 from tests.samples import NONCE, a_message, bitmap
 
 PARTIES, RECORDS = 6, 15

@@ -16,7 +16,9 @@ from protocols.records import Holdings, deal
 from protocols.run.machine import Continue, Done, Rejected
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.run.query import Query
-from protocols.statistics import Curve, Ecdf, Mean, Statistic
+from protocols.statistics import Curve, Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.moments import Mean
 
 PARTIES = 7
 Members = np.typing.NDArray[np.bool]

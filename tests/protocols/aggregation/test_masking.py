@@ -17,7 +17,8 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Histogram, QuantileSearch
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.on_demand import QuantileSearch
 from tests.protocols.aggregation.rounds import Rounds, leaving
 from tests.samples import a_query
 

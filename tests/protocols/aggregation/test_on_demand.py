@@ -11,7 +11,8 @@ from protocols.aggregation.fss.on_demand import MAX_POINTS, OnDemandServer, pars
 from protocols.errors import LocalError
 from protocols.run.machine import Continue, Rejected
 from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.statistics import Curve, EcdfPoints, QuantileSearch
+from protocols.statistics import Curve
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from simulation import Federation
 from simulation.result import Result
 from tests.protocols.aggregation.test_fss import PARTIES, release, some_holdings, submissions

@@ -12,8 +12,8 @@ from protocols.algebra.ring import Vector, signed
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings, deal
 from protocols.run.query import Query
-from protocols.statistics import Ecdf
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.ecdf import Ecdf
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.samples import a_query
 

@@ -17,14 +17,12 @@ from protocols.aggregation.prio3.server import Prio3Server
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
-from protocols.statistics import (
-    Ecdf,
-    Histogram,
-    QuantileSearch,
-    RunningSum,
-    Statistic,
-    Sum,
-)
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Sum
+from protocols.statistics.on_demand import QuantileSearch
+from protocols.statistics.running_sum import RunningSum
 from protocols.vdaf import flp
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.protocols.aggregation.prio3_runs import (

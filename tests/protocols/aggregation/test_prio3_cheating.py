@@ -13,10 +13,8 @@ from protocols.aggregation.prio3.reports import reporting
 from protocols.algebra.ring import Vector
 from protocols.run.messages import Message
 from protocols.run.query import Query
-from protocols.statistics import (
-    Histogram,
-    Statistic,
-)
+from protocols.statistics import Statistic
+from protocols.statistics.histogram import Histogram
 from protocols.vdaf.prio3 import NONCE_BYTES
 from tests.protocols.aggregation.prio3_runs import (
     INVALID,

@@ -14,7 +14,10 @@ from protocols.algebra.field import Bytes, Vector
 from protocols.records import deal
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Ecdf, Histogram, Statistic, Sum
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Sum
 from protocols.vdaf import flp
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.prio3_honest import Recorder

@@ -14,7 +14,7 @@ from protocols.aggregation.prio3.server import SERVER_STAGES, STEP, Prio3Server,
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from tests.protocols.aggregation.prio3_honest import (
     KEY,
     QUERY,

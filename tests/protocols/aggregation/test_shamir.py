@@ -22,7 +22,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Failed, Rejected
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import MAX_LENGTH, MAX_RECORDS, Query
-from protocols.statistics import Histogram
+from protocols.statistics.histogram import Histogram
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.rounds import Rounds
 from tests.samples import a_message, a_query, bitmap

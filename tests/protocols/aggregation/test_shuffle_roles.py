@@ -25,7 +25,7 @@ from protocols.records import deal
 from protocols.run.machine import Continue, Done, Failed, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Mean, Sum
+from protocols.statistics.moments import Mean, Sum
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
 from tests.goodness import ALPHA, uniform_bytes_p

@@ -7,7 +7,8 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Rejected
 from protocols.run.machines import party_machine
 from protocols.run.messages import Message
-from protocols.statistics import Gini, Pairs
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.pairwise import Pairs
 from tests.protocols.pairwise.gathering import a_pairs_query, held, ratings
 
 GINI = Gini(lower=0.0, upper=1.0, bits=8, pairs_per_party="all")

@@ -4,7 +4,6 @@ import itertools
 import operator
 import re
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ from protocols.pairwise.kernels.bundled import Auc, Gini, Variance
 from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel
 from protocols.pairwise.kernels.expression import Expression, ExpressionKernel
 from protocols.pairwise.kernels.syntax import MAX_DEPTH, MAX_LENGTH, Node, parse
+from protocols.registry import KERNELS
+from tests.registering import register
 
 MINE = Expression("mine", "abs(a.x - b.x)")
 """What another package's entry point would name."""
@@ -383,12 +384,9 @@ def test_any_row_of_words_is_a_kernel_or_a_clear_error(words: list[str]) -> None
 
 
 def test_another_package_may_bring_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = {
-        "mine": EntryPoint("mine", f"{__name__}:MINE", registry.GROUP),
-        "gone": EntryPoint("gone", "no_such_package:KERNEL", registry.GROUP),
-        "none": EntryPoint("none", f"{__name__}:WORDS", registry.GROUP),
-    }
-    monkeypatch.setattr(registry, "_entries", lambda: entries)
+    register(monkeypatch, KERNELS, "mine", f"{__name__}:MINE")
+    register(monkeypatch, KERNELS, "gone", "no_such_package:KERNEL")
+    register(monkeypatch, KERNELS, "none", f"{__name__}:WORDS")
     found = registry.kernel_named.__wrapped__("mine")
     assert found.columns == ("x",)
     assert found([SMALL]).reference(np.array([[3]]), np.array([[9]]))[0, 0] == 6

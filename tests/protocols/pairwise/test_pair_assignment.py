@@ -18,7 +18,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done
 from protocols.run.machines import party_machine
 from protocols.run.messages import Message, Phase, address
-from protocols.statistics import Gini
+from protocols.statistics.of_pairs import Gini
 from tests.protocols.pairwise.gathering import deal_base_ots
 from tests.protocols.pairwise.lone import Lone, refusal
 

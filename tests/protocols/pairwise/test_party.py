@@ -18,15 +18,15 @@ from protocols.records import Holdings
 from protocols.run.machines import party_machine
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
-from protocols.statistics import (
+from protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
     KendallTau,
-    Pairs,
     Pairwise,
     Variance,
 )
+from protocols.statistics.pairwise import Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,
     a_pairs_query,

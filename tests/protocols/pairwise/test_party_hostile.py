@@ -13,7 +13,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Continue, Rejected
 from protocols.run.messages import Message, Phase, Role, address
 from protocols.run.query import Query
-from protocols.statistics import Pairs
+from protocols.statistics.pairwise import Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,
     Intercept,

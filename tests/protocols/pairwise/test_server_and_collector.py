@@ -28,7 +28,8 @@ from protocols.run.machine import Continue, Done, Failed, Rejected, Step
 from protocols.run.machines import check, collector_machine, server_machine, stages
 from protocols.run.messages import Message, Phase, Role, address
 from protocols.run.query import Query
-from protocols.statistics import Gini, Pairs
+from protocols.statistics.of_pairs import Gini
+from protocols.statistics.pairwise import Pairs
 from tests.protocols.pairwise.gathering import (
     Gathering,
     a_pairs_query,

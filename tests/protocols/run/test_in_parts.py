@@ -23,7 +23,8 @@ from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Ste
 from protocols.run.machines import party_machine
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics import Ecdf, Histogram
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from simulation import Federation
 from tests.samples import a_message
 

@@ -14,7 +14,8 @@ from protocols.privacy.mechanisms import Placement
 from protocols.run import policy as policy_module
 from protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
 from protocols.run.query import Query
-from protocols.statistics import Ecdf, Histogram
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from tests import samples
 
 
@@ -199,7 +200,7 @@ def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:
         ("columns = [1]", "list of names"),
         ('aggregators = ["aditive"]', "did you mean additive"),
         ('noise = ["none"]', "there are curator"),
-        ('statistics = ["means"]', "there are sum"),
+        ('statistics = ["means"]', "there are auc"),
         ('units = ["group"]', "there are record, party"),
         ("epsilon_per_question = ", "no TOML"),
         ("minimum_servers = 1\nminimum_servers = 2", "no TOML"),

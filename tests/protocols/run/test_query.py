@@ -16,7 +16,10 @@ from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.run.machines import check
 from protocols.run.query import MAX_PARTIES, Query, run_name
 from protocols.run.query import decode_query as decode_named
-from protocols.statistics import Gini, Histogram, Mean, Statistic, Sum
+from protocols.statistics import Statistic
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.of_pairs import Gini
 from tests.samples import NONCE, a_query
 
 

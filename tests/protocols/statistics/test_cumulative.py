@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from protocols.errors import LocalError
 from protocols.records import deal
-from protocols.statistics import CumulativeHistogram, Curve, Ecdf, Quantile
-from protocols.statistics.ecdf import inverse
+from protocols.statistics import Curve
+from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile, inverse
 from protocols.statistics.thresholds import RESOLUTION_BITS
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)

@@ -20,17 +20,16 @@ from protocols.pairwise.sampling.matchings import rounds
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings, deal
 from protocols.run.query import decode_query, run_name
-from protocols.statistics import (
-    STATISTICS,
+from protocols.statistics import statistics
+from protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
     KendallTau,
-    Pairs,
     Pairwise,
     Variance,
 )
-from protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC
+from protocols.statistics.pairwise import DEFAULT_DELTA, MOST_AUTOMATIC, Pairs
 from tests.protocols.pairwise.gathering import a_pairs_query, ratings
 
 SEED = bytes(16)
@@ -75,7 +74,7 @@ def ready(statistic: Pairs, records: int = 60, epsilon: str = "1", inside: bool 
 
 
 def test_all_known_statistics_of_pairs_are_here() -> None:
-    known = {kind for kind in STATISTICS.values() if issubclass(kind, Pairs)}
+    known = {kind for kind in statistics().values() if issubclass(kind, Pairs)}
     assert {type(statistic) for statistic in KINDS} == known
 
 
@@ -319,9 +318,9 @@ def test_parameters_that_cannot_be_are_refused(name: str) -> None:
     query = a_pairs_query(Gini(**UNIT), deal(ratings(6), 3))
     fields = json.loads(query.encode())
     fields["parameters"] |= HOSTILE[name]
-    body = json.dumps(fields).encode()
+    data = json.dumps(fields).encode()
     with pytest.raises(PeerError, match="malformed query"):
-        decode_query(run_name(query.nonce, body), body, "coordinator")
+        decode_query(run_name(query.nonce, data), data, "coordinator")
 
 
 def test_other_parameters_that_cannot_be() -> None:

@@ -5,7 +5,8 @@ import pytest
 
 from protocols.errors import LocalError
 from protocols.records import deal
-from protocols.statistics import Curve, RunningSum
+from protocols.statistics import Curve
+from protocols.statistics.running_sum import RunningSum
 
 
 @pytest.mark.parametrize("lower", [0.0, 1.0, -5.5, 1.7e9])

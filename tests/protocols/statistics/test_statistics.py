@@ -17,16 +17,11 @@ from protocols.aggregation.curator import Curator
 from protocols.algebra.ring import signed
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
-from protocols.statistics import (
-    STATISTICS,
-    Curve,
-    EcdfPoints,
-    Histogram,
-    Mean,
-    Pairs,
-    Statistic,
-    Sum,
-)
+from protocols.statistics import Curve, Statistic, statistics
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.on_demand import EcdfPoints
+from protocols.statistics.pairwise import Pairs
 from protocols.whole_run import whole_run
 from simulation import Federation
 from tests.samples import holdings_of
@@ -144,7 +139,7 @@ def test_what_is_not_a_number_is_refused(statistic: Statistic, bad: float) -> No
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in STATISTICS.values() if not issubclass(kind, Pairs)]
+    "kind", [kind for kind in statistics().values() if not issubclass(kind, Pairs)]
 )
 def test_bounds_are_needed(kind: type[Statistic]) -> None:
     where: dict[str, object] = {"at": [0.5]} if kind is EcdfPoints else {}

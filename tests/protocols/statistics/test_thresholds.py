@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from protocols.errors import LocalError
 from protocols.records import Column, deal
-from protocols.statistics import CumulativeHistogram, Curve, Ecdf, Quantile
+from protocols.statistics import Curve
+from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.thresholds import FineGrid, quantiles, threshold_values
 
 AGES = np.clip(np.rint(np.random.default_rng(3).normal(40, 15, 4000)), 0, 120)

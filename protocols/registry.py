@@ -1,0 +1,57 @@
+"""What can be chosen by name, ours and other packages': entry points, one group of each kind.
+
+An entry is loaded when it is asked for: a party does not import what it does not need, and a
+broken package breaks nothing else.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from protocols.errors import LocalError
+from protocols.names import look_up
+
+AGGREGATORS = "tallyroom.aggregators"
+STATISTICS = "tallyroom.statistics"
+STUDIES = "tallyroom.studies"
+KERNELS = "tallyroom.kernels"
+RUNTIMES = "tallyroom.runtimes"
+
+KINDS: Mapping[str, str] = {
+    AGGREGATORS: "aggregator",
+    STATISTICS: "statistic",
+    STUDIES: "study",
+    KERNELS: "kernel",
+    RUNTIMES: "runtime",
+}
+"""What an entry of each group is called."""
+
+
+@cache
+def registered(group: str) -> Mapping[str, EntryPoint]:
+    """The entries of a group by name, in alphabetical order. None of them is loaded."""
+    found = {entry.name: entry for entry in entry_points(group=group)}
+    return dict(sorted(found.items()))
+
+
+def named(group: str, name: str) -> Any:
+    """What the entry of that name stands for.
+
+    Raises `LocalError` with the nearest names if there is none, or if it cannot be loaded.
+    """
+    entry = look_up(KINDS[group], name, registered(group))
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        raise LocalError(f"{KINDS[group]} {name!r} cannot be loaded: {error}") from None
+
+
+def loadable(group: str) -> dict[str, Any]:
+    """All entries of a group that can be loaded."""
+    found = {}
+    for name in registered(group):
+        with contextlib.suppress(LocalError):
+            found[name] = named(group, name)
+    return found

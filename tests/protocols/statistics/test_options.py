@@ -1,0 +1,60 @@
+"""What a user may set of a statistic, told by the statistic."""
+
+import dataclasses
+
+import pytest
+
+from protocols.statistics import statistics
+from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.of_pairs import Auc, Gini, Pairwise
+from protocols.statistics.option import Option, option, options_of, role
+
+
+def flags(kind: type) -> list[str]:
+    return [each.flag for each in options_of(kind)]
+
+
+def test_options_are_the_fields_that_say_so() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Own:
+        value: str = role("value", "A column.", bounded=True)
+        at: tuple[float, ...] = option((), "Where.")
+        least: float | None = option(None, "From.")
+        kernel_name: str = option("a", "Which.", choices=("a", "b"), flag="--kernel")
+        filled_in: int = 0
+
+    assert Own() == Own("value", (), None, "a", 0)
+    assert options_of(Own) == (
+        Option("value", "--value", str, "value", "A column.", role=True, bounded=True),
+        Option("at", "--at", float, (), "Where.", multiple=True),
+        Option("least", "--least", float, None, "From."),
+        Option("kernel_name", "--kernel", str, "a", "Which.", choices=("a", "b")),
+    )
+
+
+def test_what_the_coordinator_fills_in_is_no_option() -> None:
+    bounds = ["--value", "--lower", "--upper"]
+    assert flags(Histogram) == [*bounds, "--bins"]
+    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits"]
+    assert "--kernel" in flags(Pairwise)
+    assert "--value" not in flags(Auc)
+    assert {"--score", "--label"} <= set(flags(Auc))
+
+
+def test_a_default_of_a_statistic_is_its_own() -> None:
+    defaults = [
+        {each.name: each.default for each in kind.options()}["thresholds"]
+        for kind in (Ecdf, Quantile)
+    ]
+    assert defaults == [64, 1024]
+
+
+@pytest.mark.parametrize("kind", statistics().values(), ids=statistics())
+def test_every_option_is_told_and_can_be_set(kind: type) -> None:
+    for each in options_of(kind):
+        assert each.help.endswith(".")
+        assert each.kind in (str, int, float, bool)
+        assert each.flag.startswith("--")
+        if each.choices:
+            assert each.default in each.choices
