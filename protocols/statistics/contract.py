@@ -14,18 +14,11 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate
 from protocols.statistics.option import Option, option, options_of, role, summary_of
 
 Parameter = str | int | float | bool | tuple[float, ...] | None
-
-
-@dataclass(frozen=True)
-class Curve:
-    x: list[float]
-    y: list[float]
-
-
-Estimate = float | Curve
 
 
 @dataclass(frozen=True)
@@ -41,6 +34,7 @@ class Statistic(ABC):
     upper: float | None = option(None, "Public upper bound of the values.")
 
     name: ClassVar[str]
+    style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
         for bound in (self.lower, self.upper):
@@ -168,6 +162,11 @@ class Statistic(ABC):
         """What the grid does to values."""
         step = self.grid_step
         return f"values are rounded to multiples of {step:.3g}" if step else "values count exactly"
+
+    def before_smoothing(self) -> Self | None:
+        """The statistic whose estimate is drawn beside this one's, from the same release: decoding
+        it again spends nothing. None where nothing was smoothed."""
+        return None
 
     def tied_by_rounding(self, holdings: Holdings) -> int:
         """How many distinct values count as equal to another, where that matters."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.option import option
 
 MAX_BINS = 1 << 20

@@ -8,7 +8,8 @@ import numpy as np
 
 from protocols.algebra.ring import FixedPoint, Vector, signed
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Estimate, Statistic, sum_by_party
+from protocols.statistics.contract import Statistic, sum_by_party
+from protocols.statistics.estimates import Estimate
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import (
     LEAST_QUANTILE,
@@ -116,6 +117,7 @@ class EcdfPoints(OnDemand):
     at: tuple[float, ...] = option((), "A value to ask about; repeat it for more.")
 
     name: ClassVar[str] = "ecdf-points"
+    style: ClassVar[Style] = Style("marks", "value", "share of records at most the value")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +155,7 @@ class QuantileSearch(OnDemand):
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
 
     name: ClassVar[str] = "quantile-search"
+    style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
         super().__post_init__()
