@@ -16,6 +16,7 @@ from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
+from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, option, options_of, role, summary_of
 
 Parameter = str | int | float | bool | tuple[float, ...] | None
@@ -125,6 +126,27 @@ class Statistic(ABC):
     def on_demand(self) -> bool:
         """Whether points are asked one after another, which takes keys that the servers hold."""
         return False
+
+    def plan(self, known: Mapping[int, float]) -> list[int]:
+        """Points to ask next, given the answers where they are known; none when it is enough, and
+        where one release says all."""
+        return []
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """What one record is: what local randomizers, proofs and comparison keys go by. None if
+        it is nothing that they know."""
+        return None
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        """What each record is by that: its cell, or its number."""
+        raise LocalError(f"{self.name} is not measured record by record")
+
+    @property
+    def reuse_key(self) -> str | None:
+        """What makes two questions ask for the same release, which is then given again at no cost;
+        None where every question has its own."""
+        return None
 
     @property
     def noises(self) -> int:

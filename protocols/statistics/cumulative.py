@@ -19,8 +19,9 @@ from protocols.privacy.smoothing.counts import smooth_counts
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
+from protocols.statistics.measurement import Measurement, Step
 from protocols.statistics.option import option
-from protocols.statistics.thresholds import RESOLUTION_BITS, Points, threshold_values
+from protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
@@ -74,20 +75,14 @@ class Cumulative(Statistic):
         """τ_1 < … < τ_N, as doubles that values are compared with."""
         return threshold_values(*self.bounds, self.thresholds, self.spacing)
 
-    def points(self, bits: int) -> Points:
-        """The thresholds in a key's domain of 2^bits: spread over all of it, or counted through."""
-        steps = np.arange(1, self.thresholds + 1, dtype=np.float64)
-        if bits != RESOLUTION_BITS:
-            return (steps - 1).astype(np.uint64)
-        return np.rint(steps * (2.0**bits / self.thresholds)).astype(np.uint64) - np.uint64(1)
+    @property
+    def measurement(self) -> Measurement:
+        """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
+        doubles, whatever the domain."""
+        return Step(self.thresholds)
 
-    def alphas(self, values: Column, bits: int) -> Points:
-        """For each value the point of the first threshold that it is at most.
-
-        A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
-        doubles, whatever the domain.
-        """
-        return self.points(bits)[self.cells(values)]
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        return self.cells(holdings.column(self.value)).astype(np.int64)
 
     def cells(self, values: Column) -> NDArray[np.intp]:
         """For each value the first threshold that it is at most, by its index."""
@@ -95,6 +90,10 @@ class Cumulative(Statistic):
 
     def release_key(self) -> str:
         return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
+
+    @property
+    def reuse_key(self) -> str | None:
+        return self.release_key()
 
     # --- pointwise ---
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
@@ -20,6 +21,7 @@ from protocols.records import Column, Holdings
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.measurement import Line, Measurement
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import (
     LEAST_QUANTILE,
@@ -75,7 +77,7 @@ class OnDemand(Cumulative):
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         """It asks where the noise would not have led it astray."""
-        stand = np.sort(self.alphas(holdings.column(self.value), RESOLUTION_BITS))
+        stand = np.sort(self._points(holdings.column(self.value)))
         known: dict[int, float] = {}
         while points := self.plan(known):
             asked = np.array(points, dtype=np.uint64)
@@ -91,8 +93,15 @@ class OnDemand(Cumulative):
     def fine_grid(self) -> FineGrid:
         return FineGrid(*self.bounds, self.spacing)
 
-    def alphas(self, values: Column, bits: int) -> Points:
+    @property
+    def measurement(self) -> Measurement:
+        return Line(self.fine_grid.last + 1)
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """On the fine grid, which knows nothing of what will be asked."""
+        return self._points(holdings.column(self.value)).astype(np.int64)
+
+    def _points(self, values: Column) -> Points:
         return self.fine_grid.points(self.clip(values))
 
     @property
@@ -145,7 +154,7 @@ class EcdfPoints(OnDemand):
 
     def _asked(self) -> Points:
         """The line at or next above each value that was asked for."""
-        return self.alphas(np.array(self.at), RESOLUTION_BITS)
+        return self._points(np.array(self.at))
 
 
 @dataclass(frozen=True)
