@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.privacy.curves import CurveMechanism, TreeMechanism
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.statistics.cumulative import Cumulative
@@ -57,6 +58,15 @@ class OnDemand(Cumulative):
     @property
     def tree(self) -> Tree:
         return Tree(1 << RESOLUTION_BITS)
+
+    @cached_property
+    def curve_mechanism(self) -> CurveMechanism:
+        return TreeMechanism(self.tree.points)
+
+    @property
+    def released(self) -> int:
+        """Nobody holds the whole of it."""
+        return self.length
 
     @property
     def on_demand(self) -> bool:
