@@ -102,6 +102,12 @@ class PartyBlock(Participant):
         if self._answering is None:
             raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
+        try:
+            if (reason := self._objection(query)) is not None:
+                # Nothing is kept of it: refused questions must not drive out what is.
+                return RefusingParty(query.run, self._answering.ids, reason)
+        except LocalError as error:
+            raise PeerError(message.sender, f"cannot answer: {error}") from error
         self._begin(message)
         if query.statistic.pairwise:
             self._of_pairs[message.run] = []
@@ -110,8 +116,6 @@ class PartyBlock(Participant):
             if (said := self._said_before(message)) is not None:
                 return Repeating(said)
         try:
-            if (reason := self._objection(query)) is not None:
-                return RefusingParty(query.run, self._answering.ids, reason)
             machine = self._answer(query, self._answering)
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error

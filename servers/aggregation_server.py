@@ -77,9 +77,11 @@ class AggregationServer(Participant):
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
             spend = aggregator_named(query.aggregator).release(query).spend
-            if not self.replaying and self._ledger.has(spend):
-                # Begun anew, it would draw the same noise, and could be told other parties.
-                raise LocalError(f"run {query.run.hex()} was released before")
+            if not self.replaying and self._ledger.has_like(query.nonce.hex()):
+                # Begun anew, it would draw the same noise, and could be told other parties. So it
+                # would under another deadline or reading, which are in the name and not in the
+                # noise (`Query.stream`): a nonce is released once.
+                raise LocalError(f"run {query.nonce.hex()} was released before")
             self._ledger.check(spend)
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
@@ -104,6 +106,14 @@ class AggregationServer(Participant):
         if isinstance(step, Continue | Done) and step.spends:
             self._charged[run] = step.spends[0]
         return super()._carry_out(run, step)
+
+    def _remember(self, run: bytes, outgoing: list[Message]) -> None:
+        """Of shares, the last: a stored tree may be asked for ever, and nobody asks on who has not
+        heard what was said to the question before."""
+        if any(message.phase is Phase.SHARE for message in outgoing):
+            said = self._said.get(run, [])
+            self._said[run] = [message for message in said if message.phase is not Phase.SHARE]
+        super()._remember(run, outgoing)
 
     def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
         """Called once what the messages cost is in the ledger."""

@@ -307,7 +307,8 @@ class Coordinator(Witness):
     def withdraw(self, run: bytes) -> None:
         """Takes back a run that nobody has heard of."""
         self.forget(run)
-        self._rounds.pop(run, None)
+        for known in (self._names, self._questions):
+            known.pop(run[:NONCE_BYTES], None)
 
     def _remember_question(self, query: Query) -> None:
         self._questions.setdefault(query.nonce, query)
@@ -320,23 +321,27 @@ class Coordinator(Witness):
 
     def remind(self, query: Query, parties: Ids) -> Message:
         """The question again, for parties that may have missed it."""
-        return self._query_message(query, Role.PARTY, parties)
+        return self._query_message(query.run, query.encode(), Role.PARTY, parties)
 
-    def remind_server(self, query: Query, server: int) -> Message:
-        return self._query_message(query, Role.SERVER, address(server))
+    def remind_server(self, run: bytes, server: int) -> Message | None:
+        """The question that a server knows a run by, which a stored tree has from the first that
+        asked it; None if it is over."""
+        if (evidence := self._evidence.get(run)) is None:
+            return None
+        return self._query_message(run, evidence.query, Role.SERVER, address(server))
 
-    def _query_message(self, query: Query, to: Role, receivers: Ids) -> Message:
+    def _query_message(self, run: bytes, query: bytes, to: Role, receivers: Ids) -> Message:
         message = Message(
-            query.run,
+            run,
             Phase.QUERY,
             Role.COORDINATOR,
             to,
             address(0),
             receivers,
-            body_of(query.encode()),
+            body_of(query),
             round=1,
         )
-        self.meters.setdefault(query.run, Meter()).record(Direction.SENT, message)
+        self.meters.setdefault(run, Meter()).record(Direction.SENT, message)
         return message
 
     def lose(self, run: bytes, parties: Ids) -> Outcome:

@@ -134,7 +134,7 @@ class CoordinatorService(PeerDirectory):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         self.mailboxes.of(identity)
         for run in self.runs.live.all():  # it may have missed the question while it was away
-            if not run.ended.done() and run.phase == "submit":
+            if not run.ended.done() and run.phase == "submit" and not run.asks_again:
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
                 for message in self.coordinator.told(run.run):
                     self.mailboxes.deliver(message, identity)

@@ -133,8 +133,9 @@ class Dispatch:
     async def _remind(self, server: int) -> None:
         """A server that was away is asked again, and says again what it had said."""
         for run in self._live.all():
-            if not run.ended.done():
-                await self._send(self._coordinator.remind_server(run.query, server))
+            question = self._coordinator.remind_server(run.run, server)
+            if question is not None and not run.ended.done():
+                await self._send(question)
 
     def lose_parties(self, ids: Ids) -> None:
         """Parties are gone: servers need not wait for what they have not submitted, unless they

@@ -35,6 +35,11 @@ class Run:
     released: float = 0.0
     finished: float = 0.0
 
+    @property
+    def asks_again(self) -> bool:
+        """Whether it asks a stored tree, under that one's name: parties have no part in it."""
+        return self.run != self.query.run
+
     def end(self, finished: Done | Failed) -> None:
         if not self.ended.done():
             self.finished = time.perf_counter()

@@ -112,6 +112,10 @@ class Runs:
         it spends nothing and may be asked anew."""
         try:
             async with self._post.lock:
+                if run.name in self._cancelled:
+                    raise RunFailed(CANCELLED)
+                if self._coordinator.name_of(run.query) != run.run:
+                    raise RunFailed("parties came with other data meanwhile: ask again")
                 outcome = self._coordinator.ask(run.query)
                 if (journal := self._post.journal) and not self._coordinator.releases.holds(
                     run.run
@@ -121,10 +125,12 @@ class Runs:
                     await journal.commit()
         except BaseException as error:
             self.live.remove(run)
-            if not isinstance(error, OSError):
-                raise
-            self._coordinator.withdraw(run.run)
-            raise RunFailed(f"the coordinator cannot keep a run: {error.strerror}") from None
+            if isinstance(error, OSError):
+                self._coordinator.withdraw(run.run)
+                error = RunFailed(f"the coordinator cannot keep a run: {error.strerror}")
+            # Somebody may wait for it: who asked the same, who cancels it, who asks its tree next.
+            run.over.set_result([pb.Event(failure=pb.Failure(reason=str(error)))])
+            raise error from None
         self._conduct(run, [outcome])
         return run
 
@@ -223,7 +229,7 @@ class Runs:
             if not run.over.done():
                 run.over.set_result(events)
             await asyncio.sleep(RETRY_SECONDS)
-        if run.run == run.query.run:  # not one that asked a stored tree again
+        if not run.asks_again:
             self._remember(run.name, kept, run.query)
         self.live.remove(run)
         if not run.over.done():
@@ -286,10 +292,8 @@ class Runs:
         run = self.live.asked(name)
         if run is None and name in self._answers:
             return pb.Cancelled(words="it was over already")
-        if run is None:  # it must not begin any more
-            self._cancelled[name] = None
-            while len(self._cancelled) > MOST_CANCELLED:
-                self._cancelled.popitem(last=False)
+        if run is None:
+            self._never_begin(name)
             return pb.Cancelled(cancelled=True, words="it had not begun")
         async with self._post.lock:  # no roster comes in between
             if self._coordinator.is_releasing(run.run):
@@ -297,22 +301,30 @@ class Runs:
             if self._coordinator.is_open(run.run):
                 self._coordinator.abandon(run.run)
                 run.end(Failed(CANCELLED))
+            elif not run.ended.done():  # it is about to begin
+                self._never_begin(name)
         over = await asyncio.shield(run.over)
         if over[-1].failure.reason == CANCELLED:
             return pb.Cancelled(cancelled=True, words=CANCELLED)
         return pb.Cancelled(words="it was over already")
 
+    def _never_begin(self, name: bytes) -> None:
+        self._cancelled[name] = None
+        while len(self._cancelled) > MOST_CANCELLED:
+            self._cancelled.popitem(last=False)
+
     # --- forgotten ---
 
     async def _forget(self, run: bytes) -> None:
-        """Everywhere, but for keys that servers hold to be asked again."""
+        """Everywhere, but for keys that servers hold to be asked again, or are asked just now."""
         self._reports(run)
         self._post.mailboxes.discard(run)
+        outdated = self._coordinator.releases.outdated
         if self._coordinator.releases.holds(run):
             self._post.unjournal(run)
-        else:
-            self._coordinator.releases.outdated.append(run)
-        while self._coordinator.releases.outdated:
-            outdated = self._coordinator.releases.outdated.pop()
-            await self._post.let_go(outdated)
-            await self._dispatch.forget(outdated)
+        elif run not in outdated:
+            outdated.append(run)
+        while unused := [each for each in outdated if self.live.of(each) is None]:
+            outdated.remove(unused[0])
+            await self._post.let_go(unused[0])
+            await self._dispatch.forget(unused[0])

@@ -10,7 +10,7 @@ from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome, Participant, RecordSpends
 from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES
+from protocols.run.receipts import RECEIPT_BYTES, request_of
 
 
 class Witness(Participant):
@@ -39,6 +39,10 @@ class Witness(Participant):
         if message.phase is Phase.SHARE:
             if message.links != 1 or message.width < RECEIPT_BYTES:
                 return Rejected(message.sender, "a share without its receipt")
+            evidence = self._evidence.get(message.run)
+            request = request_of(message.body[0, :RECEIPT_BYTES].tobytes())
+            if evidence is not None and evidence.is_stale(request):
+                return Rejected(message.sender, "a share of other points than were asked last")
             message = replace(message, body=message.body[:, RECEIPT_BYTES:])
         return super()._receive(machine, message)
 

@@ -1,6 +1,5 @@
 """A federation that is already running somewhere: the same questions, nothing simulated."""
 
-import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +15,7 @@ from protos.identity_files import read_identity
 from servers.coordinator import Question
 from servers.metrics import parse_address
 from simulation.analyst import Analyst
+from simulation.question_key import check_resumed, keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Progress, Report
 from simulation.statement import Setting, describe_data
@@ -75,18 +75,24 @@ class Deployment:
             unit=unit,
             minimum=minimum,
             deadline=deadline,
-            key=key or os.urandom(16).hex(),
+            key=key or "",
             delta=delta,
             fresh=fresh,
         )
+        question = question if key else keyed(question)
         begun(question.key)
         return self._result(self._analyst.ask_or_cancel(question, report), question)
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
-        """The answer to what was asked under a key before. Raises as `run` does."""
+        """The answer to what was asked under a key before. Raises as `run` does.
+
+        A key that `run` made says what that was; of one that a person chose it is the coordinator
+        that says so, and the result tells what.
+        """
         opened = self._analyst.resume(key, report)
         if opened.question is None:
             raise LocalError("the coordinator does not say what it was asked")
+        check_resumed(key, opened.question)
         return self._result(opened, opened.question)
 
     def _result(self, opened: Opened, question: Question) -> Result:

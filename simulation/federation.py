@@ -186,6 +186,7 @@ class Federation:
             fresh=fresh,
         )
         self._check(question)
+        statistic.check_resolution(self.holdings)
         clipped = statistic.clipped(self.holdings)
         truth = statistic.reference(self.holdings)
         first = self._started is None

@@ -88,6 +88,11 @@ class Ledger:
         query = "SELECT 1 FROM spends WHERE receipt = ?"
         return self._db.execute(query, (spend.receipt,)).fetchone() is not None
 
+    def has_like(self, beginning: str) -> bool:
+        """Whether anything was paid for whose receipt, in hexadecimal, begins so."""
+        query = "SELECT 1 FROM spends WHERE receipt >= ? AND receipt < ?"
+        return self._db.execute(query, (beginning, beginning + "g")).fetchone() is not None
+
     def check(self, spend: Spend) -> None:
         """Raises `LedgerRefusal` if `spend` would be refused now. Writes nothing."""
         capped = self.caps.epsilon is not None or self.caps.delta is not None

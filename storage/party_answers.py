@@ -1,7 +1,7 @@
 """What a party host has said in its runs, so that one that was killed says the same or nothing.
 
 RUN.begun    a digest of the data and the question that it began to answer a run with
-RUN.said     its shares of pairs, as they went to the stations
+RUN.said     its shares of pairs, as they went to the stations; empty once there are too many
 
 Most shares are a function of the party's secret, its data and the question, and a host that is
 started anew computes them again. It must not do so with other data: servers would add up one part
@@ -51,11 +51,16 @@ class PartyAnswers:
         encoded = [message.encode() for message in messages]
         body = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
         self._write(self._path(run, "said"), body + _checksum(body))
-        self._keep_newest("said", MOST_SAID)
+        self._keep_newest("said", MOST_BEGUN)
+        for path in self._oldest_first("said")[:-MOST_SAID]:
+            if path.stat().st_size:  # what was said is not known any more, but that it was
+                times = path.stat()
+                os.truncate(path, 0)
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def kept(self, run: bytes) -> list[Message] | None:
-        """What was said in a run; None if nothing was. Raises `LocalError` if it is spoilt: to say
-        anything else in this run would be worse than to be silent."""
+        """What was said in a run; None if nothing was. Raises `LocalError` if it is spoilt or too
+        old: to say anything else in this run would be worse than to be silent."""
         try:
             data = self._path(run, "said").read_bytes()
         except FileNotFoundError:
@@ -92,9 +97,11 @@ class PartyAnswers:
             os.close(descriptor)
 
     def _keep_newest(self, kind: str, most: int) -> None:
-        paths = sorted(self._folder.glob(f"*.{kind}"), key=lambda path: path.stat().st_mtime_ns)
-        for path in paths[:-most]:
+        for path in self._oldest_first(kind)[:-most]:
             path.unlink(missing_ok=True)
+
+    def _oldest_first(self, kind: str) -> list[Path]:
+        return sorted(self._folder.glob(f"*.{kind}"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def _checksum(body: bytes) -> bytes:

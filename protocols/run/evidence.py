@@ -82,6 +82,13 @@ class Evidence:
         grown = replace(last, answers=(*last.answers, answer))
         return replace(self, openings=(*others, grown))
 
+    def is_stale(self, request: bytes) -> bool:
+        """Whether a receipt's request is of other points than were asked last. A run has one
+        release, but a stored tree is asked many times, and a server that was restarted says again
+        all that it said."""
+        ask = self.openings[-1].ask if self.openings else b""
+        return bool(ask) and request != request_digest(self.release, ask)
+
     def certified(self, certificate_of: Callable[[int], bytes]) -> "Evidence":
         """With certificates of servers where they were not known yet."""
         return replace(

@@ -99,6 +99,11 @@ def decode_receipt(run: bytes, server: int, data: bytes) -> Receipt:
     return Receipt(run, server, request, share, epsilon, delta, data[_CLAIMS.size :])
 
 
+def request_of(data: bytes) -> bytes:
+    """What a receipt says was answered (`request_digest`), whatever else it says."""
+    return bytes(_CLAIMS.unpack_from(data)[0])
+
+
 def charged(spend: Spend) -> tuple[str, str]:
     """ε and δ of a spend, as receipts have them."""
     return "inf" if spend.epsilon is None else str(spend.epsilon), repr(float(spend.delta))

@@ -197,6 +197,9 @@ class Statistic(ABC):
         """How many distinct values count as equal to another, where that matters."""
         return 0
 
+    def check_resolution(self, holdings: Holdings) -> None:  # noqa: B027  # most need none
+        """Raises `LocalError` where rounding leaves too little of these records' order."""
+
     @property
     def bounds(self) -> tuple[float, float]:
         if self.lower is None or self.upper is None:

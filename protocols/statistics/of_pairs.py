@@ -18,6 +18,10 @@ from protocols.records import Holdings
 from protocols.statistics.option import option, role
 from protocols.statistics.pairwise import Pairs
 
+MOST_TIED = 0.05
+"""The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
+by chance; of time stamps, nearly all."""
+
 
 @dataclass(frozen=True)
 class Gini(Pairs):
@@ -80,6 +84,17 @@ class Ordered(Pairs):
             column = np.clip(holdings.column(name), *self.bounds)
             tied += len(np.unique(column)) - len(np.unique(grid.encode(column)))
         return tied
+
+    def check_resolution(self, holdings: Holdings) -> None:
+        """Bounds that were given are as coarse as somebody wants them; without, nobody chose."""
+        if not isinstance(self.grid, OrderedGrid):
+            return
+        distinct = sum(len(np.unique(holdings.column(name))) for name in self.columns)
+        if (tied := self.tied_by_rounding(holdings)) > distinct * MOST_TIED:
+            raise LocalError(
+                f"{tied} of {distinct} distinct values cannot be told apart in 24 significant "
+                "bits: give --lower and --upper, and they are compared within that range"
+            )
 
 
 @dataclass(frozen=True)

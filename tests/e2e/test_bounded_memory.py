@@ -23,7 +23,7 @@ PARTIES = 64
 def test_a_server_does_not_keep_the_messages_that_it_took(tmp_path: Path, durable: bool) -> None:
     """64 submissions of 2 MiB are 128 MiB; what a server needs for one of them is its bound."""
     query = a_query(
-        run=b"wide sum",
+        nonce=b"wide sum",
         parties=PARTIES,
         statistic=Histogram(lower=0.0, upper=1.0, bins=WIDE),
         aggregator="curator",

@@ -1,6 +1,7 @@
 """Nothing acknowledged is lost, nothing that failed is done later, nothing is left behind."""
 
 import itertools
+import math
 import os
 import signal
 import sqlite3
@@ -19,6 +20,7 @@ from protocols.errors import RunFailed
 from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase, Role
+from protocols.run.policy import Policy
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
@@ -38,6 +40,7 @@ BINS = 50
 QUERY = a_query(statistic=Histogram(lower=0.0, upper=1.0, bins=BINS))
 KEEPERS = ("coordinator", "server-0", "server-1")
 PATIENCE = 30.0
+ANYTHING = Policy(epsilon_per_question=math.inf, epsilon_in_all=math.inf)
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -49,7 +52,10 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def submission(party: int, length: int = BINS) -> Message:
     body = np.full(length, party + 1, dtype="<u8").tobytes()
-    return a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, round_=2)
+    sender = (party,)
+    return a_message(
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, sender, body=body, run=QUERY.run, round_=2
+    )
 
 
 def test_refused_messages_cost_nobody_his_acknowledged_submission(tmp_path: Path) -> None:
@@ -319,3 +325,38 @@ def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> 
         late = CoordinatorStub(channel).Cancel(pb.QuestionKey(key="done"), timeout=5)
         assert (late.cancelled, late.words) == (False, "it was over already")
     assert addressed.ask(done, lambda _: None).total.tolist() == opened.total.tolist()
+
+
+def test_a_stored_tree_is_asked_across_restarts_and_parties_have_no_part_in_it(
+    tmp_path: Path,
+) -> None:
+    """A server that is back says again what it said of other points; a party that is back is not
+    asked, nor charged, for what its keys were uploaded for before."""
+    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
+    answers: list[Opened] = []
+    here: list[int] = []
+
+    def ask(at: float) -> None:
+        points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(at,))
+        question = Question(points, "fss", None, Placement.EACH_SERVER, key=f"{at}", deadline=20)
+        opened = federation.ask(question, lambda progress: here.append(progress.enrolled))
+        opened.prove(question)
+        answers.append(opened)
+
+    with Processes(plan) as federation:
+        ask(0.25)
+        ask(0.5)
+        federation.children["server-1"].kill()
+        asking = threading.Thread(target=ask, args=(0.75,))
+        asking.start()
+        federation.children["host-0"].kill()
+        wait_until(lambda: here and here[-1] == 1)
+        federation.restart("host-0")
+        wait_until(lambda: here[-1] == 2)
+        federation.restart("server-1")
+        asking.join(PATIENCE)
+        assert not asking.is_alive()
+    assert [opened.total.tolist() for opened in answers] == [[1], [2], [3]]
+    for host in ("host-0", "host-1"):
+        with sqlite3.connect(tmp_path / host / "ledger.sqlite") as ledger:
+            assert ledger.execute("SELECT COUNT(*) FROM spends").fetchone() == (1,)

@@ -89,7 +89,7 @@ class Client:
             text=True,
         )
         assert self.process.stderr is not None
-        shown = re.search(r"--resume (\w+)", self.process.stderr.readline())
+        shown = re.search(r"--resume ([\w-]+)", self.process.stderr.readline())
         assert shown
         self.key = shown[1]
         wait_until(lambda: len(room.open_runs()) == 2)

@@ -12,11 +12,13 @@ from parties.consent import Consent, read_policy
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
+from protocols.records import Holdings
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.policy import DEPLOYED, Policy
 from protocols.run.query import Query
 from protocols.run.refusal import MAX_REASON_BYTES
 from storage.ledger import Ledger
+from storage.party_answers import MOST_BEGUN, PartyAnswers
 from tests.samples import a_message, a_query, holdings_of
 
 TINY = Policy(epsilon_in_all=1.0)
@@ -170,3 +172,25 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
         read_policy(path)
     with pytest.raises(LocalError, match="cannot read the policy"):
         read_policy(tmp_path)
+
+
+def test_refused_questions_do_not_drive_out_what_is_kept_of_a_run(tmp_path: Path) -> None:
+    """A host that came back with other data would take part in the run a second time."""
+    holdings, others = (holdings_of([0.1, 0.4, 0.6, last], 4) for last in (0.9, 0.8))
+    consent = Consent(TINY, None)
+    consent.joined(2)
+    begun = asking(a_query(epsilon=Fraction(1)))
+
+    def started(held: Holdings) -> PartyBlock:
+        secret = Randomness(bytes(16))
+        return PartyBlock(held, secret, consent=consent, answers=PartyAnswers(tmp_path))
+
+    host = started(holdings)
+    assert host.handle(begun).messages[0].phase is Phase.SUBMIT
+    for number in range(MOST_BEGUN + 1):
+        refused = a_query(nonce=number.to_bytes(8, "big"))
+        assert "without noise" in reason(host.handle(asking(refused)).messages)
+    assert len(list(tmp_path.iterdir())) == 1
+    (refusal,) = started(others).handle(begun).refused
+    assert "begun with other data" in refusal.reason
+    consent.close()

@@ -18,6 +18,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Done, Failed, Rejected, Step
 from protocols.run.machines import collector_machine, server_machine
 from protocols.run.messages import Message, Phase, Role
+from protocols.run.query import run_name
 from protocols.statistics.of_pairs import Gini
 from protocols.statistics.pairwise import Pairs
 from storage import party_answers as answers_module
@@ -88,7 +89,7 @@ class Room:
 
     def _pass_deadline(self) -> None:
         for host in self.hosts:
-            self.queue += host.expire(RUN).messages
+            self.queue += host.expire(self.query.run).messages
         for server in self.servers:
             if not self.queue:
                 self._take(server.expire())
@@ -189,7 +190,8 @@ def test_a_run_is_not_answered_again_with_other_data(tmp_path: Path) -> None:
         other = block_of(values, tmp_path).handle(asked(body))
         assert other.messages == []
         assert "begun with other data" in other.refused[0].reason
-    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(body, b"run-0002")).messages
+    other_run = run_name(b"run-0002", body)
+    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(body, other_run)).messages
 
 
 def test_a_run_is_not_answered_again_with_another_query(tmp_path: Path) -> None:
@@ -252,7 +254,10 @@ def test_old_runs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for number in range(MOST_SAID + 3):
         answers.keep(number.to_bytes(8, "big"), [])
     assert len(list(tmp_path.glob("*.begun"))) == MOST_BEGUN
-    assert len(list(tmp_path.glob("*.said"))) == MOST_SAID
+    said = [path.stat().st_size for path in sorted(tmp_path.glob("*.said"))]
+    assert [size > 0 for size in said] == [False] * 3 + [True] * MOST_SAID
+    with pytest.raises(LocalError, match="cannot be read any more"):
+        answers.kept((0).to_bytes(8, "big"))  # to meet again would give other shares
     assert answers.kept((MOST_SAID + 2).to_bytes(8, "big")) == []
     assert not answers.begin((MOST_BEGUN + 2).to_bytes(8, "big"), bytes(31))
 

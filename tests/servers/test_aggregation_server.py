@@ -1,6 +1,7 @@
 """A server decides for itself what it takes part in, whatever the coordinator says."""
 
 import datetime as dt
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +20,7 @@ from protocols.run.receipts import (
     share_digest,
     signer,
 )
+from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.moments import Mean
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
@@ -140,9 +142,40 @@ def test_a_run_that_was_released_is_not_begun_anew_though_it_was_forgotten() -> 
     assert release(first, query).messages
     again = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
     (refusal,) = again.handle(question(query)).refused
-    assert refusal.reason == f"run {query.run.hex()} was released before"
+    assert refusal.reason == f"run {query.nonce.hex()} was released before"
     again.replaying = True
     assert again.handle(question(query)).refused == []
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        a_query(epsilon=Fraction(1), minimum=1),
+        a_query(
+            statistic=Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
+            epsilon=Fraction(1),
+            minimum=1,
+        ),
+    ],
+)
+def test_nor_under_another_name_that_has_the_same_noise(first: Query) -> None:
+    """Names are forgotten once there are very many of them; what was released is not."""
+    others = [replace(first, deadline=first.deadline + 1)]
+    if isinstance(first.statistic, Ecdf):
+        others.append(replace(first, statistic=replace(first.statistic, smooth="2")))
+    ledger = Ledger(None, None)
+    asked = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
+    asked.handle(question(first))
+    assert release(asked, first).messages
+    for other in others:
+        assert other.run != first.run
+        assert other.stream == first.stream
+        again = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
+        (refusal,) = again.handle(question(other)).refused
+        assert refusal.reason == f"run {first.nonce.hex()} was released before"
+    fresh = replace(first, nonce=b"run-0002")
+    assert asked.handle(question(fresh)).refused == []
     ledger.close()
 
 

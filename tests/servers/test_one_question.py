@@ -122,7 +122,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
     "matchings": lambda value: value + 1,
-    "met": lambda value: value - 1,
+    "met": lambda value: value - 1 if value else 1,
     "most": lambda value: value + 1,
     "pairing": lambda value: "00" * 16,
     "inside": lambda value: not value,

@@ -11,10 +11,15 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
+from protocols.run.messages import Message, Phase
+from protocols.run.participant import Participant
 from protocols.run.query import Query
+from protocols.statistics import Curve, Statistic
 from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.on_demand import EcdfPoints
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from servers.coordinator import Coordinator, Question
+from simulation.runtimes import Plan
+from simulation.runtimes.inprocess import InProcess
 from storage.ledger import Ledger
 from tests.samples import holdings_of
 
@@ -56,11 +61,11 @@ def test_other_data_is_another_release(party: int, records: int, version: bytes)
     curve, points = released(made, CURVE), released(made, POINTS)
     again = replace(CURVE, key="again"), replace(POINTS, key="again")
     assert known(made, again[0]) == curve.run
-    assert made.query(again[1]).run == points.run
+    assert made.name_of(made.query(again[1])) == points.run
     one = np.array([party], dtype=np.uint32)
     made.enrol(one, np.array([records], dtype=np.uint32), version)
     assert known(made, again[0]) is None
-    assert made.query(again[1]).run not in (points.run, curve.run)
+    assert made.name_of(made.query(again[1])) not in (points.run, curve.run)
     made.enrol(one, np.array([2], dtype=np.uint32), SAME)  # what it held at first
     assert known(made, again[0]) == curve.run
 
@@ -123,3 +128,46 @@ def test_a_version_changes_with_every_part_of_the_data_and_with_the_secret() -> 
     assert len(set(versions)) == len(versions)
     assert {len(version) for version in versions} == {VERSION_BYTES}
     assert base.version(secret) == versions[0]
+
+
+class Repeating(InProcess):
+    """Servers say all their shares again before each new one, as one does that was restarted."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._shares: list[Message] = []
+
+    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+        if message.phase is not Phase.SHARE:
+            return super()._receivers(message)
+        sender = message.sender
+        self._shares.append(message)
+        return [(self._coordinator, share) for share in self._shares if share.sender == sender]
+
+
+@pytest.mark.parametrize("kind", [EcdfPoints, QuantileSearch])
+def test_shares_of_earlier_points_are_not_taken_for_those_of_later_ones(
+    kind: type[EcdfPoints | QuantileSearch],
+) -> None:
+    runtime = Repeating(Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, seed=1))
+    runtime.start()
+    points = (0.2, 0.5, 0.8)
+    asked: list[Statistic]
+    if kind is EcdfPoints:
+        asked = [EcdfPoints(lower=0.0, upper=1.0, at=(at,)) for at in points]
+        expected = [0.25, 0.5, 0.75]
+    else:
+        asked = [QuantileSearch(lower=0.0, upper=1.0, quantile=(at,)) for at in points]
+        expected = [0.1, 0.4, 0.9]
+    try:
+        for statistic, right in zip(asked, expected, strict=True):
+            question = replace(POINTS, statistic=statistic, epsilon=None, key=f"{right}")
+            opened = runtime.ask(question, lambda _: None)
+            _, proof = opened.prove(question)
+            found = proof.statistic.decode(opened.total, opened.records, exact=True)
+            assert (found.y if isinstance(found, Curve) else [found]) == [right]
+        for server in runtime._servers:  # what it would say again does not grow
+            (said,) = server._said.values()
+            assert [message.phase for message in said] == [Phase.ROSTER, Phase.SHARE]
+    finally:
+        runtime.stop()

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import servers.coordinator_service
 from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
@@ -59,7 +58,7 @@ async def _failure(coordinator: str, room: Federation) -> str:
 def test_the_server_that_is_away_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: int, durable: bool
 ) -> None:
-    monkeypatch.setattr(servers.coordinator_service, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("servers.runs.GRACE_SECONDS", 0.3)
     monkeypatch.setattr("servers.server_link.GRACE_SECONDS", 0.5)
 
     async def scenario() -> None:

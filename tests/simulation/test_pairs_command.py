@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import Dataset, load
+from parties.data import load
 from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
 from protocols.pairwise.sampling.pair_assignment import draw_meetings
@@ -240,19 +240,6 @@ def test_an_infinite_entropy_is_told_by_name(tmp_path: Path, tally_here: Tally) 
     assert found["estimate"] == found["truth"] == "inf"
     assert found["error"] == found["noise_error"] == {"rmse": 0.0, "max": 0.0}
     assert (tmp_path / "out" / "report.html").exists()
-
-
-def test_values_that_rounding_ties_are_counted() -> None:
-    stamps = 1.7e9 + np.arange(8.0) / 8
-    data = Dataset("stamps", {"x": stamps, "y": stamps})
-    with Federation(parties=1, data=data) as federation:
-        wide = federation.run(KendallTau(pairs_per_party="all"), "inf")
-        near = KendallTau(pairs_per_party="all", lower=1.7e9, upper=1.7e9 + 1)
-        narrow = federation.run(near, "inf")
-    assert (wide.truth, wide.estimate) == (1.0, 0.0)
-    assert any(note.startswith("14 distinct values were rounded") for note in wide.notes)
-    assert (narrow.truth, narrow.estimate) == (1.0, 1.0)
-    assert not any("rounded" in note for note in narrow.notes)
 
 
 @pytest.mark.parametrize(("records", "pairs"), [(4, 3), (5, 4), (7, 6)])

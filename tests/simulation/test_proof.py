@@ -75,14 +75,15 @@ OTHERS: dict[str, Any] = {
     "minimum": 3,
     "delta": 1e-9,
 }
-FREE = {"deadline", "key"}
-"""How long one waits and what one calls a question change nothing about the answer."""
+FREE = {"deadline", "key", "fresh"}
+"""How long one waits and what one calls a question change nothing about the answer. Nor does an
+answer show whether it was there before."""
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])
 def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, field: str) -> None:
     if field in FREE:
-        same: dict[str, Any] = {"deadline": 7.0, "key": "other"}
+        same: dict[str, Any] = {"deadline": 7.0, "key": "other", "fresh": True}
         opened.prove(replace(QUESTION, **{field: same[field]}))
         return
     named = {"unit": "group"}.get(field, field)

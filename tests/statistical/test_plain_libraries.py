@@ -330,3 +330,25 @@ def test_answers_are_the_plain_librarys(name: str, which: int, shape: str) -> No
 
 EXACT = ("histogram", "ecdf", "cumulative-histogram", "ecdf-points", "quantile", "quantile-search")
 """No rounding at all: counts and thresholds."""
+
+
+@pytest.mark.parametrize("kind", [KendallTau, CollisionEntropy, Auc])
+def test_time_stamps_are_not_compared_without_bounds(kind: type[Statistic]) -> None:
+    """In 24 significant bits they are all the same: tau would be 0 where it is 1."""
+    x = SHAPES["time stamps"][0][:12]
+    columns = {"x": x, "y": x, "value": x, "score": x, "label": np.arange(12.0) % 2}
+    with Federation(parties=1, aggregator="additive", data=Dataset("odd", columns)) as federation:
+        with pytest.raises(LocalError, match=r"distinct values cannot be told apart.*--lower"):
+            federation.run(kind.from_parameters({"pairs_per_party": "all"}), "inf")
+        bounds = {"lower": 1.7e9, "upper": 1.7e9 + 1, "pairs_per_party": "all"}
+        result = federation.run(kind.from_parameters(bounds), "inf")
+        assert result.estimate == result.truth
+
+
+def test_values_that_are_tied_by_chance_are_compared_and_told_of() -> None:
+    x = np.array([*np.arange(1.0, 30.0), 29.0 + 2.0**-30])
+    columns = {"x": x, "y": x}
+    with Federation(parties=1, aggregator="additive", data=Dataset("odd", columns)) as federation:
+        result = federation.run(KendallTau(pairs_per_party="all"), "inf")
+    assert result.estimate == 1 - 1 / 435
+    assert any(note.startswith("2 distinct values were rounded") for note in result.notes)

@@ -24,9 +24,10 @@ from protocols.run.messages import Message, Phase, Role
 from tests.protocols.aggregation.halted import COUNT, SPOKEN, changed, party_in
 from tests.protocols.aggregation.rounds import a_block
 from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
-from tests.samples import RUN, a_message
+from tests.samples import a_message
 
 FIELD = SIGNED_KEYS_BYTES
+RUN = a_masked_query(COUNT).run
 
 
 @pytest.mark.parametrize(("state", "phase", "role"), list(product(PartyState, Phase, Role)))

@@ -14,6 +14,7 @@ from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.garbling.links import Mask
 from protocols.pairwise.roles.server_and_collector import (
+    PATIENCE,
     STAGES,
     PairwiseCollector,
     PairwiseServer,
@@ -230,8 +231,8 @@ def test_what_parties_say_is_done_is_checked() -> None:
     }
     for message in hostile.values():
         assert refusal(collector.receive(message)) == f"not a bitmap of {SLOTS} slots"
-    assert collector.receive(good) == Continue(deadline=query.deadline)
-    assert collector.receive(good) == Continue(deadline=query.deadline)
+    assert collector.receive(good) == Continue(deadline=PATIENCE * query.deadline)
+    assert collector.receive(good) == Continue(deadline=PATIENCE * query.deadline)
     contradiction = paired(0, cells=~cells)
     assert refusal(collector.receive(contradiction)) == "it said otherwise before"
     assert "out of turn" in refusal(collector.receive(replace(good, sender_role=Role.SERVER)))
@@ -240,7 +241,9 @@ def test_what_parties_say_is_done_is_checked() -> None:
 def test_the_release_waits_for_all_that_submitted() -> None:
     collector, query, holdings = a_collector(minimum=1)
     cells = cells_of(query, holdings)
-    assert collector.receive(paired(0, 2, cells=cells)) == Continue(deadline=query.deadline)
+    assert collector.receive(paired(0, 2, cells=cells)) == Continue(
+        deadline=PATIENCE * query.deadline
+    )
     for server in (0, 1):
         assert collector.receive(a_roster(server, [0, 1, 2])) == Continue()
     step = collector.receive(paired(1, cells=cells))
@@ -255,7 +258,7 @@ def test_who_is_silent_when_the_others_are_done_is_excused_once() -> None:
     collector.receive(paired(0, 2, cells=cells_of(query, holdings)))
     step = collector.expire()
     assert isinstance(step, Continue)
-    assert step.deadline == query.deadline
+    assert step.deadline == PATIENCE * query.deadline
     assert [message.phase for message in step.messages] == [Phase.EXCUSE] * 2
     assert step.messages[0].body.tobytes() == bitmap(3, [1])
     failed = collector.expire()

@@ -1,0 +1,37 @@
+"""Keys of questions that say what was asked.
+
+Who comes back with a key alone would have to take the coordinator's word for what was asked under
+it. A key that this side made ends in a digest of the question, so that it need not.
+"""
+
+import hashlib
+import os
+import re
+from dataclasses import replace
+
+from protocols.errors import RunFailed
+from servers.coordinator import Question
+
+_BYTES = 16
+_BOUND = re.compile(f"([0-9a-f]{{{2 * _BYTES}}})-([0-9a-f]{{{2 * _BYTES}}})")
+
+
+def keyed(question: Question) -> Question:
+    """The question under a new key, which it alone can have."""
+    salt = os.urandom(_BYTES).hex()
+    return replace(question, key=f"{salt}-{_digest(salt, question)}")
+
+
+def check_resumed(key: str, question: Question) -> None:
+    """Raises `RunFailed` if this is not what was asked under `key`. Of a key that a person chose
+    it cannot be told."""
+    bound = _BOUND.fullmatch(key)
+    if question.key != key or (bound and _digest(bound[1], question) != bound[2]):
+        raise RunFailed("the answer is refused: coordinator: it is not to what was asked")
+
+
+def _digest(salt: str, question: Question) -> str:
+    """Of the question as it is read: numbers may be written in several ways."""
+    read = Question.decode(replace(question, key=salt).encode())
+    text = read.encode().encode()
+    return hashlib.blake2s(text, digest_size=_BYTES, person=b"question").hexdigest()
