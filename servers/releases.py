@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Ids
 from protocols.run.query import Query
-from protocols.statistics.cumulative import Cumulative
 
 Tree = tuple[str | None, bytes]
 """What is released of which data."""
@@ -86,9 +85,9 @@ class Releases:
 
 def tree_of(query: Query) -> str | None:
     """What makes two questions ask the same tree: all but how its answer is post-processed."""
-    if not isinstance(query.statistic, Cumulative):
+    if (key := query.statistic.reuse_key) is None:
         return None
-    return query.statistic.release_key() + repr(
+    return key + repr(
         (
             query.aggregator,
             query.epsilon,

@@ -11,8 +11,9 @@ import numpy as np
 
 from protocols.aggregation import aggregator_named, aggregator_names
 from protocols.errors import LocalError, RunFailed, TallyError
+from protocols.statistics.estimates import plain
 from simulation.reports.trust import collusion
-from simulation.result import SCHEMA, Result, plain
+from simulation.result import SCHEMA, Result
 
 HEADS = (
     "aggregator",

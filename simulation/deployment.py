@@ -126,6 +126,7 @@ class Deployment:
             refusals=opened.refusals,
             data=describe_data("deployed", question.statistic, query.records),
             proof=proof,
+            style=question.statistic.style,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

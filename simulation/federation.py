@@ -20,8 +20,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
-from protocols.statistics import Curve, Estimate, Statistic
-from protocols.statistics.ecdf import Ecdf
+from protocols.statistics import Estimate, Statistic
 from protocols.statistics.pairwise import Pairs
 from servers.coordinator import Coordinator, Question
 from simulation.result import Result
@@ -38,12 +37,10 @@ def _quiet(_: Progress) -> None:
     pass
 
 
-def _unsmoothed(statistic: Statistic, opened: Opened) -> Curve | None:
-    """The curve of the same release before smoothing; decoding it again spends nothing."""
-    if not isinstance(statistic, Ecdf) or statistic.smooth == "none":
-        return None
-    curve = dataclasses.replace(statistic, smooth="none").decode(opened.total, opened.records)
-    return curve if isinstance(curve, Curve) else None
+def _unsmoothed(statistic: Statistic, opened: Opened) -> Estimate | None:
+    """From the same release; decoding it again spends nothing."""
+    before = statistic.before_smoothing()
+    return None if before is None else before.decode(opened.total, opened.records)
 
 
 def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
@@ -225,6 +222,7 @@ class Federation:
             opened.reused,
             opened.lost_pairs,
             proof=proof,
+            style=statistic.style,
         )
 
     def _check(self, question: Question) -> None:

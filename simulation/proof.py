@@ -26,7 +26,8 @@ from protocols.run.evidence import Answered, Evidence, Opening
 from protocols.run.messages import Role
 from protocols.run.query import Query
 from protocols.run.receipts import Receipt, decode_receipt
-from protocols.statistics import Curve, Estimate, Statistic, statistic_named
+from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.estimates import Estimate, plain
 from servers.coordinator import Question
 
 SAME = 1e-9
@@ -224,25 +225,29 @@ def _check_summary(document: dict[str, Any], query: Query, statistic: Statistic)
 
 
 def _same(stated: object, estimate: Estimate) -> bool:
-    if isinstance(estimate, Curve):
-        return (
-            isinstance(stated, dict)
-            and stated.keys() == {"x", "y"}
-            and _close(stated["x"], estimate.x)
-            and _close(stated["y"], estimate.y)
-        )
-    return _close([stated], [estimate])
+    return _close(stated, plain(estimate))
 
 
-def _close(stated: object, values: list[float]) -> bool:
-    return (
-        isinstance(stated, list)
-        and len(stated) == len(values)
-        and all(
-            type(said) in (int, float) and math.isclose(said, value, rel_tol=SAME, abs_tol=1e-12)
-            for said, value in zip(stated, values, strict=True)
-        )
-    )
+def _close(stated: object, found: object) -> bool:
+    """Whether two values of JSON are the same but for the last digits of real numbers."""
+    match found:
+        case float() | int() if not isinstance(found, bool):
+            if not isinstance(stated, int | float) or isinstance(stated, bool):
+                return False
+            return math.isclose(stated, found, rel_tol=SAME, abs_tol=1e-12)
+        case list():
+            return (
+                isinstance(stated, list)
+                and len(stated) == len(found)
+                and all(map(_close, stated, found))
+            )
+        case dict():
+            return (
+                isinstance(stated, dict)
+                and stated.keys() == found.keys()
+                and all(_close(stated[key], each) for key, each in found.items())
+            )
+    return type(stated) is type(found) and stated == found
 
 
 def _text(data: bytes) -> str:

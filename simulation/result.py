@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 
 from protocols.run.messages import Role
 from protocols.run.meter import Bill
-from protocols.statistics import Curve, Estimate
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate, Shape, error_of, plain, shape_of
 from simulation.proof import Proof
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Result:
     `server_cpu_seconds` is what all servers together computed, transport left out. `reused` says
     that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
-    the question by. `proof` is what the servers signed for it.
+    the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
     """
 
     statistic: str
@@ -65,7 +65,7 @@ class Result:
     seconds: dict[str, float]
     deviations: NDArray[np.float64]
     notes: tuple[str, ...] = field(default=())
-    unsmoothed: Curve | None = None
+    unsmoothed: Estimate | None = None
     caught: Caught = ()
     server_cpu_seconds: float = 0.0
     refusals: Caught = ()
@@ -75,6 +75,12 @@ class Result:
     lost_pairs: int = 0
     key: str = ""
     proof: Proof | None = None
+    style: Style = field(default_factory=Style)
+
+    @property
+    def shape(self) -> Shape:
+        """The estimate, with its error, table and picture."""
+        return shape_of(self.estimate)
 
     @property
     def communication(self) -> dict[str, object]:
@@ -83,12 +89,12 @@ class Result:
     @property
     def error(self) -> dict[str, float] | None:
         """Against the truth; None where that is not known."""
-        return _distance(self.estimate, self.truth)
+        return error_of(self.estimate, self.truth)
 
     @property
     def noise_error(self) -> dict[str, float] | None:
         """What the noise alone did: against the same computation without it."""
-        return _distance(self.estimate, self.noiseless)
+        return error_of(self.estimate, self.noiseless)
 
     @property
     def caught_by_name(self) -> list[tuple[str, str]]:
@@ -156,30 +162,3 @@ class Result:
             writer.writerow(["phase", "round", "sender", "receiver", "bytes", "messages"])
             writer.writerows(self.bill.rows())
         return [document, table, *write_report(self, folder)]
-
-
-def _values(estimate: Estimate) -> NDArray[np.float64]:
-    return np.atleast_1d(np.asarray(estimate.y if isinstance(estimate, Curve) else estimate))
-
-
-def _distance(estimate: Estimate, other: Estimate | None) -> dict[str, float] | None:
-    if other is None:
-        return None
-    one, two = _values(estimate), _values(other)
-    with np.errstate(invalid="ignore"):  # two infinite entropies agree
-        difference = np.where(one == two, 0.0, np.abs(one - two))
-    return {"rmse": math.sqrt(float(np.mean(difference**2))), "max": float(difference.max())}
-
-
-def plain(value: object) -> object:
-    """As JSON has it: a number that is none is told by its name, `inf` or `nan`."""
-    match value:
-        case Curve():
-            return plain(value.__dict__)
-        case dict():
-            return {key: plain(each) for key, each in value.items()}
-        case list():
-            return [plain(each) for each in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-    return value

@@ -22,7 +22,6 @@ from protocols.run.messages import Role
 from protocols.run.query import MAX_SERVERS, Query, decode_query
 from protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
 from protocols.statistics import Statistic
-from protocols.statistics.on_demand import OnDemand
 
 MAX_ANSWERS = 1 << 14
 """Shares of one answer: of all servers, for all points that were asked one after another."""
@@ -199,7 +198,7 @@ class Evidence:
         known: dict[int, float] = {}
         opened: list[Vector] = []
         for opening in self.openings:
-            points = statistic.plan(known) if isinstance(statistic, OnDemand) else []
+            points = statistic.plan(known)
             if opening.ask != points_body(points):
                 raise PeerError(COORDINATOR, "it asked for other points than the statistic needs")
             width = 8 * len(points) if points else collector.share_bytes
@@ -217,9 +216,9 @@ class Evidence:
                 raise PeerError(COORDINATOR, "the servers' shares do not open") from None
             opened.append(counts)
             known |= dict(zip(points, (signed(counts) / records).tolist(), strict=False))
-        if not opened or (isinstance(statistic, OnDemand) and statistic.plan(known)):
+        if not opened or statistic.plan(known):
             raise PeerError(COORDINATOR, "it asked for fewer points than the statistic needs")
-        if not isinstance(statistic, OnDemand) and len(opened) != 1:
+        if not statistic.on_demand and len(opened) != 1:
             raise PeerError(COORDINATOR, "more than one release of a run")
         return np.concatenate(opened)
 

@@ -7,7 +7,8 @@ from functools import cache
 
 from protocols import registry
 from protocols.errors import LocalError
-from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import Curve, Estimate
 
 
 def statistic_names() -> list[str]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,15 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, option, options_of, role, summary_of
 
+if TYPE_CHECKING:
+    from protocols.statistics.conformance import StatisticContract as StatisticContract
+
 Parameter = str | int | float | bool | tuple[float, ...] | None
-
-
-@dataclass(frozen=True)
-class Curve:
-    x: list[float]
-    y: list[float]
-
-
-Estimate = float | Curve
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,7 @@ class Statistic(ABC):
     upper: float | None = option(None, "Public upper bound of the values.")
 
     name: ClassVar[str]
+    style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
         for bound in (self.lower, self.upper):
@@ -132,6 +130,27 @@ class Statistic(ABC):
         """Whether points are asked one after another, which takes keys that the servers hold."""
         return False
 
+    def plan(self, known: Mapping[int, float]) -> list[int]:
+        """Points to ask next, given the answers where they are known; none when it is enough, and
+        where one release says all."""
+        return []
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """What one record is: what local randomizers, proofs and comparison keys go by. None if
+        it is nothing that they know."""
+        return None
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        """What each record is by that: its cell, or its number."""
+        raise LocalError(f"{self.name} is not measured record by record")
+
+    @property
+    def reuse_key(self) -> str | None:
+        """What makes two questions ask for the same release, which is then given again at no cost;
+        None where every question has its own."""
+        return None
+
     @property
     def noises(self) -> int:
         """How many independent noises a release takes; `sensitivity` is in their L1 metric."""
@@ -168,6 +187,11 @@ class Statistic(ABC):
         """What the grid does to values."""
         step = self.grid_step
         return f"values are rounded to multiples of {step:.3g}" if step else "values count exactly"
+
+    def before_smoothing(self) -> Self | None:
+        """The statistic whose estimate is drawn beside this one's, from the same release: decoding
+        it again spends nothing. None where nothing was smoothed."""
+        return None
 
     def tied_by_rounding(self, holdings: Holdings) -> int:
         """How many distinct values count as equal to another, where that matters."""
@@ -240,3 +264,12 @@ def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:
     """Adds up the rows of each party's records in the ring."""
     summed: Vector = np.add.reduceat(rows, holdings.starts, axis=0)
     return summed
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every statistic must pass; it needs pytest."""
+    if name == "StatisticContract":
+        from protocols.statistics.conformance import StatisticContract
+
+        return StatisticContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

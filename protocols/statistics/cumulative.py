@@ -13,18 +13,15 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.names import look_up
-from protocols.privacy.hierarchy import Hierarchy, best_branching
-from protocols.privacy.smoothing import smooth
-from protocols.privacy.smoothing.counts import smooth_counts
-from protocols.privacy.tree import Tree
+from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
+from protocols.statistics.measurement import Measurement, Step
 from protocols.statistics.option import option
-from protocols.statistics.thresholds import RESOLUTION_BITS, Points, threshold_values
+from protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
-MECHANISMS = ("hierarchy", "tree")
 SMOOTHINGS = ("none", "1", "2")
 SOLVERS = ("interior-point", "cvxopt")
 
@@ -33,14 +30,13 @@ SOLVERS = ("interior-point", "cvxopt")
 class Cumulative(Statistic):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
-    `mechanism` is `hierarchy`, a b-ary hierarchy of counts with best linear unbiased estimates, or
-    `tree`, that of S0's Theorem 1. `smooth` makes the curve non-decreasing again (S0 Eq. 3) in
-    that norm, within [0, 1] if `box`; it spends nothing.
+    `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing
+    again (S0 Eq. 3) in that norm, within [0, 1] if `box`; it spends nothing.
     """
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
-    mechanism: str = option("hierarchy", "Where noise is added.", choices=MECHANISMS)
+    mechanism: str = option("hierarchy", "Where noise is added.", choices=tuple(MECHANISMS))
     smooth: str = option(
         "none", "Make the curve non-decreasing again, in this norm.", choices=SMOOTHINGS
     )
@@ -60,9 +56,11 @@ class Cumulative(Statistic):
             raise LocalError(
                 f"--thresholds must be between 1 and {MAX_THRESHOLDS}, not {self.thresholds}"
             )
-        if self.mechanism == "hierarchy" and self.smooth == "1":
+        norms = MECHANISMS[self.mechanism].smoothings
+        if self.smooth not in ("none", *norms):
             raise LocalError(
-                "the hierarchy is smoothed in the 2-norm: --smooth 2, or --mechanism tree"
+                f"the {self.mechanism} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                "or --mechanism tree"
             )
         if self.spacing == "log" and self.lower is not None and self.lower <= 0:
             raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
@@ -74,20 +72,14 @@ class Cumulative(Statistic):
         """τ_1 < … < τ_N, as doubles that values are compared with."""
         return threshold_values(*self.bounds, self.thresholds, self.spacing)
 
-    def points(self, bits: int) -> Points:
-        """The thresholds in a key's domain of 2^bits: spread over all of it, or counted through."""
-        steps = np.arange(1, self.thresholds + 1, dtype=np.float64)
-        if bits != RESOLUTION_BITS:
-            return (steps - 1).astype(np.uint64)
-        return np.rint(steps * (2.0**bits / self.thresholds)).astype(np.uint64) - np.uint64(1)
+    @property
+    def measurement(self) -> Measurement:
+        """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
+        doubles, whatever the domain."""
+        return Step(self.thresholds)
 
-    def alphas(self, values: Column, bits: int) -> Points:
-        """For each value the point of the first threshold that it is at most.
-
-        A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
-        doubles, whatever the domain.
-        """
-        return self.points(bits)[self.cells(values)]
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        return self.cells(holdings.column(self.value)).astype(np.int64)
 
     def cells(self, values: Column) -> NDArray[np.intp]:
         """For each value the first threshold that it is at most, by its index."""
@@ -95,6 +87,10 @@ class Cumulative(Statistic):
 
     def release_key(self) -> str:
         return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
+
+    @property
+    def reuse_key(self) -> str | None:
+        return self.release_key()
 
     # --- pointwise ---
 
@@ -112,51 +108,39 @@ class Cumulative(Statistic):
 
     # --- noise ---
 
-    @property
-    def hierarchy(self) -> Hierarchy:
-        return Hierarchy(self.thresholds, best_branching(self.thresholds))
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(self.thresholds)
+    @cached_property
+    def curve_mechanism(self) -> CurveMechanism:
+        return MECHANISMS[self.mechanism](self.thresholds)
 
     @property
     def measures(self) -> bool:
-        return self.mechanism == "hierarchy"
+        return self.curve_mechanism.measures
 
     @property
     def sensitivity(self) -> int:
-        """Of the node counts (hierarchy), or of the node noises that explain a change (tree)."""
-        return self.hierarchy.sensitivity if self.measures else self.tree.levels + 1
+        return self.curve_mechanism.sensitivity
 
     @property
     def noises(self) -> int:
-        return self.hierarchy.nodes if self.measures else 2 ** (self.tree.levels + 1) - 1
+        return self.curve_mechanism.noises
 
     @property
     def released(self) -> int:
-        return self.hierarchy.nodes if self.measures else self.length
+        return self.curve_mechanism.released
 
     def measure(self, total: Vector) -> Vector:
-        return self.hierarchy.node_counts(total) if self.measures else total
+        return self.curve_mechanism.measure(total)
 
     def place(self, noise: Vector) -> Vector:
-        return noise if self.measures else self.tree.whole_noise(noise)
+        return self.curve_mechanism.place(noise)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
-        if self.measures:
-            variances = self.hierarchy.prefix_variances(noise_variance)
-        else:
-            variances = np.full(self.length, self.tree.count_variance(noise_variance))
+        variances = self.curve_mechanism.count_variances(noise_variance)
         deviations: Column = np.sqrt(variances) / records
         return deviations
 
     def mechanism_words(self, scale: float) -> str:
-        if self.measures:
-            shape = self.hierarchy
-            where = f"{shape.nodes} counts of {shape.height} levels, {shape.branching}-ary"
-        else:
-            where = f"the nodes of S0's binary tree of {self.tree.levels} levels"
+        where = self.curve_mechanism.words
         return f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {where}"
 
     # --- the curve ---
@@ -166,22 +150,10 @@ class Cumulative(Statistic):
         values = signed(released).astype(np.float64)
         if exact:
             return values / records
-        if self.measures:
-            if self.smooth == "2":
-                return smooth_counts(self.hierarchy, values, records).curve / records
-            return self.hierarchy.prefix_counts(values, records) / records
-        curve = values / records
-        return curve if self.smooth == "none" else self._smoothed(curve)
-
-    def _smoothed(self, curve: Column) -> Column:
-        p = int(self.smooth)
-        if self.solver == "cvxopt":
-            try:
-                from protocols.privacy.smoothing.reference import smooth_by_cvxopt
-            except ImportError:
-                raise LocalError("--solver cvxopt needs the package cvxopt") from None
-            return smooth_by_cvxopt(curve, p=p, levels=self.tree.levels, box=self.box).curve
-        return smooth(curve, p=p, levels=self.tree.levels, box=self.box).curve
+        mechanism = self.curve_mechanism
+        if self.smooth == "none":
+            return mechanism.estimate(values, records)
+        return mechanism.smoothed(values, records, int(self.smooth), self.box, self.solver)
 
     def true_curve(self, holdings: Holdings) -> Column:
         """On the raw records: those above the range are at most no threshold."""

@@ -1,7 +1,7 @@
 """Empirical distribution functions (S0 §3), their inverse (§4.3) and their histogram (§7)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import LEAST_QUANTILE, quantiles
 
@@ -20,6 +21,10 @@ class Ecdf(Cumulative):
     """The share of values that are at most each threshold."""
 
     name: ClassVar[str] = "ecdf"
+    style: ClassVar[Style] = Style("steps", "value", "share of records at most the value")
+
+    def before_smoothing(self) -> Self | None:
+        return None if self.smooth == "none" else replace(self, smooth="none")
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         return Curve(self.x.tolist(), self.curve(released, records, exact).tolist())
@@ -39,6 +44,7 @@ class Quantile(Cumulative):
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
 
     name: ClassVar[str] = "quantile"
+    style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.option import option
 
 MAX_BINS = 1 << 20
@@ -42,14 +44,18 @@ class Histogram(Statistic):
         """A replaced record leaves one bin and enters another."""
         return 2 if self.bins > 1 else 0
 
-    def bins_of(self, holdings: Holdings) -> NDArray[np.int64]:
+    @property
+    def measurement(self) -> Measurement:
+        return OneHot(self.bins)
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """The bin of every record."""
         values = self.clip(holdings.column(self.value))
         bins = np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
         return np.minimum(bins, self.bins - 1)
 
     def encode(self, holdings: Holdings) -> Vector:
-        bins = self.bins_of(holdings)
+        bins = self.measured(holdings)
         party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
         counts = np.bincount(party * self.bins + bins, minlength=len(holdings.ids) * self.bins)
         return counts.astype(np.uint64).reshape(len(holdings.ids), self.bins)

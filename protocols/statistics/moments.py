@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.algebra.ring import FixedPoint, Vector, signed
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Estimate, Statistic, sum_by_party
+from protocols.statistics.contract import Statistic, sum_by_party
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.measurement import BoundedNumber, Measurement
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,13 @@ class Sum(Statistic):
     @property
     def sensitivity(self) -> int:
         return self.grid.steps
+
+    @property
+    def measurement(self) -> Measurement:
+        return BoundedNumber(most=self.grid.steps)
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        return signed(self.grid.encode(self.clip(holdings.column(self.value))))
 
     def encode(self, holdings: Holdings) -> Vector:
         values = self.grid.encode(self.clip(holdings.column(self.value)))

@@ -12,13 +12,17 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.privacy.curves import CurveMechanism, TreeMechanism
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Curve, Estimate
 from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.measurement import Line, Measurement
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import (
     LEAST_QUANTILE,
@@ -55,6 +59,15 @@ class OnDemand(Cumulative):
     def tree(self) -> Tree:
         return Tree(1 << RESOLUTION_BITS)
 
+    @cached_property
+    def curve_mechanism(self) -> CurveMechanism:
+        return TreeMechanism(self.tree.points)
+
+    @property
+    def released(self) -> int:
+        """Nobody holds the whole of it."""
+        return self.length
+
     @property
     def on_demand(self) -> bool:
         return True
@@ -74,7 +87,7 @@ class OnDemand(Cumulative):
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         """It asks where the noise would not have led it astray."""
-        stand = np.sort(self.alphas(holdings.column(self.value), RESOLUTION_BITS))
+        stand = np.sort(self._points(holdings.column(self.value)))
         known: dict[int, float] = {}
         while points := self.plan(known):
             asked = np.array(points, dtype=np.uint64)
@@ -90,8 +103,15 @@ class OnDemand(Cumulative):
     def fine_grid(self) -> FineGrid:
         return FineGrid(*self.bounds, self.spacing)
 
-    def alphas(self, values: Column, bits: int) -> Points:
+    @property
+    def measurement(self) -> Measurement:
+        return Line(self.fine_grid.last + 1)
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """On the fine grid, which knows nothing of what will be asked."""
+        return self._points(holdings.column(self.value)).astype(np.int64)
+
+    def _points(self, values: Column) -> Points:
         return self.fine_grid.points(self.clip(values))
 
     @property
@@ -116,6 +136,7 @@ class EcdfPoints(OnDemand):
     at: tuple[float, ...] = option((), "A value to ask about; repeat it for more.")
 
     name: ClassVar[str] = "ecdf-points"
+    style: ClassVar[Style] = Style("marks", "value", "share of records at most the value")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,7 +164,7 @@ class EcdfPoints(OnDemand):
 
     def _asked(self) -> Points:
         """The line at or next above each value that was asked for."""
-        return self.alphas(np.array(self.at), RESOLUTION_BITS)
+        return self._points(np.array(self.at))
 
 
 @dataclass(frozen=True)
@@ -153,6 +174,7 @@ class QuantileSearch(OnDemand):
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
 
     name: ClassVar[str] = "quantile-search"
+    style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
         super().__post_init__()

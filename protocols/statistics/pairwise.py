@@ -24,7 +24,8 @@ from protocols.pairwise.sampling.estimator import (
 )
 from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Estimate, Statistic
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import Estimate
 from protocols.statistics.option import option
 
 SEED_BYTES = 16

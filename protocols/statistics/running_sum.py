@@ -10,7 +10,9 @@ from protocols.algebra.ring import FixedPoint, Vector
 from protocols.errors import LocalError
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Curve, Estimate, Statistic
+from protocols.statistics.contract import Statistic
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.option import option, role
 
 MAX_STEPS = 1 << 18
@@ -32,6 +34,7 @@ class RunningSum(Statistic):
     steps: int = option(1024, "How many times there are.")
 
     name: ClassVar[str] = "running-sum"
+    style: ClassVar[Style] = Style("steps", "time", "sum up to the time")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from protocols.statistics.drawing import PRIVATE, QUIET, SMOOTHED, TRUTH
 from simulation.comparison import HEADS, Comparison
-from simulation.reports.figures import PRIVATE, QUIET, SMOOTHED, TRUTH
 from simulation.reports.page import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0

@@ -5,7 +5,7 @@ import html
 from collections.abc import Iterable
 from pathlib import Path
 
-from protocols.statistics import Curve
+from protocols.statistics.estimates import shape_of
 from simulation.reports.figures import communication_figure, estimate_figure
 from simulation.result import Result
 
@@ -42,10 +42,10 @@ def _page(result: Result, plots: list[Path]) -> str:
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in result.notes)
     images = [image(path) for path in plots]
     answer: list[tuple[str, object]] = []
-    if not isinstance(result.estimate, Curve):
-        answer.append(("estimate", f"{result.estimate:.8g}"))
+    if result.shape.scalar:
+        answer.append(("estimate", str(result.shape)))
         if result.truth is not None:
-            answer.append(("truth", f"{result.truth:.8g}"))
+            answer.append(("truth", str(shape_of(result.truth))))
     if (error := result.error) is not None:
         answer += [
             ("root mean square error", f"{error['rmse']:.4g}"),

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from protocols.statistics import Curve
+from protocols.statistics.estimates import shape_of
 from simulation.result import Result
 from simulation.runtimes import Progress as RunProgress
 from simulation.runtimes import Report
@@ -82,13 +82,11 @@ def show_result(result: Result, written: list[Path]) -> None:
 
 def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     privacy, bill, federation = result.privacy, result.bill, result.federation
-    if isinstance(result.estimate, Curve):
-        shown = ", ".join(f"{value:.6g}" for value in result.estimate.y[:8])
-        more = f", … ({len(result.estimate.y)} values)" if len(result.estimate.y) > 8 else ""
-        yield result.statistic, f"[bold]{shown}{more}[/bold]"
-    else:
-        truth = "" if result.truth is None else f"   (truth {result.truth:.8g})"
-        yield result.statistic, f"[bold]{result.estimate:.8g}[/bold]{truth}"
+    shown = escape(str(result.shape))
+    truth = ""
+    if result.truth is not None and result.shape.scalar:
+        truth = f"   (truth {shape_of(result.truth)})"
+    yield result.statistic, f"[bold]{shown}[/bold]{truth}"
     if (error := result.error) is not None:
         yield "error", f"rmse {error['rmse']:.4g}, largest {error['max']:.4g}"
     if (alone := result.noise_error) is not None:

@@ -66,8 +66,8 @@ class TestDistribution:
         assert result.unsmoothed is not None
         drawn = lines(result.plot())
         assert heights(drawn["smoothed"]) == curve(result.estimate).y
-        assert heights(drawn["private"]) == result.unsmoothed.y
-        assert curve(result.estimate).y != result.unsmoothed.y
+        assert heights(drawn["private"]) == curve(result.unsmoothed).y
+        assert curve(result.estimate).y != curve(result.unsmoothed).y
         assert (np.diff(curve(result.estimate).y) >= 0).all()
         assert "unsmoothed" not in result.as_json()
 
@@ -75,7 +75,7 @@ class TestDistribution:
         fine = Ecdf(value="score", thresholds=16, mechanism="tree", smooth="2")
         result = answer(fine, 0.5)
         assert result.unsmoothed is not None
-        again = smooth(np.array(result.unsmoothed.y), p=2, levels=4).curve
+        again = smooth(np.array(curve(result.unsmoothed).y), p=2, levels=4).curve
         assert np.allclose(again, curve(result.estimate).y)
 
     def test_without_noise_there_is_no_band(self) -> None:

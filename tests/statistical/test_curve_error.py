@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from protocols.privacy.curves import HierarchyMechanism
+from protocols.privacy.hierarchy import Hierarchy
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.statistics import Curve, Statistic
@@ -37,6 +39,11 @@ def agrees(squared: Errors, expected: float) -> bool:
 
 def ecdf(mechanism: str, thresholds: int, smooth: str = "none") -> Ecdf:
     return Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, mechanism=mechanism, smooth=smooth)
+
+
+def shape_of(statistic: Ecdf) -> Hierarchy:
+    assert isinstance(statistic.curve_mechanism, HierarchyMechanism)
+    return statistic.curve_mechanism.shape
 
 
 def mechanism_of(statistic: Statistic) -> DiscreteLaplace:
@@ -86,7 +93,7 @@ def test_the_hierarchys_error_is_that_of_the_best_linear_estimate(servers: int) 
     """At every threshold, not only in the mean."""
     statistic = ecdf("hierarchy", 64)
     node = servers * mechanism_of(statistic).variance
-    variances = statistic.hierarchy.prefix_variances(node) / RECORDS**2
+    variances = shape_of(statistic).prefix_variances(node) / RECORDS**2
     found = errors(statistic, RELEASES, servers)
     assert agrees(squared(found), float(variances.mean()))
     assert all(agrees(found[:, i] ** 2, variances[i]) for i in range(63))
@@ -97,7 +104,7 @@ def test_at_4096_the_hierarchy_has_less_than_a_seventh_of_the_trees_error() -> N
     """Same ε, same data. 8.3 by formula; 400 releases of each leave 0.2 of uncertainty."""
     tree, hierarchy = ecdf("tree", 4096), ecdf("hierarchy", 4096)
     theirs = 13 * mechanism_of(tree).variance
-    ours = hierarchy.hierarchy.prefix_variances(mechanism_of(hierarchy).variance).mean()
+    ours = shape_of(hierarchy).prefix_variances(mechanism_of(hierarchy).variance).mean()
     assert theirs / ours == pytest.approx(8.3, abs=0.05)
     measured = [squared(errors(statistic, 400)).mean() for statistic in (tree, hierarchy)]
     assert measured[0] / measured[1] > 7
@@ -115,7 +122,7 @@ def test_smoothing_a_hierarchy_lessens_its_error_where_data_are_everywhere() -> 
 def test_no_release_of_a_hierarchy_gets_farther_in_its_own_metric(spread: float) -> None:
     """A projection on curves that do not decrease, of which the truth is one: node by node it is
     nearer to the truth. The curve itself need not be: empty cells gain what others lose."""
-    shape = ecdf("hierarchy", 256).hierarchy
+    shape = shape_of(ecdf("hierarchy", 256))
     plain, smoothed = (errors(ecdf("hierarchy", 256, s), 50, spread=spread) for s in ("none", "2"))
     for before, after in zip(plain, smoothed, strict=True):
         assert (shape.node_counts(after) ** 2).sum() <= (shape.node_counts(before) ** 2).sum()

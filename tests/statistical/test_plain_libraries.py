@@ -18,8 +18,9 @@ from parties.data import Dataset
 from protocols.aggregation import aggregator_named, aggregator_names
 from protocols.errors import LocalError
 from protocols.records import Column
-from protocols.statistics import Curve, Estimate, Statistic, statistics
+from protocols.statistics import Estimate, Statistic, statistics
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.of_pairs import (
@@ -279,7 +280,7 @@ def shape_is_too_wide(columns: dict[str, Column], result: Result) -> bool:
 
 def values(estimate: Estimate | None) -> Column:
     assert estimate is not None
-    return np.atleast_1d(estimate.y if isinstance(estimate, Curve) else estimate)
+    return shape_of(estimate).values()
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message
 from protocols.run.query import Query
-from protocols.statistics.cumulative import Cumulative
-from protocols.statistics.on_demand import OnDemand
+from protocols.statistics.measurement import Measurement
 from protocols.statistics.thresholds import RESOLUTION_BITS
 
 VERSION = 2
@@ -56,13 +55,10 @@ class Fss(Aggregator):
     def check(self, query: Query) -> None:
         if query.servers < 2:
             raise LocalError(f"fss needs at least 2 servers, not {query.servers}")
-        if not isinstance(query.statistic, Cumulative):
-            raise LocalError(
-                f"fss compares values with thresholds: it cannot do {query.statistic.name}"
-            )
+        compared(query)
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
-        if isinstance(query.statistic, OnDemand) and query.servers != 2:
+        if query.statistic.on_demand and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         comparison(query)
 
@@ -82,33 +78,35 @@ class Fss(Aggregator):
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.fss.on_demand import OnDemandServer
 
-        kind = OnDemandServer if isinstance(query.statistic, OnDemand) else FssServer
+        kind = OnDemandServer if query.statistic.on_demand else FssServer
         return kind(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         from protocols.aggregation.fss.on_demand import OnDemandCollector
 
-        if isinstance(query.statistic, OnDemand):
+        if query.statistic.on_demand:
             return OnDemandCollector(query, records)
         return Collector(query, records, add_shares)
 
 
 def comparison(query: Query) -> Comparison:
     """Two servers compare on the fine grid; more of them, whose keys are long, on thresholds."""
-    statistic = cumulative(query)
-    bits = (
-        RESOLUTION_BITS if query.servers == 2 else max(1, (statistic.thresholds - 1).bit_length())
-    )
+    cells = compared(query).cells or 1
+    bits = RESOLUTION_BITS if query.servers == 2 else max(1, (cells - 1).bit_length())
     try:
         return Comparison(bits, RING, query.servers)
     except ValueError as error:
         raise LocalError(f"fss: {error}") from None
 
 
-def cumulative(query: Query) -> Cumulative:
-    if not isinstance(query.statistic, Cumulative):
-        raise LocalError(f"{query.statistic.name} is no statistic of thresholds")
-    return query.statistic
+def compared(query: Query) -> Measurement:
+    """Raises `LocalError` for a statistic whose records are in no cell of a row."""
+    measurement = query.statistic.measurement
+    if measurement is None or measurement.cells is None:
+        raise LocalError(
+            f"fss compares values with thresholds: it cannot do {query.statistic.name}"
+        )
+    return measurement
 
 
 def header(query: Query, keys: int) -> bytes:
@@ -124,8 +122,8 @@ class FssParty:
         self._holdings = holdings
         self._randomness = randomness
         self._comparison = comparison(query)
-        statistic = cumulative(query)
-        self._alphas = statistic.alphas(holdings.column(statistic.value), self._comparison.bits)
+        measured = query.statistic.measured(holdings)
+        self._alphas = compared(query).alphas(measured, self._comparison.bits)
 
     def start(self) -> Step:
         """Parties with equally many records travel together: their rows have one length."""
@@ -185,7 +183,9 @@ class FssServer(SummingServer):
         return message.rows().reshape(-1)
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        return self.counts_at(cumulative(self._query).points(self._comparison.bits), members)
+        measurement = compared(self._query)
+        counts = self.counts_at(measurement.points(self._comparison.bits), members)
+        return measurement.of_counts(counts)
 
     def counts_at(self, points: NDArray[np.uint64], members: NDArray[np.bool]) -> Vector:
         """This server's share of how many of the members' values are at most each point."""

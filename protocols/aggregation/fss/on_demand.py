@@ -5,14 +5,13 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bulk, Records
-from protocols.aggregation.fss.aggregator import FssServer
+from protocols.aggregation.fss.aggregator import FssServer, compared
 from protocols.aggregation.one_round import ServerState
 from protocols.algebra.ring import Vector, add_shares, signed
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Failed, Rejected, Step
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
-from protocols.statistics.on_demand import OnDemand
 
 MAX_POINTS = 4096
 
@@ -110,7 +109,7 @@ class OnDemandCollector(Collector):
 
     def _next(self) -> Step:
         statistic = self._statistic
-        if not isinstance(statistic, OnDemand):
+        if not statistic.on_demand:
             return Failed(f"{statistic.name} cannot be asked on demand")
         self._asked = statistic.plan(self._known)
         if not self._asked:
@@ -132,7 +131,6 @@ def parse_points(message: Message, query: Query) -> NDArray[np.uint64] | Rejecte
     if message.links != 1 or body.size % 8 or not 0 < body.size <= 8 * MAX_POINTS:
         return Rejected(message.sender, f"1 to {MAX_POINTS} points can be asked at a time")
     points = np.ascontiguousarray(body).view("<u8")
-    statistic = query.statistic
-    if not isinstance(statistic, OnDemand) or int(points.max()) > statistic.fine_grid.last:
+    if not query.statistic.on_demand or int(points.max()) >= (compared(query).cells or 0):
         return Rejected(message.sender, "a point outside the domain")
     return points

@@ -19,9 +19,7 @@ from protocols.algebra.ring import signed
 from protocols.errors import LocalError
 from protocols.run.messages import MAX_ROW
 from protocols.run.query import Query
-from protocols.statistics.cumulative import Cumulative
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
+from protocols.statistics.measurement import BoundedNumber, Measurement, OneHot, Step
 from protocols.vdaf.circuit import weighted_bits
 from protocols.vdaf.prio3 import NONCE_BYTES, Prio3, prio3_histogram, prio3_sum
 
@@ -152,9 +150,9 @@ class Steps(Reporting):
 
     @cached_property
     def _steps(self) -> int:
-        statistic = self.query.statistic
-        assert isinstance(statistic, Sum)
-        return statistic.grid.steps
+        measurement = self.query.statistic.measurement
+        assert isinstance(measurement, BoundedNumber)
+        return measurement.most
 
     @cached_property
     def prio3(self) -> Prio3:
@@ -172,18 +170,21 @@ class Steps(Reporting):
         return share
 
 
+REPORTINGS: dict[type[Measurement], type[Reporting]] = {
+    OneHot: Bins,
+    Step: Cells,
+    BoundedNumber: Steps,
+}
+"""The proof of what a record is."""
+
+
 def reporting(query: Query) -> Reporting:
     """Raises `LocalError` where there is no proof of what a record of the statistic may be."""
     statistic = query.statistic
-    match statistic:
-        case Histogram():
-            return Bins(query)
-        case Cumulative() if not statistic.on_demand:
-            return Cells(query)
-        case Sum():
-            return Steps(query)
-        case _:
-            raise LocalError(
-                f"prio3 has no proof for {statistic.name}: it does sums, means, histograms and "
-                "curves of counts"
-            )
+    kind = REPORTINGS.get(type(statistic.measurement) if statistic.measurement else Measurement)
+    if kind is None:
+        raise LocalError(
+            f"prio3 has no proof for {statistic.name}: it does sums, means, histograms and "
+            "curves of counts"
+        )
+    return kind(query)

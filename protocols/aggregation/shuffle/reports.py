@@ -18,16 +18,12 @@ from protocols.aggregation.contract import Bodies, Ids
 from protocols.aggregation.release import Release
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
-from protocols.local import BoundedResponse, LocalRandomizer, RandomizedResponse
+from protocols.local import BoundedResponse, LocalRandomizer
 from protocols.privacy.amplification import local_epsilon, per_record
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
-
-GRID_POINTS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
-"""How finely a bounded value may be rounded before the response."""
+from protocols.statistics.measurement import Measurement
 
 
 def is_private(query: Query) -> bool:
@@ -140,7 +136,7 @@ class LocalReports(Reports):
         if holdings is not None:
             self._ids: Ids = holdings.ids
             self._starts = holdings.starts
-            self._inputs = _inputs(query, holdings)
+            self._inputs = query.statistic.measured(holdings)
 
     @property
     def payload_bytes(self) -> int:
@@ -187,42 +183,24 @@ def local_budget(query: Query, values: int) -> Fraction:
 
 def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
-    statistic = query.statistic
-    if isinstance(statistic, Histogram):
-        return RandomizedResponse.spending(local_budget(query, statistic.bins), statistic.bins)
-    if isinstance(statistic, Sum):
-        assert query.epsilon is not None
-        each, delta = per_record(query.epsilon, query.delta, query.group)
-        return _best_grid(each, delta, least_reports(query), statistic.sensitivity)
-    raise LocalError(
-        f"shuffle has no local randomizer for {statistic.name}: ask for histogram, sum or mean, "
-        "or choose another aggregator"
-    )
+    assert query.epsilon is not None
+    each, delta = per_record(query.epsilon, query.delta, query.group)
+    found = _randomizer(query.statistic.measurement, each, delta, least_reports(query))
+    if found is None:
+        raise LocalError(
+            f"shuffle has no local randomizer for {query.statistic.name}: ask for histogram, sum "
+            "or mean, or choose another aggregator"
+        )
+    return found
 
 
 @lru_cache(maxsize=256)
-def _best_grid(each: Fraction, delta: float, reports: int, steps: int) -> BoundedResponse:
-    """The rounding with the lowest worst-case variance; two points are the one-bit mean.
-
-    Finer ones are tried for as long as they are better.
-    """
-    best: BoundedResponse | None = None
-    for values in GRID_POINTS:
-        local = local_epsilon(each, delta, reports, values)
-        finer = BoundedResponse(RandomizedResponse.spending(local, values), steps)
-        if best is not None and finer.worst_variance >= best.worst_variance:
-            break
-        best = finer
-    assert best is not None
-    return best
-
-
-def _inputs(query: Query, holdings: Holdings) -> NDArray[np.int64]:
-    statistic = query.statistic
-    if isinstance(statistic, Histogram):
-        return statistic.bins_of(holdings)
-    assert isinstance(statistic, Sum)
-    return signed(statistic.grid.encode(statistic.clip(holdings.column(statistic.value))))
+def _randomizer(
+    measurement: Measurement | None, each: Fraction, delta: float, reports: int
+) -> LocalRandomizer | None:
+    if measurement is None:
+        return None
+    return measurement.randomizer(lambda values: local_epsilon(each, delta, reports, values))
 
 
 class ShuffledReports(Release):

@@ -12,6 +12,7 @@ from protocols.algebra.ring import Vector, signed
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings, deal
 from protocols.run.query import Query
+from protocols.statistics import Curve
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.ecdf import Ecdf
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
@@ -114,8 +115,8 @@ def test_a_curve_is_decoded_from_the_counts_that_parties_noised() -> None:
     loud = replace(query, epsilon=Fraction(10**6))
     curve = statistic.decode(total_of(loud, holdings), 40)
     truth = statistic.reference(holdings)
-    assert not isinstance(curve, float)
-    assert not isinstance(truth, float)
+    assert isinstance(curve, Curve)
+    assert isinstance(truth, Curve)
     assert np.allclose(curve.y, truth.y, atol=1e-9)
 
 

@@ -33,17 +33,17 @@ def test_alphas_decide_every_comparison_exactly(
     clipped = statistic.clip(x)
     truth = clipped[:, None] <= statistic.x[None, :]
     for bits in (RESOLUTION_BITS, max(1, (thresholds - 1).bit_length())):
-        alphas = statistic.alphas(x, bits)
+        alphas = statistic.measurement.points(bits)[statistic.cells(x)]
         assert int(alphas.max()) < 2**bits
-        assert ((alphas[:, None] <= statistic.points(bits)[None, :]) == truth).all()
+        assert ((alphas[:, None] <= statistic.measurement.points(bits)[None, :]) == truth).all()
 
 
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30), st.integers(1, 200))
 def test_a_logarithmic_grid_is_exact_too(values: list[float], thresholds: int) -> None:
     statistic = Ecdf(lower=1e-3, upper=1e3, thresholds=thresholds, spacing="log")
     x = np.array(values)
-    alphas = statistic.alphas(x, RESOLUTION_BITS)
-    decided = alphas[:, None] <= statistic.points(RESOLUTION_BITS)[None, :]
+    alphas = statistic.measurement.points(RESOLUTION_BITS)[statistic.cells(x)]
+    decided = alphas[:, None] <= statistic.measurement.points(RESOLUTION_BITS)[None, :]
     assert (decided == (x[:, None] <= statistic.x[None, :])).all()
     ratios = statistic.x[1:] / statistic.x[:-1]
     assert np.allclose(ratios, ratios[:1] if len(ratios) else 1.0, rtol=1e-6)

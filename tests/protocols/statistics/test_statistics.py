@@ -17,7 +17,7 @@ from protocols.aggregation.curator import Curator
 from protocols.algebra.ring import signed
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
-from protocols.statistics import Curve, Statistic, statistics
+from protocols.statistics import Curve, Estimate, Statistic, statistics
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import EcdfPoints
@@ -215,5 +215,5 @@ def test_the_straight_line_run_is_the_federations(
     assert np.allclose(values_of(told), values_of(statistic.reference(holdings)), rtol=1e-8)
 
 
-def values_of(estimate: float | Curve) -> Any:
+def values_of(estimate: Estimate) -> Any:
     return estimate.y if isinstance(estimate, Curve) else estimate

@@ -51,7 +51,8 @@ def test_logarithmic_thresholds_meet_the_powers_of_ten(powers: int, between: int
 @pytest.mark.parametrize("bits", [32, 7])
 def test_keys_decide_as_numpy_does_on_integers(bits: int) -> None:
     statistic = Ecdf(lower=0.0, upper=120.0, thresholds=120)
-    alphas, points = statistic.alphas(AGES, bits), statistic.points(bits)
+    points = statistic.measurement.points(bits)
+    alphas = points[statistic.cells(AGES)]
     wanted = AGES[:, None] <= np.arange(1.0, 121.0)
     assert ((alphas[:, None] <= points) == wanted).all()
 

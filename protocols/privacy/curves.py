@@ -1,0 +1,192 @@
+"""Mechanisms that release the counts at N thresholds, each with its privacy map, by name.
+
+A mechanism says what is measured of the counts (linearly, so on shares too), how many noises there
+are and how they add to it, by how much replacing one record moves those noises, and what the curve
+is that the noisy values tell. `MECHANISMS` is the only list of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.privacy import hb
+from protocols.privacy.hierarchy import Hierarchy, best_branching
+from protocols.privacy.smoothing import smooth
+from protocols.privacy.smoothing.counts import smooth_counts
+from protocols.privacy.tree import Tree
+
+Shares = NDArray[np.uint64]
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CurveMechanism(ABC):
+    """Over counts at `points` thresholds. `smoothings` are the norms it can be smoothed in.
+
+    Noise of scale `sensitivity`/ε on each of `noises` integers makes the release ε-private.
+    """
+
+    points: int
+
+    name: ClassVar[str]
+    smoothings: ClassVar[tuple[str, ...]]
+    measures: ClassVar[bool]
+    """Whether `measure` is more than the identity."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> int:
+        """How far replacing one record moves the measured values, or the noises that explain
+        such a change, in the 1-norm."""
+
+    @property
+    @abstractmethod
+    def noises(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def released(self) -> int:
+        """How many values are measured."""
+
+    @abstractmethod
+    def measure(self, counts: Shares) -> Shares:
+        """What is published of the counts."""
+
+    @abstractmethod
+    def place(self, noise: Shares) -> Shares:
+        """How the noises add to that."""
+
+    @abstractmethod
+    def estimate(self, released: Reals, records: int) -> Reals:
+        """The distribution function at the thresholds."""
+
+    @abstractmethod
+    def smoothed(self, released: Reals, records: int, norm: int, box: bool, solver: str) -> Reals:
+        """As `estimate`, and non-decreasing. Raises `LocalError` for a solver that is not there."""
+
+    @abstractmethod
+    def count_variances(self, noise_variance: float) -> Reals:
+        """Of every estimated count."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What noise is added to."""
+
+
+@dataclass(frozen=True)
+class HierarchyMechanism(CurveMechanism):
+    """A b-ary hierarchy of counts, of least mean variance, with best linear unbiased estimates."""
+
+    name: ClassVar[str] = "hierarchy"
+    smoothings: ClassVar[tuple[str, ...]] = ("2",)
+    measures: ClassVar[bool] = True
+
+    @cached_property
+    def shape(self) -> Hierarchy:
+        return Hierarchy(self.points, best_branching(self.points))
+
+    @property
+    def sensitivity(self) -> int:
+        return self.shape.sensitivity
+
+    @property
+    def noises(self) -> int:
+        return self.shape.nodes
+
+    @property
+    def released(self) -> int:
+        return self.shape.nodes
+
+    def measure(self, counts: Shares) -> Shares:
+        return self.shape.node_counts(counts)
+
+    def place(self, noise: Shares) -> Shares:
+        return noise
+
+    def estimate(self, released: Reals, records: int) -> Reals:
+        return self.shape.prefix_counts(released, records) / records
+
+    def smoothed(self, released: Reals, records: int, norm: int, box: bool, solver: str) -> Reals:
+        return smooth_counts(self.shape, released, records).curve / records
+
+    def count_variances(self, noise_variance: float) -> Reals:
+        return self.shape.prefix_variances(noise_variance)
+
+    @property
+    def words(self) -> str:
+        shape = self.shape
+        return f"{shape.nodes} counts of {shape.height} levels, {shape.branching}-ary"
+
+
+@dataclass(frozen=True)
+class HbMechanism(HierarchyMechanism):
+    """The hierarchy with Qardaji, Yang and Li's branching: best for ranges rather than curves."""
+
+    name: ClassVar[str] = "hb"
+
+    @cached_property
+    def shape(self) -> Hierarchy:
+        return hb.line(self.points)
+
+
+@dataclass(frozen=True)
+class TreeMechanism(CurveMechanism):
+    """S0's binary tree of noises (Theorem 1): counts are published, each with those of its path."""
+
+    name: ClassVar[str] = "tree"
+    smoothings: ClassVar[tuple[str, ...]] = ("1", "2")
+    measures: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> Tree:
+        return Tree(self.points)
+
+    @property
+    def sensitivity(self) -> int:
+        return self.shape.levels + 1
+
+    @property
+    def noises(self) -> int:
+        return int(2 ** (self.shape.levels + 1)) - 1
+
+    @property
+    def released(self) -> int:
+        return self.points
+
+    def measure(self, counts: Shares) -> Shares:
+        return counts
+
+    def place(self, noise: Shares) -> Shares:
+        return self.shape.whole_noise(noise)
+
+    def estimate(self, released: Reals, records: int) -> Reals:
+        return released / records
+
+    def smoothed(self, released: Reals, records: int, norm: int, box: bool, solver: str) -> Reals:
+        curve, levels = released / records, self.shape.levels
+        if solver == "cvxopt":
+            try:
+                from protocols.privacy.smoothing.reference import smooth_by_cvxopt
+            except ImportError:
+                raise LocalError("--solver cvxopt needs the package cvxopt") from None
+            return smooth_by_cvxopt(curve, p=norm, levels=levels, box=box).curve
+        return smooth(curve, p=norm, levels=levels, box=box).curve
+
+    def count_variances(self, noise_variance: float) -> Reals:
+        return np.full(self.points, self.shape.count_variance(noise_variance))
+
+    @property
+    def words(self) -> str:
+        return f"the nodes of S0's binary tree of {self.shape.levels} levels"
+
+
+MECHANISMS: Mapping[str, type[CurveMechanism]] = {
+    kind.name: kind for kind in (HierarchyMechanism, TreeMechanism, HbMechanism)
+}

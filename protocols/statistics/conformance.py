@@ -1,0 +1,142 @@
+"""The suite that every statistic must pass; other packages import it too.
+
+    from protocols.statistics.contract import StatisticContract
+
+    class TestMine(StatisticContract):
+        statistic = Mine(lower=0.0, upper=1.0)
+
+It needs pytest. A statistic whose records need columns beyond uniform ones brings `holdings`.
+"""
+
+import dataclasses
+import json
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from protocols.algebra.ring import signed
+from protocols.errors import LocalError
+from protocols.records import Holdings
+from protocols.statistics import statistic_named
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import plain, shape_of
+
+
+class StatisticContract:
+    """`statistic` is one with its bounds, as a query has it after `prepared`."""
+
+    statistic: ClassVar[Statistic]
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        """Records within the bounds, dealt to parties that hold one at least."""
+        generator = np.random.default_rng(seed)
+        lower, upper = self.statistic.bounds
+        columns = {
+            name: generator.uniform(lower, upper, records) for name in self.statistic.columns
+        }
+        starts = np.arange(parties) * (records // parties)
+        return Holdings(np.arange(parties, dtype=np.uint32), starts, columns)
+
+    def test_it_is_found_by_its_name(self) -> None:
+        assert statistic_named(self.statistic.name) is type(self.statistic)
+
+    def test_it_says_what_it_is_and_what_may_be_set(self) -> None:
+        assert self.statistic.summary()
+        for option in self.statistic.options():
+            assert option.help
+            assert not option.choices or option.default in option.choices
+
+    def test_parameters_go_over_the_wire_and_back(self) -> None:
+        kind = type(self.statistic)
+        sent = json.loads(json.dumps(self.statistic.parameters(), allow_nan=False))
+        again = kind.from_parameters(sent)
+        assert again == self.statistic
+        assert again.parameters() == self.statistic.parameters()
+        assert again.release_key() == self.statistic.release_key()
+
+    @pytest.mark.parametrize("value", [{}, [[]], "\0", None, 10**30, True])
+    def test_parameters_of_another_type_are_refused(self, value: object) -> None:
+        """Whatever comes over the wire: refused in one line, or taken as what it says."""
+        for field in dataclasses.fields(self.statistic):
+            parameters = {**self.statistic.parameters(), field.name: value}
+            try:
+                built = type(self.statistic).from_parameters(parameters)
+            except LocalError:
+                continue
+            assert type(getattr(built, field.name)) is type(value)
+
+    def test_a_parameter_that_it_has_not_is_refused(self) -> None:
+        with pytest.raises(LocalError):
+            type(self.statistic).from_parameters({"no such parameter": 1})
+
+    def test_vectors_have_the_stated_shape(self) -> None:
+        holdings = self.holdings()
+        vectors = self.statistic.encode(holdings)
+        assert vectors.shape == (len(holdings.ids), self.statistic.length)
+        assert vectors.dtype == np.uint64
+        total = vectors.sum(axis=0, dtype=np.uint64)
+        assert self.statistic.measure(total).shape == (self.statistic.released,)
+        noise = np.zeros(self.statistic.noises, dtype=np.uint64)
+        assert self.statistic.place(noise).shape == (self.statistic.released,)
+
+    def test_who_holds_a_record_changes_nothing(self) -> None:
+        totals = [
+            self.statistic.encode(self.holdings(parties=parties)).sum(axis=0, dtype=np.uint64)
+            for parties in (1, 2, 6)
+        ]
+        assert all((total == totals[0]).all() for total in totals)
+
+    def test_measuring_is_linear_in_the_ring(self) -> None:
+        generator = np.random.default_rng(7)
+        one, two = generator.integers(0, 2**64, (2, self.statistic.length), dtype=np.uint64)
+        both = self.statistic.measure(one) + self.statistic.measure(two)
+        assert (self.statistic.measure(one + two) == both).all()
+
+    def test_decoding_tells_what_noiseless_and_reference_do(self) -> None:
+        """Within bounds, all three differ by the grid at most, and have one shape."""
+        holdings = self.holdings()
+        total = self.statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+        decoded = self.statistic.decode(total, holdings.rows, exact=True)
+        assert plain(decoded) == plain(self.statistic.noiseless(holdings))
+        shape, truth = shape_of(decoded), shape_of(self.statistic.reference(holdings))
+        assert type(shape) is type(truth)
+        largest = shape.error(truth)["max"]
+        assert largest <= self.statistic.grid_step * holdings.rows * 1.001 + 1e-9
+        json.dumps(plain(decoded), allow_nan=False)
+
+    def test_deviations_are_of_the_values(self) -> None:
+        holdings = self.holdings()
+        deviations = self.statistic.deviations(2.0, holdings.rows)
+        assert deviations.shape == shape_of(self.statistic.reference(holdings)).values().shape
+
+    def test_replacing_a_record_moves_no_more_than_the_sensitivity(self) -> None:
+        """Of what is measured, where noise is on that itself; a tree of noises has its proof."""
+        if self.statistic.noises != self.statistic.released:
+            pytest.skip("its noise is not on what is measured: that has a proof of its own")
+        for seed in range(20):
+            holdings = self.holdings(seed)
+            other = self.holdings(seed + 1000)
+            columns = {name: values.copy() for name, values in holdings.columns.items()}
+            for name, values in columns.items():
+                values[0] = other.columns[name][0]
+            replaced = dataclasses.replace(holdings, columns=columns)
+            before, after = (
+                self.statistic.measure(self.statistic.encode(each).sum(axis=0, dtype=np.uint64))
+                for each in (holdings, replaced)
+            )
+            assert int(np.abs(signed(after - before)).sum()) <= self.statistic.sensitivity
+
+    def test_what_a_record_is_adds_up_to_the_vectors(self) -> None:
+        """A measurement is what proofs, randomizers and keys go by: it must be what is encoded."""
+        measurement = self.statistic.measurement
+        if measurement is None or self.statistic.on_demand:
+            pytest.skip("its records are nothing that is known")
+        holdings = self.holdings()
+        measured = self.statistic.measured(holdings)
+        total = self.statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+        if measurement.cells is None:
+            assert int(measured.sum()) == int(signed(total)[0])
+            return
+        up_to = np.cumsum(np.bincount(measured, minlength=measurement.cells)).astype(np.uint64)
+        assert (measurement.of_counts(up_to) == total).all()

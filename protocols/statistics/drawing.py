@@ -1,0 +1,181 @@
+"""How estimates are drawn on matplotlib's axes, which the caller brings. Colours are told apart by
+lightness too."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from protocols.records import Column
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from protocols.statistics.estimates import Curve, Curves, Grid
+
+TRUTH, PRIVATE, SMOOTHED, QUIET = "#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1"
+SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
+BAND = "±1.96 σ of the noise"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a statistic's curve is drawn, and what its axes say.
+
+    `steps` is a curve with its band, `marks` one place for each point, `bars` a histogram whose
+    points are the left ends of bins.
+    """
+
+    kind: Literal["steps", "marks", "bars"] = "bars"
+    across: str = "value"
+    up: str = "records"
+
+    @property
+    def legend(self) -> Literal["best", "upper left"]:
+        """Where there is room for it: rising curves leave their upper left free."""
+        return "best" if self.kind == "bars" else "upper left"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is drawn with an estimate: `deviations` are the noise's, `noisy` tells that there is
+    some; `unsmoothed` is the curve before it was smoothed; `name` is the statistic's."""
+
+    name: str = ""
+    style: Style = field(default_factory=Style)
+    deviations: Column = field(default_factory=lambda: np.zeros(1))
+    noisy: bool = True
+    unsmoothed: "Curve | None" = None
+
+    @property
+    def label(self) -> str:
+        return "private" if self.noisy else "without noise"
+
+    @property
+    def band(self) -> Column | None:
+        """Half widths of 95 %; None where there is no noise, or its effect is not known."""
+        if np.isnan(self.deviations).any() or not self.deviations.any():
+            return None
+        return 1.96 * self.deviations
+
+
+def draw_number(axes: "Axes", value: float, truth: float | None, beside: Beside) -> None:
+    if not np.isfinite(value):
+        axes.set_axis_off()
+        axes.plot([], [], "o", color=PRIVATE, label=f"estimate {value:.6g}")
+        return
+    if truth is not None and np.isfinite(truth):
+        axes.axvline(truth, color=TRUTH, label=f"truth {truth:.6g}")
+    band = beside.band
+    axes.errorbar(
+        [value],
+        [0],
+        xerr=None if band is None else band[:1],
+        fmt="o",
+        color=PRIVATE,
+        capsize=4,
+        label=f"estimate {value:.6g}" + ("" if band is None else f" {BAND}"),
+    )
+    axes.set_yticks([])
+    axes.set_xlabel(beside.name)
+
+
+def draw_curve(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -> None:
+    draw = {"steps": _steps, "marks": _marks, "bars": _bars}[beside.style.kind]
+    draw(axes, curve, truth, beside)
+    axes.set_xlabel(beside.style.across)
+    axes.set_ylabel(beside.style.up)
+
+
+def _steps(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -> None:
+    """Truth, private curve with its theoretical band, and the smoothed curve if there is one."""
+    private = beside.unsmoothed or curve
+    x, y = np.array(curve.x), np.array(private.y)
+    if (band := beside.band) is not None:
+        axes.fill_between(
+            x, y - band, y + band, step="post", color=PRIVATE, alpha=0.18, lw=0, label=BAND
+        )
+    if truth is not None:
+        axes.step(x, truth.y, where="post", color=TRUTH, lw=2.4, label="truth")
+    axes.step(x, y, where="post", color=PRIVATE, lw=1.2, label=beside.label)
+    if beside.unsmoothed is not None:
+        axes.step(x, curve.y, where="post", color=SMOOTHED, lw=1.6, label="smoothed")
+    if geometric(x):
+        axes.set_xscale("log")
+
+
+def _marks(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -> None:
+    """One place on the axis for each point that was asked, in increasing order."""
+    order = np.argsort(curve.x, kind="stable")
+    places = np.arange(len(order))
+    if truth is not None:
+        true = np.array(truth.y)[order]
+        axes.plot(places, true, "_", ms=26, mew=2.4, color=TRUTH, label="truth")
+    axes.plot(places, np.array(curve.y)[order], "o", ms=6, color=PRIVATE, label=beside.label)
+    axes.set_xticks(places, [f"{curve.x[i]:g}" for i in order])
+    axes.set_xlim(-0.6, len(order) - 0.4)
+    axes.margins(y=0.15)
+
+
+def _bars(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -> None:
+    x = np.array(curve.x)
+    logarithmic = geometric(x[1:])
+    widths = np.diff(x)
+    last = widths[-1] if len(widths) else 1.0
+    if logarithmic and len(widths) > 1:
+        last *= widths[-1] / widths[-2]
+    widths = np.append(widths, last)
+    if truth is not None:
+        axes.bar(x, truth.y, width=widths, align="edge", color=QUIET, label="truth")
+    if logarithmic:
+        axes.set_xscale("log")
+    centres = np.sqrt(x * (x + widths)) if logarithmic else x + widths / 2
+    band = beside.band
+    axes.errorbar(
+        centres,
+        curve.y,
+        yerr=None if band is None else np.broadcast_to(band, x.shape),
+        fmt="o",
+        ms=3,
+        color=PRIVATE,
+        label=beside.label if band is None else f"private, {BAND}",
+    )
+
+
+def draw_curves(axes: "Axes", curves: "Curves", truth: "Curves | None", beside: Beside) -> None:
+    """Each in its colour, its truth dashed."""
+    for place, (name, curve) in enumerate(curves.named.items()):
+        colour = SEVERAL[place % len(SEVERAL)]
+        axes.plot(curve.x, curve.y, color=colour, lw=1.4, label=name)
+        if truth is not None and name in truth.named:
+            true = truth.named[name]
+            axes.plot(true.x, true.y, color=colour, lw=1.0, ls="--", label=f"{name}, truth")
+    axes.set_xlabel(beside.style.across)
+    axes.set_ylabel(beside.style.up)
+
+
+def draw_grid(axes: "Axes", grid: "Grid", beside: Beside) -> None:
+    """Darker where there is more."""
+    axes.pcolormesh(grid.x, grid.y, np.array(grid.cells), cmap="Greys")
+    axes.plot([], [], "s", color=QUIET, label=beside.label)
+    axes.set_xlabel(beside.style.across)
+    axes.set_ylabel(beside.style.up)
+
+
+def draw_table(axes: "Axes", heads: list[str], rows: list[list[str]], beside: Beside) -> None:
+    """The first rows, in type."""
+    axes.set_axis_off()
+    axes.plot([], [], "s", color=PRIVATE, label=beside.label)
+    if rows:
+        axes.table(cellText=rows[:MOST_ROWS], colLabels=heads, loc="center")
+
+
+MOST_ROWS = 12
+
+
+def geometric(x: Column) -> bool:
+    """Whether points lie on a logarithmic grid, of which three say enough."""
+    if len(x) < 3 or x[0] <= 0:
+        return False
+    ratios, steps = x[1:] / x[:-1], np.diff(x)
+    return bool(np.ptp(ratios) < 1e-6 * ratios[0] and np.ptp(steps) > 1e-6 * steps[0])

@@ -1,0 +1,110 @@
+"""What one record is to a statistic, in the terms that aggregators need.
+
+A local randomizer, a proof that a record is a possible one and comparison keys all ask the same:
+is a record one of so many cells, a step at one of so many thresholds, or a number in a range? A
+statistic answers with its `measurement`; `Statistic.measured` is what each record is by it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector
+from protocols.local import BoundedResponse, LocalRandomizer, RandomizedResponse
+from protocols.statistics.thresholds import RESOLUTION_BITS, Points
+
+GRID_POINTS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+"""How finely a bounded number may be rounded before the response."""
+
+LocalBudget = Callable[[int], Fraction]
+"""The ε that one report among so many values may spend."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`cells` is how many there are in a row, of which a record is in one; None if it is not."""
+
+    cells: int | None = None
+
+    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+        """What makes the report of a record private by itself; None if nothing here does.
+
+        Its estimates are those of the sum of all records' vectors.
+        """
+        return None
+
+    def points(self, bits: int) -> Points:
+        """The cells in a comparison key's domain of 2^bits, which is spread over all of the fine
+        one and counted through in others. A key at a record's cell counts from there on.
+
+        Raises ValueError where there are no cells.
+        """
+        if self.cells is None:
+            raise ValueError("a record that is in no cell is not compared")
+        steps = np.arange(1, self.cells + 1, dtype=np.float64)
+        if bits != RESOLUTION_BITS:
+            return (steps - 1).astype(np.uint64)
+        return np.rint(steps * (2.0**bits / self.cells)).astype(np.uint64) - np.uint64(1)
+
+    def alphas(self, measured: NDArray[np.int64], bits: int) -> Points:
+        """Where in that domain each record's key steps."""
+        return self.points(bits)[measured]
+
+    def of_counts(self, counts: Vector) -> Vector:
+        """The sum of all records' vectors, from how many are in each cell or one before it:
+        linear, so it applies to shares."""
+        return counts
+
+
+@dataclass(frozen=True)
+class OneHot(Measurement):
+    """A record is a vector of `cells` with a single 1, at its cell."""
+
+    cells: int = 1
+
+    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+        return RandomizedResponse.spending(budget(self.cells), self.cells)
+
+    def of_counts(self, counts: Vector) -> Vector:
+        return np.diff(counts, prepend=np.uint64(0))
+
+
+@dataclass(frozen=True)
+class Step(Measurement):
+    """A record is a vector of `cells` that steps from 0 to 1 at its cell."""
+
+    cells: int = 1
+
+
+@dataclass(frozen=True)
+class Line(Measurement):
+    """A record stands on one of so many lines that nobody writes out: they are asked one by one."""
+
+    cells: int = 1
+
+    def alphas(self, measured: NDArray[np.int64], bits: int) -> Points:
+        return measured.astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class BoundedNumber(Measurement):
+    """A record is a whole number from 0 to `most`, in a vector of one."""
+
+    most: int = 1
+
+    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+        """The rounding with the lowest worst-case variance; two points are the one-bit mean.
+
+        Finer ones are tried for as long as they are better.
+        """
+        best: BoundedResponse | None = None
+        for values in GRID_POINTS:
+            response = RandomizedResponse.spending(budget(values), values)
+            finer = BoundedResponse(response, self.most)
+            if best is not None and finer.worst_variance >= best.worst_variance:
+                break
+            best = finer
+        return best
