@@ -4,11 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: setup demo test chaos soak fuzz compose-test lint protos protos-check bench clean
+NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
+
+.PHONY: setup demo check test chaos soak fuzz compose-test lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml setup.py constraints.txt $(wildcard fss/_*.c fss/*.h protocols/*/_*.c)
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
@@ -20,6 +22,13 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# While editing, about a minute: lint, types, and the quick tests of what holds the rest together.
+# `make check TESTS=tests/protocols/vdaf` has those of another room; `pyproject.toml` names the slow
+# kinds, which are left out.
+TESTS ?= tests/test_*.py tests/contracts tests/protocols/run tests/protocols/statistics tests/storage tests/simulation
+check: lint
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow and not e2e and not statistical' $(TESTS)
 
 # Three workers on two cores: many tests wait for processes of their own.
 test: lint protos-check
@@ -34,9 +43,10 @@ MINUTES ?= 10
 soak: setup
 	$(BIN)/python -m tests.soak.soak $(MINUTES)
 
-# Seconds for each target; the same targets run for a moment in `make test`.
+# Seconds for each target; the same targets run for a moment in `make test`. All of them, unless
+# FUZZ_TARGETS names some.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= message query question accounts stored_keys journal pair_request pair_answer
+FUZZ_TARGETS ?= $$($(BIN)/python -m tests.fuzz.targets)
 fuzz: setup
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet atheris
 	@for target in $(FUZZ_TARGETS); do \
@@ -58,4 +68,5 @@ bench: setup
 	$(BIN)/tally bench all
 
 clean:
-	rm -rf $(VENV) build *.egg-info fss/*.so protocols/*/*.so
+	rm -rf $(VENV) build *.egg-info
+	find fss protocols -name '*.so' -delete

@@ -15,7 +15,7 @@ from protocols.records import Holdings
 from protocols.run.in_parts import proceed
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.run.machines import cheating_machine, party_machine
-from protocols.run.messages import Message, Phase, Role
+from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query, decode_query
 from protocols.run.refusal import RefusingParty
@@ -143,7 +143,7 @@ class PartyBlock(Participant):
         data = self._randomness.rows("begun", self.holdings.ids, 16).tobytes()
         digest = hashlib.blake2s(data + message.body[0].tobytes()).digest()
         try:
-            if not self._answers.begin(message.run, digest):
+            if not self._answers.begin(message.run[:NONCE_BYTES], digest):
                 reason = "this run was begun with other data or another query: nothing is added"
                 raise PeerError(message.sender, reason)
         except OSError as error:

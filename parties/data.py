@@ -1,4 +1,4 @@
-"""Data sources: `csv:PATH?value=COL`, and bundled sets that carry public bounds."""
+"""Data sources: `PATH.csv?value=COL`, and bundled sets that carry public bounds."""
 
 import csv
 import gzip
@@ -21,6 +21,7 @@ ROLES = ("value", "label", "score", "x", "y", "target", "time")
 Options = dict[str, str]
 Line = tuple[int, list[str]]
 """Fields, and the number of the line that they end on."""
+FILES = (".csv", ".csv.gz", ".csv.xz")
 OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -63,8 +64,8 @@ def load(spec: str) -> Dataset:
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     roles = {role: options.pop(role) for role in ROLES if role in options}
-    if source.startswith("csv:"):
-        dataset = _from_csv(Path(source[4:]), roles, options)
+    if source.startswith("csv:") or source.endswith(FILES):
+        dataset = _from_csv(Path(source.removeprefix("csv:")), roles, options)
     else:
         dataset = look_up("data set", source, BUNDLED)(options)
     if options:
@@ -94,8 +95,7 @@ def _from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
 
 
 def _read_rows(path: Path) -> tuple[list[Line], list[str]]:
-    name = path.name.removesuffix(".gz").removesuffix(".xz")
-    if not name.endswith(".csv"):
+    if not path.name.endswith(FILES):
         raise LocalError(f"{path}: files end in .csv, .csv.gz or .csv.xz")
     try:
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig", newline="") as text:

@@ -12,9 +12,10 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from protocols.aggregation.contract import Ids
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.identity.certificates import Credentials, Identity
-from protocols.privacy.ledger import Composition
+from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
 from protocols.run.participant import Outcome
 from protos import tally_pb2 as pb
@@ -133,14 +134,20 @@ class CoordinatorService(PeerDirectory):
         except LocalError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         self.mailboxes.of(identity)
-        for run in self.runs.live.all():  # it may have missed the question while it was away
-            if not run.ended.done() and run.phase == "submit" and not run.asks_again:
-                self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
-                for message in self.coordinator.told(run.run):
-                    self.mailboxes.deliver(message, identity)
+        self._remind(identity, ids)
         async with self._joined:
             self._joined.notify_all()
         return pb.Welcome(servers=self._config.servers, parties=self._config.parties)
+
+    def _remind(self, identity: Identity, ids: Ids) -> None:
+        """What a host may have missed while it was away. Not of a run that servers do not all know
+        yet: they would refuse what it submits, and it is asked in its turn."""
+        for run in self.runs.live.all():
+            submits = run.asked and run.phase == "submit" and not run.asks_again
+            if submits and not run.ended.done():
+                self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
+                for message in self.coordinator.told(run.run):
+                    self.mailboxes.deliver(message, identity)
 
     def _host_lost(self, identity: Identity) -> None:
         if identity.role is Role.PARTY:

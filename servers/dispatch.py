@@ -62,6 +62,7 @@ class Dispatch:
             if message.receiver_role is Role.SERVER:
                 await self._send(message)
             else:
+                run.asked = True
                 self._mailboxes.deliver(message)
         if outcome.finished is not None:
             run.end(outcome.finished)

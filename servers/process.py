@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocols.identity.certificates import Credentials, Identity
 from protocols.identity.vouchers import Vouchers
-from protocols.privacy.ledger import Composition
+from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
 from protocols.run.participant import Outcome
 from protocols.run.receipts import signer

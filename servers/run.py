@@ -19,6 +19,7 @@ class Run:
     `run` is what its machines call it: the query's own run, or that of the tree it asks again.
 
     `ended` is how the machines ended, `over` what the analyst is told then, once that is kept.
+    `asked` is set once all servers know of it, and parties are asked.
     `stalled` says why the answer, which is paid for, is not here yet.
     """
 
@@ -30,6 +31,7 @@ class Run:
     ended: asyncio.Future[Done | Failed] = field(default_factory=asyncio.Future)
     over: asyncio.Future[Sequence[pb.Event]] = field(default_factory=asyncio.Future)
     phase: str = "submit"
+    asked: bool = False
     stalled: str = ""
     began: float = field(default_factory=time.perf_counter)
     released: float = 0.0

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from parties.data import Dataset, load
+from parties.frames import Data, dataset_of
 from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
@@ -53,6 +53,9 @@ def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estim
 class Federation:
     """A simulated federation. Use it as a context manager: leaving it stops what it started.
 
+    `data` is a DATA SPEC as on the command line, a file's `Path`, a pandas or polars frame, a
+    mapping of columns or an array, which is dealt to `parties` evenly; or a list or mapping of
+    frames, one per party.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
     up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
@@ -71,7 +74,7 @@ class Federation:
         servers: int | None = None,
         aggregator: str = "additive",
         runtime: str = "inprocess",
-        data: str | Dataset = DEFAULT_DATA,
+        data: Data = DEFAULT_DATA,
         hosts: int | None = None,
         seed: int | None = None,
         cap: float | str | None = None,
@@ -86,7 +89,7 @@ class Federation:
         self._aggregator = aggregator_named(aggregator)
         self._spec = aggregator
         kind = runtime_named(runtime)
-        self.data = load(data) if isinstance(data, str) else data
+        self.data = dataset_of(data)
         self.holdings = self.data.deal(parties)
         self.servers = self._aggregator.servers if servers is None else servers
         if self.servers < 1:
@@ -240,7 +243,12 @@ class Federation:
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds that the data set publishes; a file's must come from the user."""
         for column in statistic.columns:
-            self.holdings.column(column)
+            values = self.holdings.column(column)
+            if missing := np.count_nonzero(~np.isfinite(values)):
+                raise LocalError(
+                    f"column {column!r} has {missing} of {len(values)} values that are missing or "
+                    "not finite"
+                )
         lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
         return dataclasses.replace(
             statistic,

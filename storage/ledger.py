@@ -9,14 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from protocols.errors import LocalError, RunFailed
-from protocols.privacy.ledger import (
-    Caps,
-    Charge,
-    Composition,
-    Totals,
-    check_spend,
-    tight_epsilon,
-)
+from protocols.privacy.caps import Caps, Composition
+from protocols.privacy.ledger import Charge, Totals, check_spend, tight_epsilon
 from protocols.run.machine import Spend
 
 SCHEMA_VERSION = 1

@@ -1,6 +1,6 @@
 """What a party host has said in its runs, so that one that was killed says the same or nothing.
 
-RUN.begun    a digest of the data and the question that it began to answer a run with
+NONCE.begun  a digest of the data and the question that it began to answer a run with
 RUN.said     its shares of pairs, as they went to the stations; empty once there are too many
 
 Most shares are a function of the party's secret, its data and the question, and a host that is

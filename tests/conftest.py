@@ -1,4 +1,4 @@
-"""The command as a child process, and how hypothesis runs."""
+"""The command as a child process, how hypothesis runs, and which tests are of a slow kind."""
 
 import subprocess
 import sys
@@ -13,10 +13,59 @@ import protos  # noqa: F401 - before gRPC, as the processes have it
 settings.register_profile("tallyroom", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tallyroom")
 
+KINDS = {"e2e": "e2e", "compose": "e2e", "statistical": "statistical", "fuzz": "slow"}
+"""Folders whose tests are all of one kind."""
+SLOW = {
+    "contracts/test_example_aggregator",
+    "fss/test_comparison",
+    "fss/test_dcf",
+    "fss/test_native",
+    "fss/test_uniform",
+    "fss/test_vdaf_vectors",
+    "parties/test_durable_answers",
+    "parties/test_membership",
+    "parties/test_peers",
+    "protocols/aggregation/test_masking",
+    "protocols/aggregation/test_masking_graph",
+    "protocols/aggregation/test_on_demand",
+    "protocols/aggregation/test_shuffle",
+    "protocols/garbling/test_session",
+    "protocols/pairwise/test_views",
+    "protocols/privacy/smoothing/test_curve",
+    "protocols/privacy/test_composition",
+    "protocols/privacy/test_projected",
+    "protocols/privacy/test_quantiles",
+    "protocols/privacy/test_rounded_noise",
+    "protocols/privacy/test_selection",
+    "protocols/privacy/test_thresholded",
+    "protocols/privacy/test_tree",
+    "protocols/statistics/test_statistics",
+    "protocols/statistics/test_thresholds",
+    "protocols/vdaf/test_polynomial",
+    "protocols/vdaf/test_prio3",
+    "protocols/vdaf/test_vectors",
+}
+"""Modules whose tests take more than some four seconds together."""
+QUICK_COMMANDS = ("test_bad_input", "test_command", "test_options")
+"""Of tests/simulation, what `make check` runs: the others start federations."""
+
 Done = subprocess.CompletedProcess[str]
 Tally = Callable[..., Done]
 
+HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what `make check` leaves out, by folder and by module."""
+    for item in items:
+        path = item.path.relative_to(HERE)
+        module = path.with_suffix("").as_posix()
+        if kind := KINDS.get(path.parts[0]):
+            item.add_marker(kind)
+        of_command = path.parts[0] == "simulation" and path.stem not in QUICK_COMMANDS
+        if module in SLOW or of_command:
+            item.add_marker("slow")
 
 
 @pytest.fixture

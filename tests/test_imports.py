@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("fss", "protos", "protocols", "storage", "parties", "servers", "simulation")
+LAYERS = ("fss", "protos", "protocols", "storage", "parties", "servers", "simulation")
+PACKAGES = (*LAYERS, "tallyroom")
 ALLOWED: dict[str, set[str]] = {
     "fss": {"fss"},
     "protocols": {"protocols", "fss"},
@@ -16,7 +17,8 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"storage", "protos", "protocols"},
     "parties": {"parties", "storage", "protos", "protocols", "fss"},
     "servers": {"servers", "storage", "protos", "protocols", "fss"},
-    "simulation": set(PACKAGES),
+    "simulation": set(LAYERS),
+    "tallyroom": set(PACKAGES),
 }
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.privacy.ledger import DEFAULT_CAP_DELTA, as_written
+from protocols.privacy.caps import DEFAULT_CAP_DELTA
+from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import Placement
 from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
 from protocols.statistics import statistic_names
@@ -99,13 +100,20 @@ class Policy:
         return ("party" in self.units and whole) or ("record" in self.units and query.group == 1)
 
     def _aggregator(self, query: Query) -> str | None:
-        """Options may weaken what a name promises, so the model is asked, not the name."""
+        """Options may weaken what a name promises, so the model is asked, not the name. Where one
+        server is all there is, as many parties are taken to be honest as options say: whoever asks
+        must not choose that."""
         spec = query.aggregator
         if self.aggregators is not None and spec in self.aggregators:
             return None
-        if aggregator_named(spec).threat_model(query.servers).exposes:
+        name, _, options = spec.partition("?")
+        asked = aggregator_named(spec)
+        model = asked.threat_model(query.servers)
+        if model.exposes:
             return f"{spec} lets one server see its data"
-        return _unless_named("aggregator", spec.partition("?")[0], self.aggregators)
+        if options and model.colluding < 1 and asked != aggregator_named(name):
+            return f"its policy allows {name} as it is, not {spec}"
+        return _unless_named("aggregator", name, self.aggregators)
 
     def _cost(self, query: Query) -> str | None:
         most = self.epsilon_per_question

@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from google.protobuf.json_format import MessageToJson
-
-from protocols.run.messages import Role
-from servers.coordinator import Question
 
 ask = typer.Typer()
 
@@ -22,7 +18,11 @@ def put_question(
     identity: Annotated[Path, typer.Option(envvar="TALLY_IDENTITY", help="The analyst's.")],
 ) -> None:
     """Put a question to a coordinator and print what it says, one JSON object a line."""
+    from google.protobuf.json_format import MessageToJson
+
+    from protocols.run.messages import Role
     from protos.identity_files import read_identity
+    from servers.coordinator import Question
     from simulation.analyst import Analyst
 
     encoded = Question.decode(question).encode()

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from simulation.command.messages import warn
 from simulation.comparison import HEADS, compare
-from simulation.reports.terminal import show_table, warn
+from simulation.reports.terminal import show_table
 from simulation.result import Result
 
 

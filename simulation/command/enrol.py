@@ -1,12 +1,14 @@
 """`tally enrol`: an operator's commands on a federation's folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from protocols.errors import LocalError
-from protocols.identity.enrolment import Token
+
+if TYPE_CHECKING:
+    from protocols.identity.enrolment import Token
 
 enrol = typer.Typer(
     name="enrol", help="Make a federation, and say who is in it.", no_args_is_help=True
@@ -107,7 +109,7 @@ def _make_token_folder(folder: Path) -> None:
         raise LocalError(f"cannot write to {folder}: {error.strerror}") from None
 
 
-def _hand_out(tokens: list[Token], folder: Path | None) -> None:
+def _hand_out(tokens: list["Token"], folder: Path | None) -> None:
     """Shows each token this once; only hashes are kept."""
     from protos.identity_files import write_secret
 

@@ -1,26 +1,22 @@
 """The process commands: `tally coordinator`, `tally server`, `tally party`, `tally enrolment`,
 `tally health`."""
 
-import asyncio
 import datetime as dt
-import socket
-from collections.abc import Coroutine
-from fractions import Fraction
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from protocols.errors import LocalError
-from protocols.identity.certificates import Credentials, passport_of
-from protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition
-from protocols.privacy.mechanisms import parse_epsilon
-from protocols.run.messages import Role
-from protos.identity_files import read_identity
-from servers.logs import configure_logs
-from servers.process import Ready
-from simulation.reports.terminal import err
-from storage.store import keep_private
+from protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
+from simulation.command.messages import say
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from protocols.identity.certificates import Credentials
+    from protocols.run.messages import Role
 
 processes = typer.Typer()
 
@@ -70,12 +66,13 @@ def server(
     log_level: LogLevel = "warning",
 ) -> None:
     """Run one server until it is stopped."""
+    from protocols.run.messages import Role
     from servers.process import ServerConfig, run_server
 
     credentials = _member(identity, Role.SERVER)
-    limit = parse_epsilon(cap) if cap else None
+    limit = _limit(cap)
     _check_safe("server", store, limit, insecure)
-    configure_logs(credentials.identity.name, log_format, log_level)
+    _configure_logs(credentials.identity.name, log_format, log_level)
     config = ServerConfig(
         credentials.identity.first,
         credentials,
@@ -117,6 +114,7 @@ def coordinator(
     log_level: LogLevel = "warning",
 ) -> None:
     """Run the coordinator until it is stopped."""
+    from protocols.run.messages import Role
     from servers.coordinator import MAX_RECORDS_EACH
     from servers.coordinator_process import run_coordinator
     from servers.coordinator_service import CoordinatorConfig
@@ -126,9 +124,9 @@ def coordinator(
         raise LocalError("a federation needs at least one party")
     holding = _days(lifetime)
     credentials = _member(identity, Role.COORDINATOR)
-    limit = parse_epsilon(cap) if cap else None
+    limit = _limit(cap)
     _check_safe("coordinator", store, limit, insecure)
-    configure_logs("coordinator", log_format, log_level)
+    _configure_logs("coordinator", log_format, log_level)
     authority = identity / "enrolment"
     config = CoordinatorConfig(
         credentials,
@@ -162,11 +160,12 @@ def enrolment(
     log_level: LogLevel = "warning",
 ) -> None:
     """Enrol parties until it is stopped, in a federation whose coordinator must not."""
+    from protocols.run.messages import Role
     from servers.enrolment import EnrolmentConfig
     from servers.registrar_process import RegistrarConfig, run_registrar
 
     credentials = _member(identity, Role.REGISTRAR)
-    configure_logs("registrar", log_format, log_level)
+    _configure_logs("registrar", log_format, log_level)
     config = EnrolmentConfig(
         identity / "enrolment", listen, _days(lifetime), _announce("enrolment")
     )
@@ -230,12 +229,14 @@ def party(
     from parties.membership import is_member, run_member
     from parties.peer_config import PeerConfig
     from parties.process import PartyConfig
+    from protocols.run.messages import Role
     from protocols.run.policy import DEPLOYED
+    from storage.store import keep_private
 
     keep_private()
     agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)
-    configure_logs("party", log_format, log_level)
+    _configure_logs("party", log_format, log_level)
     credentials = _member(identity, Role.PARTY) if is_member(identity) else None
     dataset = load(data)  # before a token is spent
     at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
@@ -243,14 +244,11 @@ def party(
         _enrol(identity, token or _read_token(token_file), tokens, at)
         source = context.get_parameter_source("token")
         if source is not None and source.name == "COMMANDLINE":
-            err.print(
-                "--token shows in the list of processes: TALLY_TOKEN or --token-file do not",
-                markup=False,
-            )
+            say("--token shows in the list of processes: TALLY_TOKEN or --token-file do not")
         credentials = _member(identity, Role.PARTY)
-    configure_logs(credentials.identity.name, log_format, log_level)
+    _configure_logs(credentials.identity.name, log_format, log_level)
     holdings = dataset.held_by(credentials.identity.first, slices)
-    err.print(f"{credentials.identity.name} holds {holdings.rows} records", markup=False)
+    say(f"{credentials.identity.name} holds {holdings.rows} records")
     config = PartyConfig(
         credentials,
         coordinator,
@@ -278,7 +276,22 @@ def health(
     check_health(target, identity, expect)
 
 
+def _configure_logs(name: str, style: str, level: str) -> None:
+    from servers.logs import configure_logs
+
+    configure_logs(name, style, level)
+
+
+def _limit(cap: str | None) -> "Fraction | None":
+    from protocols.privacy.mechanisms import parse_epsilon
+
+    return parse_epsilon(cap) if cap else None
+
+
 def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) -> None:
+    import asyncio
+    import socket
+
     from parties.membership import claim_token, discard_claim, join_federation
     from protocols.identity.enrolment import Token
 
@@ -311,8 +324,11 @@ def _days(lifetime: float) -> dt.timedelta:
     return dt.timedelta(days=lifetime)
 
 
-def _member(folder: Path, role: Role) -> Credentials:
+def _member(folder: Path, role: "Role") -> "Credentials":
     """Raises `LocalError` on an identity that nobody would take any more."""
+    from protocols.identity.certificates import passport_of
+    from protos.identity_files import read_identity
+
     credentials = read_identity(folder, role)
     if passport_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
         raise LocalError(
@@ -322,7 +338,7 @@ def _member(folder: Path, role: Role) -> Credentials:
     return credentials
 
 
-def _check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: bool) -> None:
+def _check_safe(role: str, store: Path | None, cap: "Fraction | None", insecure: bool) -> None:
     """Raises `LocalError` for a keeper that would release without end, or forget what it did."""
     missing = [name for name, given in (("--cap", cap), ("--store", store)) if given is None]
     if missing and not insecure:
@@ -332,11 +348,15 @@ def _check_safe(role: str, store: Path | None, cap: Fraction | None, insecure: b
         )
 
 
-def _announce(name: str) -> Ready:
-    return lambda port: err.print(f"{name} listens on port {port}", markup=False)
+def _announce(name: str) -> Callable[[int], None]:
+    return lambda port: say(f"{name} listens on port {port}")
 
 
 def _serve(work: Coroutine[None, None, None]) -> None:
+    import asyncio
+
+    from storage.store import keep_private
+
     keep_private()
     try:
         asyncio.run(work)

@@ -19,8 +19,8 @@ def verify_result(
     ] = None,
 ) -> None:
     """Check the receipts of a result: who released what to which question, for how much ε."""
+    from simulation.command.messages import warn
     from simulation.proof import read_result, verify
-    from simulation.reports.terminal import warn
 
     pinned = None
     if authority is not None:

@@ -18,11 +18,6 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def warn(text: str) -> None:
-    """One line on standard error."""
-    err.print(f"tally: {' '.join(text.split())}", markup=False)
-
-
 def show_key(key: str) -> None:
     """At once, so that whoever is cut off can come back for the answer."""
     err.print(f"asked under the key {key}; --resume {key} finds the answer again", markup=False)

@@ -52,9 +52,8 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def submission(party: int, length: int = BINS) -> Message:
     body = np.full(length, party + 1, dtype="<u8").tobytes()
-    sender = (party,)
     return a_message(
-        Phase.SUBMIT, Role.PARTY, Role.SERVER, sender, body=body, run=QUERY.run, round_=2
+        Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, run=QUERY.run, round_=2
     )
 
 

@@ -212,3 +212,6 @@ TARGETS: dict[str, Target] = {
     "pair_answer": Target(pair_answer, _pair_seeds()[1]),
     **{name: Target(*each) for name, each in PAIR_TARGETS.items()},
 }
+
+if __name__ == "__main__":
+    print(*TARGETS)

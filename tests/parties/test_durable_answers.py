@@ -18,7 +18,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Done, Failed, Rejected, Step
 from protocols.run.machines import collector_machine, server_machine
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import run_name
+from protocols.run.query import Query
 from protocols.statistics.of_pairs import Gini
 from protocols.statistics.pairwise import Pairs
 from storage import party_answers as answers_module
@@ -169,9 +169,14 @@ def test_a_host_killed_at_any_moment_makes_no_total_wrong(
     assert lost  # some kills do cost pairs, and the result says how many count
 
 
-def asked(query_body: bytes, run: bytes = RUN) -> Message:
+def asked(query: Query) -> Message:
     return a_message(
-        Phase.QUERY, Role.COORDINATOR, Role.PARTY, receivers=(0, 1, 2, 3), body=query_body, run=run
+        Phase.QUERY,
+        Role.COORDINATOR,
+        Role.PARTY,
+        receivers=(0, 1, 2, 3),
+        body=query.encode(),
+        run=query.run,
     )
 
 
@@ -181,24 +186,26 @@ def block_of(values: list[float], folder: Path) -> PartyBlock:
 
 def test_a_run_is_not_answered_again_with_other_data(tmp_path: Path) -> None:
     """Servers that hold a part of the first sharing would add a part of the second to it."""
-    body = a_query().encode()
-    first = block_of([0.1, 0.4, 0.6, 0.9], tmp_path).handle(asked(body))
+    query = a_query()
+    first = block_of([0.1, 0.4, 0.6, 0.9], tmp_path).handle(asked(query))
     assert first.messages
-    again = block_of([0.1, 0.4, 0.6, 0.9], tmp_path).handle(asked(body))
+    again = block_of([0.1, 0.4, 0.6, 0.9], tmp_path).handle(asked(query))
     assert [m.encode() for m in again.messages] == [m.encode() for m in first.messages]
     for values in ([0.1, 0.4, 0.6, 0.8], [0.4, 0.1, 0.6, 0.9]):
-        other = block_of(values, tmp_path).handle(asked(body))
+        other = block_of(values, tmp_path).handle(asked(query))
         assert other.messages == []
         assert "begun with other data" in other.refused[0].reason
-    other_run = run_name(b"run-0002", body)
-    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(body, other_run)).messages
+    another = a_query(nonce=b"run-0002")
+    assert block_of([0.1, 0.4, 0.6, 0.8], tmp_path).handle(asked(another)).messages
 
 
 def test_a_run_is_not_answered_again_with_another_query(tmp_path: Path) -> None:
     values = [0.1, 0.4, 0.6, 0.9]
-    assert block_of(values, tmp_path).handle(asked(a_query().encode())).messages
-    other = block_of(values, tmp_path).handle(asked(a_query(data="other").encode()))
-    assert other.messages == []
+    assert block_of(values, tmp_path).handle(asked(a_query())).messages
+    for query in (a_query(data="other"), a_query(deadline=31.0)):
+        other = block_of(values, tmp_path).handle(asked(query))
+        assert other.messages == []
+        assert "another query" in other.refused[0].reason
 
 
 def test_what_cannot_be_kept_is_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The coordinator: who is here, what may be asked, and questions as text."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,8 +12,10 @@ from protocols.errors import LocalError, RunFailed
 from protocols.privacy.ledger import LedgerRefusal
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
-from protocols.run.messages import Phase, Role
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.receipts import Receipt, request_digest
 from protocols.statistics.moments import Mean
+from protocols.statistics.on_demand import EcdfPoints
 from servers.coordinator import Coordinator, Question
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query
@@ -171,3 +174,26 @@ def test_questions_without_a_key_have_names_that_never_come_again() -> None:
 
     assert len({*nonces(False), *nonces(False)}) == 6
     assert nonces(True) == nonces(True)
+
+
+def test_only_a_share_of_the_points_that_were_asked_last_is_taken() -> None:
+    """A server that is back says again what it said before, in as many bytes."""
+    made = coordinator()
+    made.enrol(ids(0, 1, 2), np.array([1, 1, 1], dtype=np.uint32))
+    points = EcdfPoints(lower=0.0, upper=1.0, at=(0.5,))
+    question = Question(points, "fss", Fraction(1), Placement.EACH_SERVER, key="k")
+    query = made.query(question)
+    release = np.packbits(np.ones(3, dtype=bool)).tobytes()
+    made.releases.remember(b"k", query, made.data, ids(0, 1, 2))
+    asked = made.ask(made.query(replace(question, key="again"))).messages
+    (ask,) = {message.body[0].tobytes() for message in asked if message.phase is Phase.ASK}
+
+    def share(request: bytes) -> Message:
+        receipt = Receipt(query.run, 0, request, bytes(32), "1", "0.0").encode()
+        body = receipt + bytes(8)
+        return a_message(Phase.SHARE, Role.SERVER, Role.COORDINATOR, body=body, run=query.run)
+
+    for request in (request_digest(release, bytes(8)), request_digest(release), bytes(32)):
+        (refusal,) = made.handle(share(request)).refused
+        assert refusal.reason == "a share of other points than were asked last"
+    assert made.handle(share(request_digest(release, ask))).refused == []

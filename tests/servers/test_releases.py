@@ -1,27 +1,34 @@
 """What the coordinator remembers of releases: which data they are of, and not for ever."""
 
+import asyncio
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import servers.releases
-from protocols.errors import LocalError
+from protocols.errors import LocalError, RunFailed
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
-from protocols.run.messages import Message, Phase
-from protocols.run.participant import Participant
+from protocols.run.messages import Message, Phase, Role
+from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
 from protocols.statistics import Curve, Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from servers.coordinator import Coordinator, Question
+from servers.dispatch import Dispatch
+from servers.message_service import Mailboxes, MessageService
+from servers.run import LiveRuns, Run
+from servers.runs import Runs
 from simulation.runtimes import Plan
 from simulation.runtimes.inprocess import InProcess
+from storage.answers import Answers
 from storage.ledger import Ledger
-from tests.samples import holdings_of
+from tests.samples import a_message, holdings_of
 
 CURVE = Question(
     Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
@@ -99,6 +106,72 @@ def test_keys_of_old_trees_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch
         for number in range(1, 6)
     ]
     assert there == [False, False, True, True, True]
+
+
+def test_a_tree_is_not_forgotten_while_it_is_asked(tmp_path: Path) -> None:
+    """A fresh question outdates it; whoever asks the old one at that moment gets an answer."""
+
+    async def scenario() -> None:
+        made, live = joined(), LiveRuns()
+        runs = runs_of(made, live, tmp_path)
+        held, again = released(made, POINTS), made.query(replace(POINTS, key="again"))
+        asking = Run(b"again", "", again, made.data, held.run)
+        live.add(asking)
+        made.ask(again)
+        made.query(replace(POINTS, key="fresh", fresh=True))
+        await runs._forget(b"another run that is over")
+        assert made.is_open(held.run)
+        assert made.releases.outdated == [held.run]
+        live.remove(asking)
+        await runs._forget(held.run)
+        assert not made.is_open(held.run)
+        assert made.releases.outdated == []
+
+    asyncio.run(scenario())
+
+
+def test_data_that_changes_before_a_stored_tree_is_asked_leaves_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        made, live = joined(), LiveRuns()
+        runs = runs_of(made, live, tmp_path)
+        held, again = released(made, POINTS), made.query(replace(POINTS, key="again"))
+        asking = Run(b"again", "", again, made.data, made.name_of(again))
+        assert asking.run == held.run
+        live.add(asking)
+        made.enrol(EVERYBODY[:1], np.array([2], dtype=np.uint32), OTHER)
+        with pytest.raises(RunFailed, match="other data meanwhile"):
+            await runs._begin(asking)
+        assert live.all() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_server_repeats_what_it_said_last_however_often_a_tree_was_asked() -> None:
+    with InProcess(Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 3), 2, 1)) as runtime:
+        for at in (0.25, 0.5, 0.75):
+            statistic = EcdfPoints(lower=0.0, upper=1.0, at=(at,))
+            runtime.ask(replace(POINTS, statistic=statistic, key=f"{at}"), lambda _: None)
+        server = runtime._servers[0]
+        (run,) = server.kept_runs()
+        question = server._queries[run]
+        said = server.handle(
+            a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=question, run=run)
+        )
+    assert [message.phase for message in said.messages] == [Phase.ROSTER, Phase.SHARE]
+
+
+def runs_of(made: Coordinator, live: LiveRuns, folder: Path) -> Runs:
+    """Of a federation whose servers are not there."""
+    mailboxes = Mailboxes()
+
+    async def carry(_: Outcome) -> None:
+        pass
+
+    post = MessageService(made, mailboxes, carry, None)
+    dispatch = Dispatch(made, post, mailboxes, [], live, durable=False)
+    return Runs(made, post, dispatch, live, [], Answers(folder, False), lambda _: [], False)
 
 
 @pytest.mark.parametrize("version", [b"x", bytes(VERSION_BYTES - 1), bytes(VERSION_BYTES + 1)])

@@ -15,6 +15,7 @@ from protocols.errors import RunFailed
 from protocols.identity.certificates import Authority, Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
+from protocols.run.participant import Outcome
 from protocols.statistics.moments import Mean
 from servers.coordinator import Question
 from servers.coordinator_service import CoordinatorConfig, CoordinatorService
@@ -104,5 +105,22 @@ def test_keys_that_are_asked_just_now_are_forgotten_later(tmp_path: Path) -> Non
         await runs._forget(query.run)
         assert not coordinator.is_open(query.run)
         assert not coordinator.releases.outdated
+
+    try_with(tmp_path, scene)
+
+
+def test_a_party_that_joins_is_asked_only_once_servers_know_of_the_run(tmp_path: Path) -> None:
+    """Sooner, they refuse what it submits, and it takes the question for answered."""
+
+    async def scene(service: CoordinatorService) -> None:
+        host, ids = Identity(Role.PARTY, 0, 1), np.arange(2, dtype=np.uint32)
+        mailbox = service.mailboxes.of(host)
+        run = await service.runs.begin(QUESTION)  # no server can be told of it
+        service._remind(host, ids)
+        assert mailbox.empty()
+        await service.dispatch.carry(Outcome(run.run, [service.coordinator.remind(run.query, ids)]))
+        assert mailbox.qsize() == 1
+        service._remind(host, ids)
+        assert mailbox.qsize() == 2
 
     try_with(tmp_path, scene)

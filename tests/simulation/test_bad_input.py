@@ -90,7 +90,10 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "bounds that overflow": (("sum", "--lower=-1e308", "--upper", "1e308"), "bounds"),
     "edges that overflow": (("histogram", "--lower=-1.7e308", "--upper", "1.7e308"), "bounds"),
     "no bins": (("histogram", "--bins", "0"), "--bins must be between"),
-    "bins of a mean": (("mean", "--bins", "5"), "no parameter 'bins'"),
+    "bins of a mean": (
+        ("mean", "--bins", "5"),
+        "mean has no --bins; it has --value, --lower, --upper",
+    ),
     "unknown placement": (("mean", "--noise", "nowhere"), "no noise placement"),
     "unknown unit": (("mean", "--unit", "hospital"), "record or party"),
     "minimum of none": (("mean", "--min-parties", "0"), "minimum"),

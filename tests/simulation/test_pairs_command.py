@@ -38,7 +38,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
     "noise of parties": (("gini", "--noise", "parties"), "parties cannot add"),
     "no pairs": (("gini", "--pairs-per-party", "0"), "--pairs-per-party is a number, all or auto"),
     "some pairs": (("gini", "--pairs-per-party", "some"), "not 'some'"),
-    "pairs of a sum": (("mean", "--pairs-per-party", "2"), "mean has no parameter"),
+    "pairs of a sum": (("mean", "--pairs-per-party", "2"), "mean has no --pairs-per-party"),
     "no such kernel": (("pairwise", "--kernel", "ginni"), "did you mean gini"),
     "a kernel that does not parse": (
         ("pairwise", "--kernel", "abs(a.score - b.score", "--lower", "0", "--upper", "1"),
@@ -48,8 +48,8 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
         ("pairwise", "--kernel", "abs(a.age - b.age)", "--lower", "0", "--upper", "1"),
         "no column 'age'",
     ),
-    "a kernel where none is asked": (("gini", "--kernel", "gini"), "gini has no parameter"),
-    "no such tau": (("kendall-tau", "--tau", "c"), "--tau is a or b, not 'c'"),
+    "a kernel where none is asked": (("gini", "--kernel", "gini"), "gini has no --kernel"),
+    "no such tau": (("kendall-tau", "--tau", "c"), "no tau 'c'; there are a, b"),
     "too many bits": (("gini", "--bits", "33"), "--bits is 1 to 32, not 33"),
     "noise that no circuit holds": (
         ("gini", "--noise", "per-pair", "--epsilon", "1e-9"),

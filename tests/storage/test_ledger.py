@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import LocalError, RunFailed
-from protocols.privacy.ledger import DEFAULT_CAP_DELTA, Composition, LedgerRefusal
+from protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
+from protocols.privacy.ledger import LedgerRefusal
 from protocols.run.machine import Spend
 from storage.ledger import SCHEMA_VERSION, Ledger
 

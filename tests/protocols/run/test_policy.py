@@ -131,6 +131,30 @@ def test_a_listed_name_does_not_let_its_options_weaken_it(
     assert parse_policy('aggregators = ["additive?weak=1"]').refusal(weakened) is None
 
 
+@pytest.mark.parametrize(
+    ("spec", "taken"),
+    [
+        ("shuffle", True),
+        ("shuffle?honest=0.9", True),  # as it is
+        ("shuffle?honest=1.0", False),
+        ("masking", True),
+        ("masking?neighbours=2", False),
+        ("masking?threshold=4", False),
+    ],
+)
+@pytest.mark.parametrize("listed", [False, True])
+def test_who_asks_does_not_choose_how_many_parties_are_honest(
+    spec: str, taken: bool, listed: bool
+) -> None:
+    query = a_query(aggregator=spec, servers=1, noise=Placement.CURATOR, parties=9, records=16)
+    name = spec.partition("?")[0]
+    chosen = dataclasses.replace(DEPLOYED, aggregators=frozenset({name}) if listed else None)
+    expected = None if taken else f"its policy allows {name} as it is, not {spec}"
+    assert chosen.refusal(query) == expected
+    literal = dataclasses.replace(DEPLOYED, aggregators=frozenset({spec}))
+    assert literal.refusal(query) is None
+
+
 def test_one_server_sees_data_with_the_curator_alone() -> None:
     """Of those that are installed; what masking and shuffle hide, they hide with one server."""
     exposing = {

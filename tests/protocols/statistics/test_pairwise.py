@@ -318,9 +318,9 @@ def test_parameters_that_cannot_be_are_refused(name: str) -> None:
     query = a_pairs_query(Gini(**UNIT), deal(ratings(6), 3))
     fields = json.loads(query.encode())
     fields["parameters"] |= HOSTILE[name]
-    body = json.dumps(fields).encode()
+    data = json.dumps(fields).encode()
     with pytest.raises(PeerError, match="malformed query"):
-        decode_query(run_name(query.nonce, body), body, "coordinator")
+        decode_query(run_name(query.nonce, data), data, "coordinator")
 
 
 def test_other_parameters_that_cannot_be() -> None:

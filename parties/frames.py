@@ -1,0 +1,127 @@
+"""Data that is in memory already: frames of pandas or polars, mappings of columns, numpy arrays.
+
+Frames are known by what they do (`columns`, `frame[name]`), so neither library is needed here.
+"""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.data import Dataset, load
+from protocols.errors import LocalError
+from protocols.records import Column
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A pandas or polars DataFrame, or anything that names its columns and has them."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+Table = Frame | Mapping[str, Any] | NDArray[Any]
+Data = str | Path | Dataset | Table | Sequence[Table] | Mapping[str, Table]
+"""A DATA SPEC, a file, one table that is dealt to the parties, or one table per party."""
+
+
+def dataset_of(data: Data) -> Dataset:
+    """Raises `LocalError` on what is no data. Columns that are not numbers are left out."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, str):
+        return load(data)
+    if isinstance(data, Path):
+        return load(f"csv:{data}")
+    if isinstance(data, Mapping) and data and all(map(_is_table, data.values())):
+        return _one_each({f"{name!r}": table for name, table in data.items()})
+    if _is_table(data) or isinstance(data, np.ndarray | Mapping):
+        return Dataset(type(data).__name__, _columns(data, "the data"))
+    if isinstance(data, Sequence) and data:
+        if all(isinstance(value, Real) for value in data):
+            return Dataset("values", _columns(np.asarray(data), "the data"))
+        if all(_is_table(each) or isinstance(each, np.ndarray | Mapping) for each in data):
+            return _one_each({f"party-{i}": table for i, table in enumerate(data)})
+    raise LocalError(
+        f"{type(data).__name__} is no data: give a data frame, a mapping of columns, an array, "
+        "or a list of such, one per party"
+    )
+
+
+def _is_table(data: object) -> bool:
+    """Whether it has several columns by itself; a plain array may also be one of them."""
+    if isinstance(data, np.ndarray):
+        return data.ndim > 1 or data.dtype.names is not None
+    return isinstance(data, Mapping | Frame)
+
+
+def _one_each(tables: Mapping[str, Any]) -> Dataset:
+    """One table per party, in their order; all have the same columns of numbers."""
+    held = {owner: _columns(table, owner) for owner, table in tables.items()}
+    first, known = next(iter(held.items()))
+    for owner, columns in held.items():
+        for name in [*known, *columns]:
+            if name not in columns or name not in known:
+                lacking = first if name in columns else owner
+                raise LocalError(f"{lacking} has no column {name!r} of numbers, others have one")
+    sizes = [len(next(iter(columns.values()))) for columns in held.values()]
+    merged = {name: np.concatenate([columns[name] for columns in held.values()]) for name in known}
+    return Dataset(f"{len(held)} tables", merged, owner=np.repeat(np.arange(len(held)), sizes))
+
+
+def _columns(table: Any, owner: str) -> dict[str, Column]:
+    named: list[tuple[Any, Any]]
+    if isinstance(table, np.ndarray):
+        named = _columns_of_array(table, owner)
+    elif isinstance(table, Mapping):
+        named = list(table.items())
+    else:
+        named = [(name, table[name]) for name in table.columns]
+    columns: dict[str, Column] = {}
+    for label, content in named:
+        name = str(label)
+        values = _numbers(content, name, owner)
+        if name in columns:
+            raise LocalError(f"{owner} has two columns {name!r}")
+        if values is not None:
+            columns[name] = values
+    if not columns:
+        raise LocalError(f"{owner} has no column of numbers")
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise LocalError(f"columns of {owner} differ in length: {sizes}")
+    if not all(sizes.values()):
+        raise LocalError(f"{owner} has no records")
+    return columns
+
+
+def _columns_of_array(array: NDArray[Any], owner: str) -> list[tuple[str, Any]]:
+    if array.dtype.names is not None:
+        return [(name, array[name]) for name in array.dtype.names]
+    if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1):
+        return [("value", array.reshape(-1))]
+    raise LocalError(
+        f"{owner} is an array of shape {array.shape}, whose columns have no names: "
+        "give a mapping of names to columns"
+    )
+
+
+def _numbers(content: Any, name: str, owner: str) -> Column | None:
+    """As doubles, with NaN for what is missing; None for a column that is not of numbers.
+
+    A statistic refuses a column with NaN when it is asked about it, not before.
+    """
+    values = np.asarray(content.to_numpy() if hasattr(content, "to_numpy") else content)
+    if values.ndim != 1:
+        raise LocalError(f"column {name!r} of {owner} has {values.ndim} dimensions, not one")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind == "O" and all(each is None or isinstance(each, Real) for each in values):
+        return np.array([np.nan if each is None else float(each) for each in values])
+    return None

@@ -1,0 +1,227 @@
+"""`tally run STATISTIC` and `tally compare STATISTIC`: a command per statistic.
+
+Each is built when it is asked for, from the options that the statistic tells, so that one from an
+outside package has its command, its help and its messages too.
+"""
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.exceptions import TyperException
+
+from protocols.errors import LocalError
+from protocols.names import look_up
+from simulation.command.common import GROUPS, parameters_of
+
+COMPARE = "compare-aggregators"
+ELSEWHERE = {
+    "--coordinator": "aggregators are compared in simulations; `tally run` asks a federation",
+    "--resume": "--resume KEY asks nothing new: leave the statistic out",
+    "--statistic": f"--statistic goes with `tally run {COMPARE}`",
+}
+"""Options of the command that do not go with a statistic, and why."""
+_PREFIX = "statistic_"
+_PILOT = _PREFIX + "pilot"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A statistic with the options that were given for it, and public data to plan by."""
+
+    kind: Any
+    given: Mapping[str, object]
+    pilot: str | None
+
+
+Action = Callable[[Chosen, Any], None]
+
+
+class GroupedCommand(TyperCommand):
+    """Its help has a section for each group of options; unknown options get the nearest known."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = getattr(parameter, "rich_help_panel", None) or "Other"
+                sections.setdefault(group, []).append(record)
+        own = [name for name in sections if name not in (*GROUPS, "Other")]
+        for name in (*own, *GROUPS, "Other"):
+            if name in sections:
+                with formatter.section(name):
+                    formatter.write_dl(sections[name])
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            option = getattr(error, "option_name", None)
+            if option is None or type(error).__name__ != "NoSuchOption":
+                raise
+            raise LocalError(ELSEWHERE.get(option) or self._unknown(ctx, option)) from None
+
+    def _unknown(self, ctx: Any, option: str) -> str:
+        """ "ecdf has no --bins; did you mean --thresholds?" """
+        own: list[str] = []
+        common: list[str] = []
+        for each in self.get_params(ctx):
+            if isinstance(each, TyperOption):
+                (own if (each.name or "").startswith(_PREFIX) else common).extend(each.opts)
+        near = _misspelt(option, [*own, *common]) or _alike(option, self.name or "")
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(own)}"
+        return f"{self.name} has no {option}; {hint}"
+
+
+def _misspelt(flag: str, known: list[str]) -> list[str]:
+    names = {each.lstrip("-"): each for each in known}
+    return [names[near] for near in get_close_matches(flag.lstrip("-"), names, n=1, cutoff=0.7)]
+
+
+def _alike(flag: str, name: str) -> list[str]:
+    """What plays the part in this statistic that the flag has in another: alone of its kind."""
+    from protocols.statistics import statistics
+
+    for other in statistics().values():
+        for option in other.options():
+            if option.flag == flag and option.kind is not str:
+                wanted = (option.kind, option.multiple)
+                own = kind_named(name).options()
+                alike = [each.flag for each in own if (each.kind, each.multiple) == wanted]
+                return alike if len(alike) == 1 else []
+    return []
+
+
+def kind_named(name: str) -> Any:
+    """A statistic or a study. Raises `LocalError` with the nearest names if there is neither."""
+    from protocols import registry
+    from protocols.statistics import statistic_named
+
+    if name in registry.registered(registry.STUDIES):
+        return registry.named(registry.STUDIES, name)
+    return statistic_named(name)
+
+
+def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
+    """Raises `LocalError` for a statistic that is not there, or claims an option of all."""
+    kind = kind_named(name)
+    common = parameters_of(options)
+    taken = {f"--{each.name.replace('_', '-')}" for each in common}
+    own = []
+    for option in kind.options():
+        if option.flag in taken:
+            raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
+        own.append(_parameter(option, f"Options of {name}"))
+    if hasattr(kind, "vary_as"):
+        help = "PUBLIC data like it, to choose the number of pairs by."
+        shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
+        own.append(_keyword(_PILOT, Annotated[str | None, shown]))
+    parameters = [*own, *common]
+
+    def command(**given: Any) -> None:
+        told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
+        pilot = told.pop(_PILOT, None)
+        chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
+        for option in kind.options():
+            if option.choices and option.name in chosen:
+                look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
+        action(Chosen(kind, chosen, pilot), options(**given))
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(name, cls=GroupedCommand, help=kind.summary())(command)
+    built = typer.main.get_command(app)
+    assert isinstance(built, TyperCommand)
+    return built
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=annotation)
+
+
+def _parameter(option: Any, group: str) -> inspect.Parameter:
+    """None stands for what was not given: the statistic has its own default, which help shows."""
+    flag = f"{option.flag}/--no-{option.flag[2:]}" if option.kind is bool else option.flag
+    help = option.help
+    default = option.default
+    if option.role:
+        help += " [default: the data set's own]"
+    elif option.multiple and default:
+        help += f" [default: {', '.join(map(str, default))}]"
+    elif isinstance(default, bool):
+        help += f" [default: {flag.split('/')[0 if default else 1]}]"
+    elif default not in (None, "", ()):
+        help += f" [default: {default}]"
+    metavar = None if option.kind is bool else f"<{option.kind.__name__}>"
+    if option.choices:
+        metavar = f"[{'|'.join(option.choices)}]"
+    shown = typer.Option(flag, help=help, rich_help_panel=group, metavar=metavar)
+    kind: Any = list[option.kind] if option.multiple else option.kind
+    return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
+
+
+class StatisticGroup(TyperGroup):
+    """The commands of one action on statistics, which subclasses build."""
+
+    @abstractmethod
+    def build(self, name: str) -> TyperCommand:
+        """Raises `LocalError` for a statistic that is not there."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from protocols import registry
+
+        return [*registry.registered(registry.STATISTICS), *registry.registered(registry.STUDIES)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
+        return self.build(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
+        return args[0], self.get_command(ctx, args[0]), args[1:]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The summaries whole, without building a command for each."""
+        from protocols import registry
+
+        for title, group in (
+            ("Statistics", registry.STATISTICS),
+            ("Studies, which ask several questions", registry.STUDIES),
+        ):
+            if found := registry.loadable(group):
+                with formatter.section(title):
+                    formatter.write_dl([(name, kind.summary()) for name, kind in found.items()])
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            option = getattr(error, "option_name", None)
+            if option is None or type(error).__name__ != "NoSuchOption":
+                raise
+            command = f"tally {self.name}"
+            raise LocalError(
+                f"which statistic? options come after it: `{command} STATISTIC {option} …`; "
+                f"`{command} --help` lists them"
+            ) from None
+
+
+def comparison_of(args: list[str]) -> tuple[str, list[str]]:
+    """`compare-aggregators --statistic NAME …`: which statistic, and the other words."""
+    rest, name = [], "histogram"
+    words = iter(args)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--statistic":
+            rest.append(word)
+        elif equals:
+            name = value
+        else:
+            name = next(words, "")
+    return name, rest

@@ -1,0 +1,153 @@
+"""Options that every question has, in groups. Those of a statistic are its own to tell."""
+
+import dataclasses
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+
+def _option(group: str, help: str, *flags: str, **more: Any) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel=group, **more)
+
+
+DATA, FEDERATION, PRIVACY = "Data", "Federation", "Privacy"
+OUTPUT, MISBEHAVIOUR, DEPLOYED = "Output", "Misbehaviour", "A running federation"
+GROUPS = (DATA, FEDERATION, PRIVACY, OUTPUT, MISBEHAVIOUR, DEPLOYED)
+"""In the order of the help, after the statistic's own."""
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """What makes a simulated federation."""
+
+    data: Annotated[
+        str | None, _option(DATA, "FILE.csv?value=COLUMN, or a bundled set: breast-cancer …")
+    ] = None
+    parties: Annotated[
+        int | None, _option(FEDERATION, "Number of parties; 20 unless the data says.")
+    ] = None
+    servers: Annotated[
+        int | None, _option(FEDERATION, "Number of servers; as few as the aggregator needs.")
+    ] = None
+    runtime: Annotated[str, _option(FEDERATION, "Where they run: see `tally list runtimes`.")] = (
+        "inprocess"
+    )
+    hosts: Annotated[
+        int | None, _option(FEDERATION, "Number of processes that share the parties.")
+    ] = None
+    peer: Annotated[
+        str | None,
+        _option(FEDERATION, "How parties reach each other, if they must: direct or relay."),
+    ] = None
+    seed: Annotated[
+        int | None, _option(FEDERATION, "Makes the run reproducible, hence not private.")
+    ] = None
+    cap: Annotated[str | None, _option(PRIVACY, "The most ε that servers release in all.")] = None
+    cap_delta: Annotated[
+        float | None, _option(PRIVACY, "The most δ that servers release in all.")
+    ] = None
+    policy: Annotated[
+        Path | None,
+        _option(PRIVACY, "TOML file: what every party agrees to; anything, if left out."),
+    ] = None
+    dropout: Annotated[
+        float, _option(MISBEHAVIOUR, "Fraction of the parties that fall silent.")
+    ] = 0.0
+    drop_after: Annotated[
+        int, _option(MISBEHAVIOUR, "Number of messages that they send before.")
+    ] = 0
+    cheat: Annotated[
+        list[str] | None,
+        _option(
+            MISBEHAVIOUR,
+            "A party that cheats, as 3:out-of-range or 3:malformed; repeat for more.",
+            metavar="<party:kind>",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """How a question is put, wherever."""
+
+    epsilon: Annotated[str, _option(PRIVACY, "Privacy budget ε; inf adds no noise.")] = "1"
+    delta: Annotated[float, _option(PRIVACY, "Privacy budget δ, for mechanisms that need it.")] = (
+        0.0
+    )
+    noise: Annotated[
+        str | None,
+        _option(PRIVACY, "Who adds it: curator, each-server, parties; of pairs: total, per-pair."),
+    ] = None
+    unit: Annotated[str, _option(PRIVACY, "What is protected: a record, or a whole party.")] = (
+        "record"
+    )
+    fresh: Annotated[
+        bool,
+        _option(PRIVACY, "Draw new noise, and pay for it, instead of reusing.", "--fresh"),
+    ] = False
+    min_parties: Annotated[
+        int | None, _option(FEDERATION, "Least number of parties in the answer; all, if left out.")
+    ] = None
+    deadline: Annotated[float, _option(FEDERATION, "Seconds to wait for parties.")] = 30.0
+    out: Annotated[
+        Path | None, _option(OUTPUT, "Folder for the result, its plots and a report.")
+    ] = None
+    as_json: Annotated[
+        bool, _option(OUTPUT, "Print one JSON object and nothing else.", "--json")
+    ] = False
+
+
+@dataclass(frozen=True)
+class CompareOptions(QuestionOptions, SimulationOptions):
+    """`tally compare`: always in simulations."""
+
+    aggregator: Annotated[
+        list[str] | None,
+        _option(
+            FEDERATION,
+            "One to compare, see `tally list aggregators`; repeat. All of them, if left out.",
+            metavar="<name>",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RunOptions(QuestionOptions, SimulationOptions):
+    """`tally run`: in a simulation, or asked of a federation that runs."""
+
+    aggregator: Annotated[
+        list[str] | None,
+        _option(
+            FEDERATION,
+            "How sums are computed, see `tally list aggregators`; additive, if left out.",
+            metavar="<name>",
+        ),
+    ] = None
+    coordinator: Annotated[
+        str | None,
+        _option(DEPLOYED, "host:port: ask it, and simulate nothing.", envvar="TALLY_COORDINATOR"),
+    ] = None
+    identity: Annotated[
+        Path | None,
+        _option(DEPLOYED, "Folder of the analyst's identity.", envvar="TALLY_IDENTITY"),
+    ] = None
+    key: Annotated[
+        str | None, _option(DEPLOYED, "A name for the question, to find its answer by.")
+    ] = None
+
+
+def parameters_of(options: type) -> list[inspect.Parameter]:
+    """The fields of such a dataclass, as a function that Typer reads would declare them."""
+    hints = get_type_hints(options, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=hints[each.name],
+        )
+        for each in dataclasses.fields(options)
+    ]

@@ -1,0 +1,266 @@
+"""`tally run` and `tally compare`: questions put to a simulated federation, or to one that runs."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from protocols.errors import LocalError
+from simulation.command.by_statistic import (
+    COMPARE,
+    Chosen,
+    StatisticGroup,
+    comparison_of,
+    statistic_command,
+)
+from simulation.command.common import CompareOptions, RunOptions, SimulationOptions
+
+if TYPE_CHECKING:
+    from parties.data import Dataset
+    from protocols.statistics import Statistic
+    from simulation.result import Result
+
+
+def run_statistic(chosen: Chosen, options: RunOptions) -> None:
+    from simulation.reports.terminal import show_key, show_progress
+
+    if (options.coordinator is None) != (options.identity is None):
+        raise LocalError("a running federation is asked with both --coordinator and --identity")
+    if options.key and options.coordinator is None:
+        raise LocalError("--key is of a running federation: give --coordinator")
+    if len(options.aggregator or ()) > 1:
+        raise LocalError("a run has one --aggregator; `tally compare` takes several")
+    spec = options.aggregator[0] if options.aggregator else "additive"
+    if options.coordinator is None or options.identity is None:
+        question, dataset = _prepared(chosen, options)
+        show(_simulated(question, dataset, spec, options), options.out, options.as_json)
+        return
+    for each in dataclasses.fields(SimulationOptions):
+        if getattr(options, each.name) not in (each.default, []):
+            flag = each.name.replace("_", "-")
+            raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
+    from simulation.deployment import Deployment
+
+    question = with_pilot(_built(chosen, {}), chosen.pilot, None)
+    if options.out is not None:
+        check_writable(options.out)
+    deployment = Deployment(options.coordinator, options.identity, spec)
+    with deployment as asked, show_progress() as report:
+        result = asked.run(
+            question,
+            options.epsilon,
+            noise=options.noise,
+            unit=options.unit,
+            minimum=options.min_parties,
+            deadline=options.deadline,
+            report=report,
+            delta=options.delta,
+            fresh=options.fresh,
+            key=options.key,
+            begun=show_key,
+        )
+    show(result, options.out, options.as_json)
+
+
+def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
+    from simulation.command.compare import compare_aggregators
+
+    question, dataset = _prepared(chosen, options)
+    compare_aggregators(
+        question.name,
+        options.aggregator,
+        lambda spec: _simulated(question, dataset, spec, options),
+        options.out,
+        options.as_json,
+    )
+
+
+def resume_question(key: str, coordinator: str | None, identity: Path | None) -> "Result":
+    from simulation.deployment import Deployment
+    from simulation.reports.terminal import show_progress
+
+    if coordinator is None:
+        raise LocalError("--resume is of a running federation: give --coordinator")
+    if identity is None:
+        raise LocalError("a running federation is asked with both --coordinator and --identity")
+    with Deployment(coordinator, identity) as deployment, show_progress() as report:
+        return deployment.resume(key, report)
+
+
+def _prepared(
+    chosen: Chosen, options: RunOptions | CompareOptions
+) -> tuple["Statistic", "Dataset"]:
+    """The question and its data, with everything checked that can be before a run."""
+    from parties.data import load
+    from simulation.federation import DEFAULT_DATA
+
+    dataset = load(options.data or DEFAULT_DATA)
+    question = with_pilot(_built(chosen, dataset.roles), chosen.pilot, dataset)
+    if options.out is not None:
+        check_writable(options.out)
+    return question, dataset
+
+
+def _simulated(
+    question: "Statistic", dataset: "Dataset", spec: str, options: RunOptions | CompareOptions
+) -> "Result":
+    from parties.consent import read_policy
+    from simulation.federation import Federation
+    from simulation.reports.terminal import show_progress
+
+    simulation = Federation(
+        parties=options.parties,
+        servers=options.servers,
+        aggregator=spec,
+        runtime=options.runtime,
+        data=dataset,
+        hosts=options.hosts,
+        seed=options.seed,
+        cap=options.cap,
+        dropout=options.dropout,
+        drop_after=options.drop_after,
+        cheats=options.cheat or (),
+        peer=options.peer,
+        policy=None if options.policy is None else read_policy(options.policy),
+        cap_delta=options.cap_delta,
+    )
+    with simulation as federation, show_progress() as report:
+        return federation.run(
+            question,
+            options.epsilon,
+            noise=options.noise,
+            unit=options.unit,
+            minimum=options.min_parties,
+            deadline=options.deadline,
+            report=report,
+            delta=options.delta,
+            fresh=options.fresh,
+        )
+
+
+def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
+    """The statistic of the columns that play its roles, with the options that were given."""
+    known = {field.name for field in dataclasses.fields(chosen.kind)}
+    columns = {role: column for role, column in roles.items() if role in known}
+    built: Statistic = chosen.kind.from_parameters(columns | dict(chosen.given))
+    return built
+
+
+def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
+    """The statistic of pairs that knows how a kernel varies on public data."""
+    from parties.data import load
+    from protocols.statistics.pairwise import Pairs
+
+    if pilot is None or not isinstance(statistic, Pairs):
+        return statistic
+    public = load(pilot)
+    known = dataset.bounds if dataset else public.bounds
+    lower, upper = known.get(statistic.bounded or "", (None, None))
+    bounded = dataclasses.replace(
+        statistic,
+        lower=lower if statistic.lower is None else statistic.lower,
+        upper=upper if statistic.upper is None else statistic.upper,
+    )
+    return dataclasses.replace(statistic, pilot=bounded.vary_as(public.deal(1)))
+
+
+def show(result: "Result", out: Path | None, as_json: bool) -> None:
+    from simulation.command.messages import warn
+    from simulation.reports.terminal import show_result
+
+    for note in result.notes:
+        warn(note)
+    written = result.write(out) if out is not None else []
+    if as_json:
+        print(json.dumps(result.as_json(), allow_nan=False))
+    else:
+        show_result(result, written)
+
+
+def check_writable(folder: Path) -> None:
+    """Raises `LocalError` if files cannot be written there, before anything is run."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise LocalError(f"cannot write to {folder}: {existing} is not a writable folder")
+
+
+class RunGroup(StatisticGroup):
+    def build(self, name: str) -> TyperCommand:
+        return statistic_command(name, RunOptions, run_statistic)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, TyperCommand, list[str]]:
+        if args[0] != COMPARE:
+            return super().resolve_command(ctx, args)
+        name, rest = comparison_of(args[1:])
+        return name, statistic_command(name, CompareOptions, compare_statistic), rest
+
+
+class CompareGroup(StatisticGroup):
+    def build(self, name: str) -> TyperCommand:
+        return statistic_command(name, CompareOptions, compare_statistic)
+
+
+run = typer.Typer(
+    name="run",
+    cls=RunGroup,
+    invoke_without_command=True,
+    subcommand_metavar="STATISTIC [OPTIONS]",
+    epilog="`tally run STATISTIC --help` lists the options of one.",
+)
+compare = typer.Typer(
+    name="compare",
+    cls=CompareGroup,
+    invoke_without_command=True,
+    subcommand_metavar="STATISTIC [OPTIONS]",
+    epilog="`tally compare STATISTIC --help` lists the options of one.",
+)
+
+
+@run.callback()
+def choose_run(
+    context: typer.Context,
+    resume: Annotated[
+        str | None,
+        typer.Option(help="KEY: no new question, but the answer to the one asked under it."),
+    ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(envvar="TALLY_COORDINATOR", help="host:port, for --resume."),
+    ] = None,
+    identity: Annotated[
+        Path | None,
+        typer.Option(envvar="TALLY_IDENTITY", help="The analyst's folder, for --resume."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the result, for --resume.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, for --resume.")
+    ] = False,
+) -> None:
+    """Run one statistic, in a simulated federation or in one that is deployed."""
+    if context.invoked_subcommand is None:
+        if resume is None:
+            raise LocalError("which statistic? `tally run --help` lists them")
+        show(resume_question(resume, coordinator, identity), out, as_json)
+        return
+    if resume is not None:
+        raise LocalError("--resume KEY asks nothing new: leave the statistic out")
+    for name in ("coordinator", "identity", "out", "as_json"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = "json" if name == "as_json" else name
+            rest = f"{context.invoked_subcommand} --{flag} …"
+            raise LocalError(f"options come after the statistic: `tally run {rest}`")
+
+
+@compare.callback()
+def choose_comparison(context: typer.Context) -> None:
+    """One statistic with several aggregators, side by side."""
+    if context.invoked_subcommand is None:
+        raise LocalError("which statistic? `tally compare --help` lists them")

@@ -1,0 +1,113 @@
+"""Statistics over data that n parties will not show to anybody: what users import, from one place.
+
+    from tallyroom import Ecdf, Federation
+
+    with Federation(parties=200, aggregator="fss") as federation:
+        result = federation.run(Ecdf(value="score"), epsilon=1.0)
+
+A name is loaded when it is first used: importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocols.errors import LocalError, PeerError, RunFailed, TallyError
+    from protocols.statistics.contract import Curve, Statistic
+    from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+    from protocols.statistics.histogram import Histogram
+    from protocols.statistics.moments import Mean, Sum
+    from protocols.statistics.of_pairs import (
+        Auc,
+        CollisionEntropy,
+        Gini,
+        KendallTau,
+        Pairwise,
+        Variance,
+    )
+    from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+    from protocols.statistics.running_sum import RunningSum
+    from simulation.deployment import Deployment
+    from simulation.federation import Federation
+    from simulation.result import Result
+
+_HOMES = {
+    "protocols.errors": (
+        "LocalError",
+        "PeerError",
+        "RunFailed",
+        "TallyError",
+    ),
+    "protocols.statistics.contract": (
+        "Curve",
+        "Statistic",
+    ),
+    "protocols.statistics.ecdf": (
+        "CumulativeHistogram",
+        "Ecdf",
+        "Quantile",
+    ),
+    "protocols.statistics.histogram": ("Histogram",),
+    "protocols.statistics.moments": (
+        "Mean",
+        "Sum",
+    ),
+    "protocols.statistics.of_pairs": (
+        "Auc",
+        "CollisionEntropy",
+        "Gini",
+        "KendallTau",
+        "Pairwise",
+        "Variance",
+    ),
+    "protocols.statistics.on_demand": (
+        "EcdfPoints",
+        "QuantileSearch",
+    ),
+    "protocols.statistics.running_sum": ("RunningSum",),
+    "simulation.deployment": ("Deployment",),
+    "simulation.federation": ("Federation",),
+    "simulation.result": ("Result",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Auc",
+    "CollisionEntropy",
+    "CumulativeHistogram",
+    "Curve",
+    "Deployment",
+    "Ecdf",
+    "EcdfPoints",
+    "Federation",
+    "Gini",
+    "Histogram",
+    "KendallTau",
+    "LocalError",
+    "Mean",
+    "Pairwise",
+    "PeerError",
+    "Quantile",
+    "QuantileSearch",
+    "Result",
+    "RunFailed",
+    "RunningSum",
+    "Statistic",
+    "Sum",
+    "TallyError",
+    "Variance",
+]
+
+
+if not TYPE_CHECKING:  # so that a type checker knows these names and no others
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: object = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

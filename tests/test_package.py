@@ -1,0 +1,46 @@
+"""The package that users import: everything it names is there, and nothing is loaded before."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tallyroom
+from protocols.statistics import statistics
+
+
+def test_every_name_is_there_and_is_what_its_home_calls_so() -> None:
+    assert dir(tallyroom) == sorted(tallyroom.__all__) == sorted(tallyroom._HOME_OF)
+    for name in tallyroom.__all__:
+        found = getattr(tallyroom, name)
+        assert found.__name__ == name
+        assert getattr(sys.modules[tallyroom._HOME_OF[name]], name) is found
+
+
+def test_every_statistic_is_a_name() -> None:
+    missing = [kind for kind in statistics().values() if not hasattr(tallyroom, kind.__name__)]
+    assert missing == []
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Edcf'"):
+        _ = tallyroom.Edcf  # type: ignore[attr-defined]  # the point
+
+
+def test_importing_it_loads_nothing() -> None:
+    program = (
+        "import sys; import tallyroom;"
+        "print([m for m in sys.modules if m in ('numpy', 'grpc', 'protocols', 'simulation')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_it_answers() -> None:
+    values = np.linspace(0, 1, 101)
+    with tallyroom.Federation(parties=4, data=values) as federation:
+        result = federation.run(tallyroom.Mean(lower=0, upper=1), epsilon="inf")
+    assert result.estimate == pytest.approx(values.mean(), abs=1e-6)
