@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from protocols.errors import LocalError, PeerError, RunFailed, TallyError
-    from protocols.statistics.contract import Curve, Statistic
+    from protocols.statistics.contract import Statistic
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+    from protocols.statistics.estimates import Curve
     from protocols.statistics.histogram import Histogram
     from protocols.statistics.moments import Mean, Sum
     from protocols.statistics.of_pairs import (
@@ -38,10 +39,8 @@ _HOMES = {
         "RunFailed",
         "TallyError",
     ),
-    "protocols.statistics.contract": (
-        "Curve",
-        "Statistic",
-    ),
+    "protocols.statistics.contract": ("Statistic",),
+    "protocols.statistics.estimates": ("Curve",),
     "protocols.statistics.ecdf": (
         "CumulativeHistogram",
         "Ecdf",

@@ -23,13 +23,17 @@ def compared(done: Done) -> dict[str, Any]:
 
 def test_every_installed_aggregator_answers_or_says_why_not(tally_here: Tally) -> None:
     words = ("run", "compare-aggregators", "--epsilon", 1, "--delta", 1e-6, *PARTIES, "--json")
-    found = compared(tally_here(*words))
-    assert found["statistic"] == "histogram"
+    histograms = compared(tally_here(*words))
+    assert histograms["statistic"] == "histogram"
+    assert {"additive", "curator", "fss"} <= {
+        row["aggregator"] for row in histograms["aggregators"]
+    }
+    found = compared(tally_here(*words, "--statistic", "mean"))
     answered = [row["aggregator"] for row in found["aggregators"]]
     unable = {row["aggregator"]: row["reason"] for row in found["unable"]}
     assert sorted([*answered, *unable]) == aggregator_names()
     assert {"additive", "curator"} <= set(answered)
-    assert unable["fss"] == "fss compares values with thresholds: it cannot do histogram"
+    assert unable["fss"] == "fss compares values with thresholds: it cannot do mean"
 
 
 def test_rows_are_those_of_single_runs(tally_here: Tally) -> None:
@@ -83,7 +87,7 @@ def test_a_table_for_people(tally_here: Tally) -> None:
 
 
 def test_out_has_json_table_plot_and_page(tally_here: Tally, tmp_path: Path) -> None:
-    words = ("compare", "histogram", "--epsilon", 1, "--delta", 1e-6, *PARTIES)
+    words = ("compare", "mean", "--epsilon", 1, "--delta", 1e-6, *PARTIES)
     found = compared(tally_here(*words, "--out", "a/b", "--json"))
     folder = tmp_path / "work" / "a" / "b"
     names = {path.name for path in folder.iterdir()}
@@ -115,7 +119,7 @@ def test_out_has_json_table_plot_and_page(tally_here: Tally, tmp_path: Path) -> 
         (("compare", "mean", "--statistic", "sum"), "--statistic goes with"),
         (("run", "mean", "--statistic", "sum"), "--statistic goes with"),
         (("run", "mean", "--aggregator", "fss", "--aggregator", "curator"), "one --aggregator"),
-        (("compare", "histogram", "--aggregator", "fss"), "it cannot do histogram"),
+        (("compare", "mean", "--aggregator", "fss"), "it cannot do mean"),
         (
             (
                 "compare",
