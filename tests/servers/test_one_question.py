@@ -25,12 +25,13 @@ from protocols.records import deal
 from protocols.run.messages import Message, Phase, Role, body_of
 from protocols.run.participant import Participant
 from protocols.run.query import Query
-from protocols.statistics import statistics
-from protocols.statistics.ecdf import Ecdf
+from protocols.statistics import Statistic, statistics
+from protocols.statistics.ecdf import Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.on_demand import QuantileSearch
+from protocols.statistics.of_pairs import Gini, Variance
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.pairwise import Pairs
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Plan
@@ -44,32 +45,32 @@ PAIR = deal({"value": np.array([0.25, 0.75])}, 2)
 """Every two parties that meet cost tens of milliseconds."""
 
 COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
-CURVE = Ecdf(lower=0.0, upper=1.0, thresholds=4)
+CURVE = Ecdf(lower=0.05, upper=1.0, thresholds=4)
 RUNS: dict[str, tuple[int, Question]] = {
-    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, minimum=1)),
-    "additive": (2, Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, minimum=2)),
+    "additive": (2, Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, minimum=2)),
     "additive mean": (
         3,
         Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, minimum=2),
     ),
-    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, minimum=1)),
-    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=1)),
-    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=1)),
+    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, minimum=2)),
+    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=2)),
+    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=2)),
     "on demand": (
         2,
         Question(
-            QuantileSearch(lower=0.0, upper=1.0),
+            QuantileSearch(lower=0.05, upper=1.0),
             "fss",
             Fraction(1),
             Placement.EACH_SERVER,
-            minimum=1,
+            minimum=2,
         ),
     ),
     "shamir": (3, Question(COUNTS, "shamir", Fraction(1), Placement.PARTIES, minimum=2)),
     "masking": (1, Question(COUNTS, "masking", Fraction(1), Placement.CURATOR, minimum=3)),
     "shuffle": (
         1,
-        Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, minimum=1),
+        Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, minimum=2),
     ),
     "pairs": (
         2,
@@ -85,17 +86,13 @@ RUNS: dict[str, tuple[int, Question]] = {
 
 OTHER: dict[str, Callable[[Query], Any]] = {
     "nonce": lambda query: bytes(8),
-    "statistic": lambda query: (
-        COUNTS if not isinstance(query.statistic, Histogram) else Sum(lower=0.0, upper=1.0)
-    ),
+    "statistic": lambda query: another_statistic(query.statistic),
     "aggregator": lambda query: "curator" if query.aggregator != "curator" else "masking",
-    "parties": lambda query: query.parties + 1,
+    "parties": lambda query: query.parties - 1,
     "servers": lambda query: query.servers + 1,
     "records": lambda query: query.records + 1,
     "epsilon": lambda query: Fraction(1, 10**6),
-    "noise": lambda query: (
-        Placement.PARTIES if query.noise is not Placement.PARTIES else Placement.EACH_SERVER
-    ),
+    "noise": lambda query: another_placement(query),
     "data": lambda query: "other",
     "minimum": lambda query: query.minimum + 1,
     "group": lambda query: query.group + 1,
@@ -139,32 +136,61 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
 """Another value for every parameter of any statistic."""
 
 
-def changed(query: Query, name: str) -> Query | None:
+TOGETHER: dict[str, dict[str, Any]] = {"parameter inside": {"noise": Placement.PER_PAIR}}
+"""What must be changed as well for a query to be one."""
+
+NO_OTHER = {("quantile-search", "parameter mechanism")}
+"""Parameters that have one value only: there is nothing else that anybody could be told."""
+
+
+def another_placement(query: Query) -> Placement:
+    """One that the aggregator can do, if it can do another."""
+    if query.noise not in (Placement.EACH_SERVER, Placement.CURATOR):
+        return Placement.EACH_SERVER
+    return Placement.CURATOR if query.aggregator in ("prio3", "fss") else Placement.PARTIES
+
+
+def another_statistic(statistic: Statistic) -> Statistic:
+    """Of the same kind, so that servers would take part in it."""
+    match statistic:
+        case Gini():
+            shared = {field.name for field in dataclasses.fields(Pairs)}
+            return Variance(**{name: getattr(statistic, name) for name in shared})
+        case QuantileSearch():
+            return EcdfPoints(lower=0.05, upper=1.0, at=(0.5,))
+        case Ecdf():
+            return Quantile(lower=0.05, upper=1.0, thresholds=4)
+        case Histogram():
+            return Sum(lower=0.0, upper=1.0)
+        case _:
+            return COUNTS
+
+
+def changed(query: Query, name: str) -> Query:
     """The query with one of its fields, or `parameter` of its statistic, another one.
 
-    None for a value that the class refuses: nobody can be told so.
+    Raises `LocalError` on a value that no query can have: a lie that nobody could be told would
+    prove nothing.
     """
-    try:
-        if name in OTHER:
-            value = OTHER[name](query)
-            assert value != getattr(query, name)
-            return replace(query, **{name: value})
-        parameter, statistic = name.removeprefix("parameter "), query.statistic
-        value = OTHER_PARAMETER[parameter](getattr(statistic, parameter))
-        assert value != getattr(statistic, parameter)
-        return replace(query, statistic=replace(statistic, **{parameter: value}))
-    except LocalError:
-        return None
+    together = TOGETHER.get(name, {})
+    if name in OTHER:
+        value = OTHER[name](query)
+        assert value != getattr(query, name)
+        return replace(query, **{name: value}, **together)
+    parameter, statistic = name.removeprefix("parameter "), query.statistic
+    value = OTHER_PARAMETER[parameter](getattr(statistic, parameter))
+    assert value != getattr(statistic, parameter)
+    return replace(query, statistic=replace(statistic, **{parameter: value}), **together)
 
 
 def names_in(query: Query) -> list[str]:
     """All that there is to lie about."""
     fields = [field.name for field in dataclasses.fields(Query)]
     parameters = [f"parameter {field.name}" for field in dataclasses.fields(query.statistic)]
-    return [name for name in (*fields, *parameters) if changed(query, name) is not None]
+    return [n for n in (*fields, *parameters) if (query.statistic.name, n) not in NO_OTHER]
 
 
-Lie = Callable[[Query], Query | None]
+Lie = Callable[[Query], Query]
 
 
 class LyingCoordinator(InProcess):
@@ -180,9 +206,7 @@ class LyingCoordinator(InProcess):
     def ask_lying(self, question: Question) -> Opened:
         """Raises `RunFailed` where there is no answer."""
         query = self._coordinator.query(question)
-        other = self.told(query)
-        assert other is not None
-        self.truth, self.other = query, other
+        self.truth, self.other = query, self.told(query)
         return self.ask(question, lambda _: None)
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
