@@ -1,6 +1,6 @@
 """Evidence on the wire: shares one by one, the rest with the answer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypedDict
 
 from protocols.aggregation.contract import Total
@@ -27,10 +27,10 @@ def asked_to_wire(total: Total, parties: int) -> Asked:
     }
 
 
-def shares_to_wire(total: Total, certificate_of: Callable[[int], bytes]) -> Iterator[pb.Event]:
+def shares_to_wire(total: Total) -> Iterator[pb.Event]:
     if total.evidence is None:
         return
-    for opening in total.evidence.certified(certificate_of).openings:
+    for opening in total.evidence.openings:
         for answer in opening.answers:
             yield pb.Event(share=pb.SignedShare(**answer.__dict__, ask=opening.ask))
 

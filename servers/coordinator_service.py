@@ -30,6 +30,7 @@ from servers.run import LiveRuns, Run
 from servers.runs import Runs
 from servers.server_link import ServerLink
 from storage.answers import Answers
+from storage.certificates import Certificates
 from storage.journal import Journal
 from storage.ledger import Ledger
 from storage.store import Store
@@ -67,6 +68,8 @@ class CoordinatorService(PeerDirectory):
             config.max_records_per_party,
             seeded=config.seed is not None,
         )
+        if self._store.durable:
+            self.coordinator.certificates = Certificates(self._store.folder / "certificates")
         self.mailboxes = Mailboxes()
         journal = Journal(self._store.folder / "runs") if self._store.durable else None
         self.post = MessageService(self.coordinator, self.mailboxes, self._carry, journal)

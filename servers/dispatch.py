@@ -100,7 +100,7 @@ class Dispatch:
         for attempt in itertools.count():
             try:
                 messages = await server.subscribe()
-                self._coordinator.certificates[server.index] = server.certificate
+                self._coordinator.certificates.keep(server.index, server.certificate)
                 await self._settle(server)
                 if attempt:
                     self._background.spawn(self._remind(server.index))

@@ -285,7 +285,7 @@ class Runs:
         total = done.output
         if not isinstance(total, Total):
             return []
-        return list(shares_to_wire(total, lambda server: self._servers[server].certificate))
+        return list(shares_to_wire(total))
 
     async def cancel(self, name: bytes) -> pb.Cancelled:
         """Ends a run, if nothing of it is released yet."""

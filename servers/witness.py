@@ -11,6 +11,7 @@ from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome, Participant, RecordSpends
 from protocols.run.query import Query
 from protocols.run.receipts import RECEIPT_BYTES, request_of
+from storage.certificates import Certificates
 
 
 class Witness(Participant):
@@ -21,7 +22,7 @@ class Witness(Participant):
 
     def __init__(self, role: Role, record_spends: RecordSpends) -> None:
         super().__init__(role, record_spends)
-        self.certificates: dict[int, bytes] = {}
+        self.certificates = Certificates(None)
         self._evidence: dict[bytes, Evidence] = {}
 
     def witness(self, query: Query, release: bytes | None = None) -> None:

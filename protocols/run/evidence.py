@@ -5,7 +5,6 @@ holds the receipts against its question, so that a coordinator that lied to some
 the total, is found out (`check`, `total`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -88,24 +87,6 @@ class Evidence:
         all that it said."""
         ask = self.openings[-1].ask if self.openings else b""
         return bool(ask) and request != request_digest(self.release, ask)
-
-    def certified(self, certificate_of: Callable[[int], bytes]) -> "Evidence":
-        """With certificates of servers where they were not known yet."""
-        return replace(
-            self,
-            openings=tuple(
-                replace(
-                    opening,
-                    answers=tuple(
-                        answer
-                        if answer.certificate
-                        else replace(answer, certificate=certificate_of(answer.server))
-                        for answer in opening.answers
-                    ),
-                )
-                for opening in self.openings
-            ),
-        )
 
     # --- how it is checked ---
 

@@ -15,7 +15,6 @@ from protocols.aggregation.contract import Total
 from protocols.errors import RunFailed
 from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.randomness import Randomness
-from protocols.run.evidence import Evidence
 from protocols.run.machine import Done, Failed
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Bill, Meter, relayed
@@ -73,6 +72,8 @@ class InProcess(Runtime):
             Randomness.for_role(plan.seed, "coordinator"),
             seeded=plan.seed is not None,
         )
+        for server, held in enumerate(self._credentials):
+            self._coordinator.certificates.keep(server, held.certificate)
         counts = plan.holdings.counts.astype("uint32")
         self._coordinator.enrol(plan.holdings.ids, counts, plan.holdings.version(parties))
 
@@ -146,7 +147,7 @@ class InProcess(Runtime):
             question=question,
             refusals=total.refusals,
             refusing=total.refusing,
-            evidence=self._certified(total),
+            evidence=total.evidence,
             authority=self._credentials[0].authority,
         )
 
@@ -168,15 +169,9 @@ class InProcess(Runtime):
             refusing=total.refusing,
             reused=True,
             question=question,
-            evidence=self._certified(total),
+            evidence=total.evidence,
             authority=self._credentials[0].authority,
         )
-
-    def _certified(self, total: Total) -> Evidence | None:
-        """What the servers signed, with the certificates that their signatures go by."""
-        if total.evidence is None:
-            return None
-        return total.evidence.certified(lambda server: self._credentials[server].certificate)
 
     def _keep(self, query: Query, total: Total) -> None:
         releases, data = self._coordinator.releases, self._coordinator.data

@@ -124,3 +124,16 @@ def test_a_party_that_joins_is_asked_only_once_servers_know_of_the_run(tmp_path:
         assert mailbox.qsize() == 2
 
     try_with(tmp_path, scene)
+
+
+def test_certificates_of_servers_are_known_before_they_are_heard_again(tmp_path: Path) -> None:
+    """What a journal replays was signed with the key of before the restart."""
+
+    async def heard(service: CoordinatorService) -> None:
+        service.coordinator.certificates.keep(1, b"shown before")
+
+    async def restarted(service: CoordinatorService) -> None:
+        assert service.coordinator.certificates == {1: b"shown before"}
+
+    try_with(tmp_path, heard)
+    try_with(tmp_path, restarted)
