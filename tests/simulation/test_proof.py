@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties.data import Dataset
 from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.identity.certificates import Authority, Identity
 from protocols.privacy.mechanisms import Placement
@@ -26,7 +27,7 @@ from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini
+from protocols.statistics.of_pairs import CollisionEntropy, Gini
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from servers.coordinator import Question
 from simulation import Federation
@@ -322,6 +323,17 @@ def test_a_curve_that_is_read_again_has_the_receipts_of_its_release() -> None:
 
 def signatures(document: dict[str, Any]) -> list[str]:
     return [receipt["signature"] for receipt in document["receipts"]]
+
+
+def test_an_estimate_that_is_no_number_can_be_verified() -> None:
+    """Without a collision, collision entropy is infinite."""
+    data = Dataset("apart", {"value": np.array([0.0, 1.0, 2.0])}, {"value": (0.0, 3.0)})
+    with Federation(3, 2, data=data) as federation:
+        document = document_of(federation.run(CollisionEntropy(), "inf"))
+    assert document["estimate"] == "inf"
+    verify(document)
+    with pytest.raises(TallyError, match="its estimate"):
+        verify(document | {"estimate": 3.0})
 
 
 def tally(*arguments: str) -> subprocess.CompletedProcess[str]:
