@@ -18,9 +18,10 @@ from protocols.identity.certificates import Credentials, Identity
 from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
 from protocols.run.participant import Outcome
+from protocols.run.question import Question
 from protos import tally_pb2 as pb
 from protos.channel import Context, caller
-from servers.coordinator import MAX_RECORDS_EACH, Coordinator, Question
+from servers.coordinator import MAX_RECORDS_EACH, Coordinator
 from servers.dispatch import POLL_SECONDS, Dispatch
 from servers.enrolment import EnrolmentConfig
 from servers.message_service import Mailboxes, MessageService

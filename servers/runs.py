@@ -22,11 +22,12 @@ from protocols.run.messages import Role
 from protocols.run.meter import Meter
 from protocols.run.participant import Outcome
 from protocols.run.query import Query, decode_query
+from protocols.run.question import Question
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.evidence import asked_to_wire, shares_to_wire
 from protos.tasks import Tasks
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import Coordinator
 from servers.dispatch import Dispatch
 from servers.message_service import RETRY_SECONDS, MessageService
 from servers.run import LiveRuns, Run, beginning, begun

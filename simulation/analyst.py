@@ -12,12 +12,12 @@ from protocols.identity.certificates import Credentials, Identity
 from protocols.run.evidence import Evidence
 from protocols.run.messages import Role
 from protocols.run.meter import Bill
+from protocols.run.question import Question
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
 from protos.channel import open_blocking_channel
 from protos.evidence import EvidenceReader
 from protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
-from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Progress, Report
 
 PATIENCE_SECONDS = 60.0

@@ -9,10 +9,10 @@ from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.run.messages import Role
+from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protos import tally_pb2 as pb
 from protos.identity_files import read_identity
-from servers.coordinator import Question
 from servers.metrics import parse_address
 from simulation.analyst import Analyst
 from simulation.question_key import check_resumed, keyed

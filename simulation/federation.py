@@ -20,9 +20,10 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
+from protocols.run.question import Question
 from protocols.statistics import Estimate, Statistic
 from protocols.statistics.pairwise import Pairs
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import Coordinator
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
 from simulation.statement import Setting, describe_data

@@ -25,10 +25,10 @@ from protocols.errors import LocalError, PeerError, RunFailed, TallyError
 from protocols.run.evidence import Answered, Evidence, Opening
 from protocols.run.messages import Role
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.run.receipts import Receipt, decode_receipt
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.estimates import Estimate, plain
-from servers.coordinator import Question
 
 SAME = 1e-9
 """Relative difference of estimates that two machines may compute from the same shares."""

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from protocols.errors import RunFailed
-from servers.coordinator import Question
+from protocols.run.question import Question
 
 _BYTES = 16
 _BOUND = re.compile(f"([0-9a-f]{{{2 * _BYTES}}})-([0-9a-f]{{{2 * _BYTES}}})")

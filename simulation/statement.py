@@ -7,9 +7,9 @@ from protocols.aggregation.release import Release
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import NONCE_BYTES, Role
+from protocols.run.question import Question
 from protocols.run.refusal import refusal_words
 from protocols.statistics import Statistic
-from servers.coordinator import Question
 from simulation.result import Privacy
 from simulation.runtimes.contract import Opened
 

@@ -1,1 +1,1 @@
-"""The machinery of a run: queries, machines, messages, meters, receipts, policies."""
+"""The machinery of a run: questions, queries, machines, messages, meters, receipts, policies."""

@@ -21,8 +21,8 @@ def put_question(
     from google.protobuf.json_format import MessageToJson
 
     from protocols.run.messages import Role
+    from protocols.run.question import Question
     from protos.identity_files import read_identity
-    from servers.coordinator import Question
     from simulation.analyst import Analyst
 
     encoded = Question.decode(question).encode()

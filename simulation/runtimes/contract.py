@@ -17,7 +17,7 @@ from protocols.run.evidence import Evidence
 from protocols.run.meter import Bill
 from protocols.run.policy import Policy
 from protocols.run.query import Query
-from servers.coordinator import Question
+from protocols.run.question import Question
 from simulation.proof import Proof, prove
 
 

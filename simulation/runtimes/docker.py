@@ -18,8 +18,8 @@ from google.protobuf.json_format import Parse, ParseError
 
 from protocols.errors import LocalError, RunFailed
 from protocols.records import Holdings
+from protocols.run.question import Question
 from protos import tally_pb2 as pb
-from servers.coordinator import Question
 from simulation.analyst import follow
 from simulation.runtimes.contract import Opened, Plan, Report, Runtime
 

@@ -20,9 +20,10 @@ from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Bill, Meter, relayed
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.run.receipts import signer
 from servers.aggregation_server import AggregationServer
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import Coordinator
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 from storage.ledger import Ledger
 

@@ -17,7 +17,7 @@ from parties.process import PartyConfig
 from protocols.errors import LocalError, RunFailed
 from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.run.messages import Role
-from servers.coordinator import Question
+from protocols.run.question import Question
 from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig
 from simulation.analyst import Analyst

@@ -6,8 +6,9 @@ from typing import Any
 
 from protocols.privacy.mechanisms import Placement
 from protocols.run.query import Query
+from protocols.run.question import Question
 from servers import coordinator_service
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import Coordinator
 from servers.coordinator_service import CoordinatorConfig
 from simulation.runtimes import children
 

@@ -18,12 +18,12 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.run.receipts import RECEIPT_BYTES
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from servers.coordinator import Question
 from simulation.runtimes import Opened, Plan
 from storage.ledger import Ledger
 from tests.e2e.siege import Hand, LoneServers, Undermined, serves

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.channel import open_enrolment_channel
-from servers.coordinator import Question
 from simulation.runtimes import Plan
 from tests.e2e.siege import resident_bytes, serves
 from tests.e2e.test_identity_on_the_wire import ANALYST, COORDINATOR, SERVER, Addressed, party

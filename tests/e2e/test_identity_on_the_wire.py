@@ -11,10 +11,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
+from protocols.run.question import Question
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from servers.coordinator import Question
 from simulation.runtimes import Plan
 from simulation.runtimes.processes import Processes
 from tests.samples import RUN, a_message, a_query, holdings_of

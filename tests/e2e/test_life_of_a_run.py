@@ -21,6 +21,7 @@ from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.policy import Policy
+from protocols.run.question import Question
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
@@ -28,7 +29,6 @@ from protocols.statistics.of_pairs import Gini
 from protocols.statistics.on_demand import EcdfPoints
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from servers.coordinator import Question
 from simulation import Federation
 from simulation.runtimes import Opened, Plan
 from simulation.runtimes.processes import Processes

@@ -21,9 +21,9 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import deal
 from protocols.run.messages import Message, Phase, body_of
 from protocols.run.query import Query, decode_query
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Sum
-from servers.coordinator import Question
 from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig
 from servers.server_link import ServerLink

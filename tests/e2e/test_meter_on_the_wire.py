@@ -17,8 +17,8 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
 from protocols.run.meter import Bill
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
-from servers.coordinator import Question
 from simulation.runtimes import Plan, Progress
 from simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay

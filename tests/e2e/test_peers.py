@@ -14,9 +14,9 @@ from parties.misbehaviour import Misbehaviour
 from parties.process import PartyConfig
 from protocols.privacy.mechanisms import Placement
 from protocols.run.meter import SEALING_BYTES
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Gini
-from servers.coordinator import Question
 from simulation import Federation
 from simulation.runtimes import Opened, Plan, Progress, Runtime
 from simulation.runtimes.inprocess import InProcess

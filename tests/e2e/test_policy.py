@@ -16,10 +16,10 @@ from protocols.errors import RunFailed
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase, Role, decode
 from protocols.run.policy import DEPLOYED
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from servers.coordinator import Question
 from simulation.runtimes import Opened, Plan
 from storage.ledger import Ledger
 from tests.e2e import lying_coordinator

@@ -9,8 +9,8 @@ import pytest
 import parties.process
 from parties.process import PartyConfig
 from protocols.privacy.mechanisms import Placement
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
-from servers.coordinator import Question
 from simulation.runtimes import Plan, children
 from simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay

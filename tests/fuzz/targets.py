@@ -22,12 +22,12 @@ from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Phase, Role, decode
 from protocols.run.meter import Direction, Meter
 from protocols.run.query import decode_query, run_name
+from protocols.run.question import Question
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
-from servers.coordinator import Question
 from storage.journal import Journal, Kind, read_records
 from tests.fuzz.pair_targets import PAIR_TARGETS
 from tests.protocols.garbling.circuits import greater

@@ -20,13 +20,13 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Bill, Direction, Meter, relayed
+from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_from_wire, accounts_to_wire
 from protos.channel import open_channel
 from protos.identity_files import read_identity
 from protos.tally_pb2_grpc import CoordinatorStub, PeerStub, RelayStub
-from servers.coordinator import Question
 from servers.federation_folder import read_authority
 from servers.hosts import HostRegister
 from tests.e2e.ping_pong import MARKER, PlayingBlock

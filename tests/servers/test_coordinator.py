@@ -13,10 +13,11 @@ from protocols.privacy.ledger import LedgerRefusal
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
+from protocols.run.question import Question
 from protocols.run.receipts import Receipt, request_digest
 from protocols.statistics.moments import Mean
 from protocols.statistics.on_demand import EcdfPoints
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import Coordinator
 from storage.ledger import Ledger
 from tests.samples import a_message, a_query
 

@@ -15,9 +15,9 @@ from parties.process import PartyConfig, PartyHost
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
 from protocols.run.messages import Role
+from protocols.run.question import Question
 from protocols.statistics import statistic_named
 from protos.identity_files import read_identity
-from servers.coordinator import Question
 from servers.logs import JsonLines
 from simulation.analyst import Analyst
 from simulation.runtimes.contract import Opened

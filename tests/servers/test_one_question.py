@@ -25,6 +25,7 @@ from protocols.records import deal
 from protocols.run.messages import Message, Phase, Role, body_of
 from protocols.run.participant import Participant
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.statistics import Statistic, statistics
 from protocols.statistics.ecdf import Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
@@ -33,7 +34,6 @@ from protocols.statistics.of_pairs import Gini, Variance
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from protocols.statistics.pairwise import Pairs
 from servers.aggregation_server import AggregationServer
-from servers.coordinator import Question
 from simulation.runtimes.contract import Opened, Plan
 from simulation.runtimes.inprocess import InProcess
 from storage.ledger import Ledger

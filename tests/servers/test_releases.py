@@ -16,10 +16,11 @@ from protocols.records import VERSION_BYTES, Holdings
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.statistics import Curve, Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from servers.coordinator import Coordinator, Question
+from servers.coordinator import Coordinator
 from servers.dispatch import Dispatch
 from servers.message_service import Mailboxes, MessageService
 from servers.run import LiveRuns, Run

@@ -16,8 +16,8 @@ from protocols.identity.certificates import Authority, Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
 from protocols.run.participant import Outcome
+from protocols.run.question import Question
 from protocols.statistics.moments import Mean
-from servers.coordinator import Question
 from servers.coordinator_service import CoordinatorConfig, CoordinatorService
 from servers.run import Run
 from servers.runs import CANCELLED

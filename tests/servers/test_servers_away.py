@@ -11,12 +11,12 @@ import pytest
 from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
+from protocols.run.question import Question
 from protocols.statistics.moments import Mean
 from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.identity_files import read_identity
 from protos.tally_pb2_grpc import CoordinatorStub
-from servers.coordinator import Question
 from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig
 from servers.federation_folder import create_federation

@@ -14,8 +14,8 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.registry import AGGREGATORS
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.statistics.moments import Mean
-from servers.coordinator import Question
 from simulation import Federation
 from tests.conftest import Tally
 from tests.registering import register

@@ -22,6 +22,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import deal
 from protocols.run.evidence import Answered, Evidence
 from protocols.run.messages import Role
+from protocols.run.question import Question
 from protocols.run.receipts import RECEIPT_BYTES, decode_receipt, signer
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
@@ -29,7 +30,6 @@ from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import CollisionEntropy, Gini
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from servers.coordinator import Question
 from simulation import Federation
 from simulation.proof import verify
 from simulation.result import Result

@@ -9,9 +9,9 @@ import pytest
 
 from protocols.errors import RunFailed
 from protocols.privacy.mechanisms import Placement
+from protocols.run.question import Question
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
-from servers.coordinator import Question
 from simulation.question_key import check_resumed, keyed
 
 ASKED = Question(

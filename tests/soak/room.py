@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from protocols.errors import RunFailed
+from protocols.run.question import Question
 from protocols.statistics.cumulative import Cumulative
-from servers.coordinator import Question
 from simulation import Federation
 from simulation.bench.proc import resident_bytes
 from simulation.runtimes import Opened, Plan, Report, Runtime

@@ -29,11 +29,11 @@ from protocols.randomness import Randomness
 from protocols.records import deal
 from protocols.run.meter import Bill
 from protocols.run.query import Query
+from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
-from servers.coordinator import Question
 from simulation.federation import Federation
 from simulation.result import Result
 from simulation.runtimes import Opened
