@@ -9,7 +9,7 @@ import numpy as np
 
 from protocols.errors import Interrupted, LocalError, RunFailed
 from protocols.identity.certificates import Credentials, Identity
-from protocols.run.evidence import Evidence
+from protocols.run.evidence import MAX_ANSWERS, Evidence
 from protocols.run.messages import Role
 from protocols.run.meter import Bill
 from protocols.run.question import Question
@@ -70,16 +70,26 @@ class Analyst:
         return self._listen(lambda: self._desk.Ask(pb.Question(json=question), wait_for_ready=True))
 
     def _listen(self, call: Callable[[], Any]) -> Generator[pb.Event]:
-        """Calls again when the coordinator was away, if it knows then what it was asked."""
+        """Calls again when the coordinator was away, if it knows then what it was asked.
+
+        Shares are passed on with the answer that they belong to: a coordinator that is gone between
+        the two sends all of them again.
+        """
         last = time.monotonic()
         while True:
             stream = call()
+            shares: list[pb.Event] = []
             try:
                 for event in stream:
                     last = time.monotonic()
-                    if event.WhichOneof("kind") == "answer":
+                    kind = event.WhichOneof("kind")
+                    if kind == "share" and len(shares) <= MAX_ANSWERS:
+                        shares.append(event)
+                        continue
+                    if kind == "answer":
                         # Whose signatures count is not for the coordinator to say.
                         event.answer.authority = self._authority
+                        yield from shares
                     yield event
                 return
             except grpc.RpcError as error:
