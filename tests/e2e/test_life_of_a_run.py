@@ -127,12 +127,17 @@ def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path)
         federation.run(Mean(value="score"), 1)
         runtime = federation.runtime
         assert isinstance(runtime, Processes)
-        runtime.children["host-1"].kill()
-        question = threading.Thread(target=_fail, args=(federation,))
-        question.start()
-        wait_until(lambda: len(journals(tmp_path)) == 3)
-        runtime.children["server-1"].kill()
-        question.join(PATIENCE)
+        silent = runtime.children["host-1"].pid
+        assert silent is not None
+        os.kill(silent, signal.SIGSTOP)  # it is here and says nothing, so that the run waits for it
+        try:
+            question = threading.Thread(target=_fail, args=(federation,))
+            question.start()
+            wait_until(lambda: len(journals(tmp_path)) == 3)
+            runtime.children["server-1"].kill()
+            question.join(PATIENCE)
+        finally:
+            os.kill(silent, signal.SIGCONT)
         runtime.restart("server-1")
         wait_until(lambda: not journals(tmp_path))
         assert spends(tmp_path) == [1, 1, 1]
@@ -140,7 +145,7 @@ def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path)
 
 def _fail(federation: Federation) -> None:
     with pytest.raises(RunFailed):
-        federation.run(Mean(value="score"), 1, deadline=2.0, minimum=1)
+        federation.run(Mean(value="score"), 1, deadline=4.0, minimum=1)
 
 
 def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
