@@ -14,6 +14,7 @@ COPY storage storage
 COPY parties parties
 COPY servers servers
 COPY simulation simulation
+COPY tallyroom tallyroom
 RUN --mount=type=secret,id=pip_conf --mount=type=secret,id=ca_bundle \
     if [ -s /run/secrets/pip_conf ]; then export PIP_CONFIG_FILE=/run/secrets/pip_conf; fi; \
     if [ -s /run/secrets/ca_bundle ]; then export PIP_CERT=/run/secrets/ca_bundle; fi; \
