@@ -6,7 +6,7 @@ from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import NONCE_BYTES, Role
+from protocols.run.messages import Role
 from protocols.run.question import Question
 from protocols.run.refusal import refusal_words
 from protocols.statistics import Statistic
@@ -37,12 +37,6 @@ class Setting:
             raise LocalError(
                 f"no noise placement {noise!r}; there are {', '.join(Placement)}"
             ) from None
-
-    def release(self, question: Question) -> Release:
-        """What makes the answer private. Raises `LocalError` if it cannot be asked here."""
-        nonce = bytes(NONCE_BYTES)
-        query = question.query(nonce, self.parties, self.servers, self.records, self.most)
-        return self.aggregator.release(query)
 
     def privacy(self, question: Question, release: Release) -> Privacy:
         adjacency = "one record" if question.unit == "record" else "all records of one party"
