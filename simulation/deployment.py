@@ -66,6 +66,7 @@ class Deployment:
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand"
             )
+        statistic = statistic.asked_of(self._aggregator.name)
         there = self._analyst.describe(deadline)
         question = Question(
             statistic,

@@ -174,7 +174,7 @@ class Federation:
             )
         if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        statistic = self._with_bounds(statistic)
+        statistic = self._with_bounds(statistic).asked_of(self._aggregator.name)
         placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,

@@ -110,6 +110,15 @@ class Statistic(ABC):
         """Whether parties compute it in pairs."""
         return False
 
+    def asked_of(self, aggregator: str) -> "Statistic":
+        """The statistic that is put to a federation with that aggregator.
+
+        Most are asked as they are. One with several ways to its answer (in pairs, from a curve,
+        from reports of the local model) is asked as the statistic of the way that is chosen; that
+        one's name and parameters are what everybody is bound to.
+        """
+        return self
+
     def prepared(
         self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
     ) -> Self:
