@@ -22,7 +22,7 @@ from protocols.statistics.option import Option, option, options_of, role, summar
 if TYPE_CHECKING:
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
-Parameter = str | int | float | bool | tuple[float, ...] | None
+Parameter = str | int | float | bool | tuple[float, ...] | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Statistic(ABC):
     upper: float | None = option(None, "Public upper bound of the values.")
 
     name: ClassVar[str]
+    way_of: ClassVar[str] = ""
+    """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
     style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
@@ -95,6 +97,10 @@ class Statistic(ABC):
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Standard deviation of each value of the estimate, given the variance of one noise."""
 
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        """As `deviations`, where they depend on what was released."""
+        return self.deviations(noise_variance, records)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the data that it is about."""
@@ -128,6 +134,11 @@ class Statistic(ABC):
         pairs of parties, `seed` is public.
         """
         return self
+
+    @property
+    def protected(self) -> str:
+        """What adjacent data sets differ in, where the unit of privacy is a record."""
+        return "one record"
 
     @property
     def measures(self) -> bool:
@@ -255,7 +266,7 @@ class Statistic(ABC):
 def _plain(value: Parameter, annotation: object) -> Parameter:
     kinds = get_args(annotation) or (annotation,)
     if isinstance(value, tuple):
-        return tuple(float(each) for each in value)
+        return value if str in kinds else tuple(float(each) for each in value)
     return float(value) if float in kinds and type(value) is int else value
 
 
