@@ -262,10 +262,14 @@ class SummingServer(CollectingServer):
     def publish(self, share: Vector) -> bytes:
         """A share of the sum as it is released: measured, with this server's noise in place; both
         were done by the parties if the noise is theirs."""
-        if self._query.mechanism is not None and self._query.noise is not Placement.PARTIES:
-            share = self._query.statistic.measure(share)
-            if (noise := self.noise()) is not None:
-                share = share + noise
+        query, statistic = self._query, self._query.statistic
+        if statistic.curated and query.epsilon is not None:
+            noise = self._randomness.derive("curator's noise")
+            share = statistic.published(share, query.epsilon, query.delta, noise)
+        elif query.mechanism is not None and query.noise is not Placement.PARTIES:
+            share = statistic.measure(share)
+            if (own := self.noise()) is not None:
+                share = share + own
         return share.astype("<u8").tobytes()
 
     def noise(self) -> Vector | None:

@@ -25,6 +25,8 @@ MAX_SERVERS = 64
 MAX_LENGTH = MAX_ROW // 8
 """A share of the whole vector is one row of a message."""
 MAX_DEADLINE = 86400
+CURATOR = "curator"
+"""The aggregator whose server sees exact sums, and is trusted with them."""
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
@@ -104,11 +106,23 @@ class Query:
             raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
         if self.noise is Placement.PARTIES and statistic.pairwise:
             raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+        if statistic.curated and not self._has_curator:
+            raise LocalError(
+                f"{statistic.name}: its noise depends on the exact counts, which a trusted curator "
+                "alone may see: --aggregator curator, without --noise"
+            )
+        if statistic.curated and self.group != 1:
+            raise LocalError(f"{statistic.name} protects one record: --unit record")
         if isinstance(statistic, Pairs) and self._release_bytes(statistic) > MAX_ROW:
             raise LocalError(
                 f"{statistic.slots} pairs for each of {self.parties} parties are too many to "
                 "account for: choose fewer --pairs-per-party"
             )
+
+    @property
+    def _has_curator(self) -> bool:
+        one = self.servers == 1 and self.noise is Placement.CURATOR
+        return one and self.aggregator.partition("?")[0] == CURATOR
 
     def _release_bytes(self, statistic: Pairs) -> int:
         """A release of pairs names parties, and the slots of each that count: bitmaps in a row."""
@@ -161,10 +175,12 @@ class Query:
 
     @property
     def numeric_delta(self) -> float:
-        """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
+        """The δ that the sampler's arithmetic costs, or the curator's noise; 0 for others."""
         statistic = self.statistic
         if self.epsilon is None or self.mechanism is None:
             return 0.0
+        if statistic.curated:
+            return self.delta
         if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
             return noise.delta(
                 self.epsilon,

@@ -43,6 +43,7 @@ from protocols.statistics.thresholds import threshold_values
 MAX_THRESHOLDS = 1 << 16
 MAX_SCORES = 16
 SOLVERS = ("interior-point", "cvxopt")
+ROC_METHODS = ("curve", "binormal")
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ class ClassifierCurves(ClassCounts):
         positive = self.positives(holdings)
         return {
             name: Judgement.of(
-                _shares(holdings.column(name), positive, self.x),
+                shares_of(holdings.column(name), positive, self.x),
                 self.x,
                 self.best,
                 true_auc(holdings.column(name), positive),
@@ -282,7 +283,23 @@ class Drawn(ClassifierCurves):
 class Roc(Drawn):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
+    method: str = option(
+        "curve", "The curve itself, or the binormal one of a private AUC.", choices=ROC_METHODS
+    )
+
     name: ClassVar[str] = "roc"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("method", self.method, dict.fromkeys(ROC_METHODS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        if self.method == "curve":
+            return self
+        from protocols.statistics.areas import way
+        from protocols.statistics.curated import BinormalRoc
+
+        return way(self, BinormalRoc)
 
     def shape(self, named: dict[str, Judgement]) -> Judgements:
         return RocEstimate(named)
@@ -321,7 +338,7 @@ class PrCurve(Drawn):
         return bounded
 
 
-def _shares(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
+def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
     """On raw records: those above the range are at most no threshold."""
     classes = [np.sort(scores[~positive]), np.sort(scores[positive])]
     shares = [

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
+from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
@@ -41,6 +42,9 @@ class Statistic(ABC):
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
     style: ClassVar[Style] = Style()
+    curated: ClassVar[bool] = False
+    """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
+    publishes what `published` says."""
 
     def __post_init__(self) -> None:
         for bound in (self.lower, self.upper):
@@ -184,6 +188,16 @@ class Statistic(ABC):
     def measure(self, total: Vector) -> Vector:
         """What is published of the sum of all vectors: linear, so it applies to shares."""
         return total
+
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        """What a curator publishes of the exact sum, its noise included, if `curated`."""
+        raise LocalError(f"{self.name} has no noise of its own")
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        """That mechanism by name."""
+        raise LocalError(f"{self.name} has no noise of its own")
 
     def place(self, noise: Vector) -> Vector:
         """How the noises add to the measured values."""

@@ -194,7 +194,8 @@ class StatisticGroup(TyperGroup):
             ("Statistics", registry.STATISTICS),
             ("Studies, which ask several questions", registry.STUDIES),
         ):
-            if found := registry.loadable(group):
+            loaded = registry.loadable(group).items()
+            if found := {name: kind for name, kind in loaded if not getattr(kind, "way_of", "")}:
                 with formatter.section(title):
                     formatter.write_dl([(name, kind.summary()) for name, kind in found.items()])
 
