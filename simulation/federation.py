@@ -22,7 +22,6 @@ from protocols.run.messages import Role
 from protocols.run.policy import Policy
 from protocols.run.question import Question
 from protocols.statistics import Estimate, Statistic
-from protocols.statistics.pairwise import Pairs
 from servers.coordinator import Coordinator
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -45,10 +44,9 @@ def _unsmoothed(statistic: Statistic, opened: Opened) -> Estimate | None:
 
 
 def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
-    """What noise was added to; None where pairs were lost and nobody knows which."""
-    if isinstance(statistic, Pairs) and statistic.pairs_among(present.rows) != opened.records:
-        return None
-    return statistic.noiseless(present)
+    """What noise was added to; None where nobody knows what was lost."""
+    known = statistic.is_whole(present.rows, opened.records)
+    return statistic.noiseless(present) if known else None
 
 
 class Federation:
@@ -172,7 +170,7 @@ class Federation:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
             )
-        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
+        if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(self._aggregator.name)
         placement = self._setting.placement(noise, statistic)

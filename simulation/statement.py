@@ -25,8 +25,8 @@ class Setting:
     records: int
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
-        if noise is None and statistic.pairwise:
-            return Placement.PER_PAIR if self.servers == 1 else Placement.EACH_SERVER
+        if noise is None and (own := statistic.placement(self.servers)) is not None:
+            return own
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:

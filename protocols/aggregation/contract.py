@@ -203,6 +203,9 @@ class OneRound(Aggregator):
 
     min_servers: ClassVar[int] = 1
     max_servers: ClassVar[int | None] = None
+    elementwise: ClassVar[bool] = True
+    """Whether `merge` makes an element of the server's share for each element of the vector, so
+    that a server can leave single elements of a party out."""
 
     @abstractmethod
     def shard(

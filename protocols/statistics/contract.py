@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
+from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
@@ -20,6 +21,8 @@ from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, option, options_of, role, summary_of
 
 if TYPE_CHECKING:
+    from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
 Parameter = str | int | float | bool | tuple[float, ...] | None
@@ -39,6 +42,8 @@ class Statistic(ABC):
 
     name: ClassVar[str]
     style: ClassVar[Style] = Style()
+    takes_pilot: ClassVar[bool] = False
+    """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
 
     def __post_init__(self) -> None:
         for bound in (self.lower, self.upper):
@@ -105,10 +110,44 @@ class Statistic(ABC):
         """The column whose public bounds are needed, if any."""
         return self.value
 
-    @property
-    def pairwise(self) -> bool:
-        """Whether parties compute it in pairs."""
-        return False
+    # --- how it is asked: most statistics leave all of this to the aggregator ---
+
+    def machines(self) -> "RoleMachines | None":
+        """Its own machines of parties, servers and coordinator; None for the aggregator's."""
+        return None
+
+    def placement(self, servers: int) -> Placement | None:
+        """Who adds the noise if nobody says; None where the aggregator decides."""
+        return None
+
+    def check_asked(self, parties: int, noise: Placement) -> None:
+        """Raises `LocalError` if it cannot be asked of so many parties, or with noise from there.
+
+        It is a statistic as queries have it, `prepared`.
+        """
+        if noise.of_pairs:
+            raise LocalError(f"--noise {noise} is of statistics of pairs")
+
+    def circuit_noise(
+        self, epsilon: Fraction | None, delta: float, group: int
+    ) -> "CircuitLaplace | None":
+        """The noise that parties draw inside a circuit, when a unit of privacy has `group`
+        records; None where they draw none."""
+        return None
+
+    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+        """The δ that a sampler of its own costs; 0 for the exact samplers."""
+        return 0.0
+
+    def counted(self, release: bytes) -> int | None:
+        """How many records a release is about that names more than parties: `release` is what
+        follows the parties' bitmap. None where releases name parties alone."""
+        return None
+
+    def is_whole(self, records: int, counted: int) -> bool:
+        """Whether an answer that counted so many is about all there is of `records` records; where
+        it is not, nobody knows what is missing."""
+        return True
 
     def asked_of(self, aggregator: str) -> "Statistic":
         """The statistic that is put to a federation with that aggregator.
@@ -127,6 +166,11 @@ class Statistic(ABC):
         There are `records` records, `most` of one party; `inside` tells that noise is drawn by
         pairs of parties, `seed` is public.
         """
+        return self
+
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, tuple[float, float]]) -> Self:
+        """The statistic that knows public data, within `bounds` by column where there are none of
+        its own, and chooses by them what `prepared` decides."""
         return self
 
     @property

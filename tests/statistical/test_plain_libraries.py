@@ -251,7 +251,7 @@ def answers(
     if isinstance(statistic, RunningSum):
         statistic = replace(statistic, steps=len(columns["value"]))
     # Pairs within one party cost no circuit; that circuits compute the same is tested elsewhere.
-    alone = statistic.pairwise and lower != 1.7e9
+    alone = isinstance(statistic, Pairs) and lower != 1.7e9
     parties = 1 if alone else min(PARTIES, len(columns["value"]))
     for name in aggregator_names():
         servers = {aggregator_named(name).servers} | ({3} if name == "fss" else set())

@@ -366,7 +366,7 @@ def test_a_pilot_decides_how_many_pairs() -> None:
     generator = np.random.default_rng(3)
     pilot = deal({"value": generator.random(300)}, 1)
     statistic = Gini(lower=0.0, upper=1.0, bits=16)
-    one, two = statistic.vary_as(pilot)
+    one, two = statistic.planned_by(pilot, {}).pilot
     assert 0 < 2 * one < two
     known = replace(statistic, pilot=(one, two))
     for epsilon in (1, 30, 300):
