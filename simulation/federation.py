@@ -1,6 +1,5 @@
 """The Python API: a federation of n parties and m servers to put questions to."""
 
-import dataclasses
 import os
 import time
 from collections.abc import Iterable
@@ -248,12 +247,9 @@ class Federation:
                     f"column {column!r} has {missing} of {len(values)} values that are missing or "
                     "not finite"
                 )
-        lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
-        return dataclasses.replace(
-            statistic,
-            lower=lower if statistic.lower is None else statistic.lower,
-            upper=upper if statistic.upper is None else statistic.upper,
-        )
+        bounded = statistic.with_bounds(self.data.bounds)
+        bounded.check_bounds()
+        return bounded
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
         notes = self._setting.notes(question, opened)
@@ -261,10 +257,10 @@ class Federation:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         notes += self._misbehaviour_notes(opened)
         if clipped:
-            lower, upper = question.statistic.bounds
+            ranges = set(question.statistic.column_bounds.values())
+            outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))
             notes.append(
-                f"{clipped} of {self.holdings.rows} values lay outside [{lower:g}, {upper:g}] "
-                "and were clipped"
+                f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
         if tied := question.statistic.tied_by_rounding(self.holdings):
             notes.append(

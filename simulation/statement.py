@@ -87,6 +87,9 @@ def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, ob
         "columns": list(statistic.columns),
         "records": records,
     }
-    if statistic.lower is not None and statistic.upper is not None:
-        description["bounds"] = [statistic.lower, statistic.upper]
+    bounds = statistic.column_bounds
+    if len(set(bounds.values())) == 1:
+        description["bounds"] = list(next(iter(bounds.values())))
+    elif bounds:
+        description["bounds"] = {name: list(each) for name, each in bounds.items()}
     return description | {"grid": statistic.grid_words, "grid_step": statistic.grid_step}

@@ -27,7 +27,8 @@ from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.run.messages import MAX_ROW
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import Bounded
+from protocols.statistics.contract import Bounds
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.option import option
 
@@ -41,7 +42,7 @@ DEFAULT_DELTA = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Pairs(Statistic):
+class Pairs(Bounded):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
@@ -78,13 +79,9 @@ class Pairs(Statistic):
         if self.pilot:
             Zetas(*self.pilot)
 
-    @property
     @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """The data's columns, in the order of the kernel's."""
-
-    @abstractmethod
-    def build_kernel(self) -> Kernel: ...
+    def build_kernel(self) -> Kernel:
+        """The kernel, whose columns are those of `columns` in order."""
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -124,14 +121,9 @@ class Pairs(Statistic):
             return best_matchings(records, zetas, sensitivity, budget)
         return min(enough_matchings(records, zetas, sensitivity, budget), MOST_AUTOMATIC)
 
-    def planned_by(self, pilot: Holdings, bounds: Mapping[str, tuple[float, float]]) -> Self:
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""
-        lower, upper = bounds.get(self.bounded or "", (None, None))
-        bounded = replace(
-            self,
-            lower=lower if self.lower is None else self.lower,
-            upper=upper if self.upper is None else self.upper,
-        )
+        bounded = self.with_bounds(bounds)
         zetas = Zetas.of_pilot(bounded.kernel, bounded.records_of(pilot)[:MOST_PILOT])
         return replace(self, pilot=(zetas.one, zetas.two))
 
@@ -239,17 +231,6 @@ class Pairs(Statistic):
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")
-
-    @property
-    def valued(self) -> tuple[str, ...]:
-        """Those of the columns that lie on a grid within public bounds: all but labels."""
-        return self.columns
-
-    def clipped(self, holdings: Holdings) -> int:
-        """How many records have a value outside the public bounds."""
-        lower, upper = self.bounds
-        values = np.stack([holdings.column(name) for name in self.valued])
-        return int(np.count_nonzero(((values < lower) | (values > upper)).any(axis=0)))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         """`records` counts pairs here."""

@@ -70,9 +70,12 @@ def test_every_role_has_the_machine_that_the_statistic_brings() -> None:
     query = replace(a_query(), statistic=OwnMachines(lower=0.0, upper=1.0))
     randomness = Randomness.from_seed(1, "test")
     name = query.aggregator
-    assert party_machine(query, holdings_of([0.5] * 4, 4), randomness) == ("party", name)
-    assert server_machine(query, 1, randomness, Memory()) == ("server", name, 1)
-    assert collector_machine(query, np.ones(4, np.int64), randomness) == ("collector", name)
+    made: list[Any] = [
+        party_machine(query, holdings_of([0.5] * 4, 4), randomness),
+        server_machine(query, 1, randomness, Memory()),
+        collector_machine(query, np.ones(4, np.int64), randomness),
+    ]
+    assert made == [("party", name), ("server", name, 1), ("collector", name)]
     assert stages(query) == 7
     assert not repeatable(query)
 
