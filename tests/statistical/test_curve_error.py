@@ -140,7 +140,7 @@ variables leaves it once in 10^8; those of many thresholds, or of many noises, v
 def results(statistic: Bounded, servers: int, data: str, aggregator: str) -> list[Result]:
     """Of one federation. Ranges differ by a hair, or the same curve would be given again."""
     with Federation(
-        parties=5, servers=servers, data=data, aggregator=aggregator, seed=1
+        parties=5, hosts=1, servers=servers, data=data, aggregator=aggregator, seed=1
     ) as federation:
         return [
             federation.run(replace(statistic, lower=0.0, upper=1.0 + run * 1e-9), 1)
