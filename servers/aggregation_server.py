@@ -82,7 +82,7 @@ class AggregationServer(Participant):
                 # would under another deadline or reading, which are in the name and not in the
                 # noise (`Query.stream`): a nonce is released once.
                 raise LocalError(f"run {query.nonce.hex()} was released before")
-            self._ledger.check(spend)
+            self._ledger.check(query.foreseen(spend))
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline

@@ -2,13 +2,15 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -29,6 +31,7 @@ MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
+LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
 
 
 def run_name(nonce: bytes, encoded: bytes) -> bytes:
@@ -41,6 +44,30 @@ def run_name(nonce: bytes, encoded: bytes) -> bytes:
     return nonce + digest.digest()
 
 
+def check_later(epsilon: Fraction | None, later_epsilon: Fraction, later_delta: float) -> None:
+    """Raises `LocalError` where nothing like it can follow in a study."""
+    if later_epsilon < 0 or not 0 <= later_delta < 1:
+        raise LocalError("what a study spends later is an epsilon from 0 and a delta below 1")
+    if len(str(later_epsilon)) > MAX_EPSILON_TEXT:
+        raise LocalError("a study's epsilon has too many digits: write it shorter")
+    if epsilon is None and (later_epsilon or later_delta):
+        raise LocalError("a study without noise has nothing to spend later")
+
+
+def later_fields(later_epsilon: Fraction, later_delta: float) -> dict[str, object]:
+    """Of the encoding; a question that is no study's has none."""
+    if not later_epsilon and not later_delta:
+        return {}
+    return {"later_epsilon": str(later_epsilon), "later_delta": float(later_delta)}
+
+
+def read_later(text: object) -> Fraction:
+    """Raises `LocalError` on anything but a short fraction."""
+    if not isinstance(text, str) or not LATER.fullmatch(text):
+        raise LocalError(f"what a study spends later cannot be {text!r:.40}")
+    return Fraction(text)
+
+
 @dataclass(frozen=True)
 class Query:
     """`records` is the number of records that all parties hold together; it is public.
@@ -50,6 +77,10 @@ class Query:
     of records, which is public. `minimum` is the least number of
     parties for which an answer may be released. `delta` is the δ that the analyst grants, for
     mechanisms that need one. `nonce` tells runs of the same query apart.
+
+    `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
+    one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
+    (`foreseen`). They are charged when they are asked, like any question.
     """
 
     nonce: bytes
@@ -66,6 +97,8 @@ class Query:
     most: int = 1
     deadline: float = 30.0
     delta: float = 0.0
+    later_epsilon: Fraction = Fraction(0)
+    later_delta: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -92,6 +125,7 @@ class Query:
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
+        check_later(self.epsilon, self.later_epsilon, self.later_delta)
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         statistic = self.statistic
@@ -154,6 +188,14 @@ class Query:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
         return Spend(self.data, self.run.hex(), self.epsilon, self.numeric_delta)
 
+    def foreseen(self, spend: Spend) -> Spend:
+        """What a ledger must have room for before this question is answered: its own release, and
+        the rest of its study. Nothing is charged by it."""
+        if spend.epsilon is None or not (self.later_epsilon or self.later_delta):
+            return spend
+        delta = as_written(spend.delta) + as_written(self.later_delta)
+        return replace(spend, epsilon=spend.epsilon + self.later_epsilon, delta=float(delta))
+
     @property
     def stream(self) -> str:
         """The label of the randomness that a role draws for this query.
@@ -186,6 +228,7 @@ class Query:
                 "most": self.most,
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
+                **later_fields(self.later_epsilon, self.later_delta),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -206,6 +249,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             statistic=statistic.from_parameters(fields.pop("parameters")),
             epsilon=parse_epsilon(fields.pop("epsilon")),
             noise=Placement(fields.pop("noise")),
+            later_epsilon=read_later(fields.pop("later_epsilon", "0")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
     except (
@@ -228,6 +272,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "data": str,
     "deadline": (int, float),
     "delta": (int, float),
+    "later_delta": (int, float),
 }
 
 
