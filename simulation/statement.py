@@ -39,7 +39,8 @@ class Setting:
             ) from None
 
     def privacy(self, question: Question, release: Release) -> Privacy:
-        adjacency = "one record" if question.unit == "record" else "all records of one party"
+        record = question.unit == "record"
+        adjacency = question.statistic.protected if record else "all records of one party"
         if question.epsilon is None:
             words, statement = "none", "NOT PRIVATE: no noise was added"
         elif release.exact:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
 Bounds = tuple[float, float]
-Parameter = str | int | float | bool | tuple[float, ...] | None
+Parameter = str | int | float | bool | tuple[float, ...] | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Statistic(ABC):
     """
 
     name: ClassVar[str]
+    way_of: ClassVar[str] = ""
+    """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
     style: ClassVar[Style] = Style()
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
@@ -87,6 +89,10 @@ class Statistic(ABC):
     @abstractmethod
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Standard deviation of each value of the estimate, given the variance of one noise."""
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        """As `deviations`, where they depend on what was released."""
+        return self.deviations(noise_variance, records)
 
     @property
     @abstractmethod
@@ -184,6 +190,11 @@ class Statistic(ABC):
         """The statistic that knows public data, within `bounds` by column where there are none of
         its own, and chooses by them what `prepared` decides."""
         return self
+
+    @property
+    def protected(self) -> str:
+        """What adjacent data sets differ in, where the unit of privacy is a record."""
+        return "one record"
 
     @property
     def measures(self) -> bool:
@@ -285,7 +296,7 @@ class Statistic(ABC):
 def _plain(value: Parameter, annotation: object) -> Parameter:
     kinds = get_args(annotation) or (annotation,)
     if isinstance(value, tuple):
-        return tuple(float(each) for each in value)
+        return value if str in kinds else tuple(float(each) for each in value)
     return float(value) if float in kinds and type(value) is int else value
 
 

@@ -145,8 +145,13 @@ def _simulated(
 
 def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
     """The statistic of the columns that play its roles, with the options that were given."""
+    several = {each.name: each.multiple for each in chosen.kind.options()}
     known = {field.name for field in dataclasses.fields(chosen.kind)}
-    columns = {role: column for role, column in roles.items() if role in known}
+    columns = {
+        role: (column,) if several.get(role) else column
+        for role, column in roles.items()
+        if role in known
+    }
     built: Statistic = chosen.kind.from_parameters(columns | dict(chosen.given))
     return built
 
