@@ -25,6 +25,7 @@ from protocols.privacy.class_curves import (
 )
 from protocols.privacy.curves import MECHANISMS
 from protocols.records import Column, Holdings
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.classifier_estimates import (
     Judgement,
     Judgements,
@@ -47,10 +48,9 @@ ROC_METHODS = ("curve", "binormal")
 
 
 @dataclass(frozen=True)
-class ClassCounts(Statistic):
+class ClassCounts(Bounded):
     """How many records of each class have a score at most each threshold."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
@@ -74,8 +74,8 @@ class ClassCounts(Statistic):
         return (*self.score, self.label)
 
     @property
-    def bounded(self) -> str | None:
-        return self.score[0]
+    def valued(self) -> tuple[str, ...]:
+        return self.score
 
     @cached_property
     def x(self) -> Column:
@@ -96,8 +96,8 @@ class ClassCounts(Statistic):
 
     def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
         """Each record's cell in the row of each score."""
-        positive = self.positives(holdings)
-        found = [np.searchsorted(self.x, self._scores(holdings, name)) for name in self.score]
+        x, positive = self.x, self.positives(holdings)
+        found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
         return (np.stack(found) + self.thresholds * positive).astype(np.int64)
 
     def positives(self, holdings: Holdings) -> NDArray[np.bool]:
@@ -108,11 +108,6 @@ class ClassCounts(Statistic):
         if not np.isfinite(values).all():
             raise LocalError(f"column {name!r} has scores that are not finite numbers")
         return np.clip(values, *self.bounds)
-
-    def clipped(self, holdings: Holdings) -> int:
-        lower, upper = self.bounds
-        values = np.stack([holdings.column(name) for name in self.score])
-        return int(np.count_nonzero((values < lower) | (values > upper)))
 
     @property
     def length(self) -> int:

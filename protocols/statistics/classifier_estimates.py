@@ -186,7 +186,8 @@ class Judgements(Shape):
         x, y = self.curve(each)
         if np.array_equal(each.thresholds, true.thresholds):
             return np.abs(np.concatenate([x, y]) - np.concatenate(self.curve(true)))
-        return np.abs(y - np.interp(x, *_forward(self.curve(true))))
+        above: Column = np.abs(y - np.interp(x, *_forward(self.curve(true))))
+        return above
 
     def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
         several = len(self.named) > 1

@@ -69,6 +69,9 @@ class Curated(ClassCounts):
         kind = f"Laplace, δ = {delta:g}" if delta else "Cauchy, δ = 0"
         return f"{kind}, scaled by smooth sensitivity: the curator must see every record's score"
 
+    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+        return delta
+
     def cells_of(self, total: Vector) -> tuple[Integers, Integers]:
         """How many negatives and positives are in each cell."""
         counts = np.diff(signed(total), prepend=0)

@@ -157,21 +157,14 @@ def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
-    """The statistic of pairs that knows how a kernel varies on public data."""
+    """The statistic with what it plans by, where that is public data."""
     from parties.data import load
-    from protocols.statistics.pairwise import Pairs
 
-    if pilot is None or not isinstance(statistic, Pairs):
+    if pilot is None:
         return statistic
     public = load(pilot)
     known = dataset.bounds if dataset else public.bounds
-    lower, upper = known.get(statistic.bounded or "", (None, None))
-    bounded = dataclasses.replace(
-        statistic,
-        lower=lower if statistic.lower is None else statistic.lower,
-        upper=upper if statistic.upper is None else statistic.upper,
-    )
-    return dataclasses.replace(statistic, pilot=bounded.vary_as(public.deal(1)))
+    return statistic.planned_by(public.deal(1), known)
 
 
 def show(result: "Result", out: Path | None, as_json: bool) -> None:

@@ -49,7 +49,7 @@ def test_replacing_a_record_moves_a_tied_auc_by_its_local_sensitivity_at_most() 
     and the bound is smooth."""
     statistic = SmoothAuc(lower=0.0, upper=1.0, thresholds=3)
     local = local_auc(5)
-    value = {
+    value: dict[tuple[int, ...], float] = {
         data: statistic.number(counts_of(np.array(data), 3), exact=True)
         for data in itertools.combinations_with_replacement(range(6), 5)
     }
@@ -131,7 +131,7 @@ def test_methods_are_asked_as_statistics_of_their_own() -> None:
     assert (asked.name, asked.way_of) == ("auc-by-curve", "auc")
     assert asked.parameters()["score"] == ("s",)
     assert asked.parameters()["thresholds"] == 32
-    assert Auc().asked_of("fss").pairwise
+    assert Auc().asked_of("fss") == Auc()
     assert type(AveragePrecision().asked_of("fss")) is AveragePrecisionByCurve
     assert type(AveragePrecision(method="smooth").asked_of("x")) is SmoothAveragePrecision
     assert type(Roc(method="binormal").asked_of("curator")) is BinormalRoc
@@ -188,8 +188,8 @@ def as_stated(noise: SmoothNoise) -> bool:
         scale = 2 * smooth_auc(positives, 8 - positives, noise.beta) / float(noise.epsilon)
         chance = float(kind.sf((0.6 - area) / scale))
         seen = releases_above(labels, 0.6, RUNS, noise)
-        low, high = stats.binom.ppf([ALPHA, 1 - ALPHA], RUNS, chance)
-        right.append(bool(low <= seen <= high))
+        low, high = (float(stats.binom.ppf(at, RUNS, chance)) for at in (ALPHA, 1 - ALPHA))
+        right.append(low <= seen <= high)
         chances += [chance, 1 - chance]
     ratios = (chances[0] / chances[2], chances[1] / chances[3])
     assert max(abs(math.log(ratio)) for ratio in ratios) <= float(noise.epsilon)
