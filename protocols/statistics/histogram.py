@@ -12,7 +12,7 @@ from protocols.errors import LocalError
 from protocols.local import AUTO, RANDOMIZERS
 from protocols.names import look_up
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.option import option
@@ -21,7 +21,7 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(Statistic):
+class Histogram(BoundedColumn):
     """Bins are half-open but for the last, as numpy's are; values outside fall in the end bins."""
 
     bins: int = option(10, "How many bins of equal width.")
