@@ -120,6 +120,10 @@ class Aggregator(ABC):
     def threat_model(self, servers: int) -> ThreatModel:
         """What holds with that many servers."""
 
+    def exposes(self, query: Query) -> bool:
+        """Whether one server by itself would see what a party holds, if it answers this."""
+        return self.threat_model(query.servers).exposes
+
     @abstractmethod
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         """The machine of a block of parties. Raises `LocalError` if they cannot answer."""

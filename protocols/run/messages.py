@@ -32,6 +32,8 @@ MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
 
 _HEADER = struct.Struct(f"<BBBHB{RUN_BYTES}sIII")
+SINGLE_BYTES = _HEADER.size + 8
+"""What the wire adds to the body of a message from one to one."""
 """Both roles share a byte: every party pays for its header to every server."""
 _ROLES = 16
 _SHARED = 1
@@ -122,7 +124,7 @@ class Message:
     @property
     def charge(self) -> int:
         """Bytes that each link is billed: the encoded size of its batch of one."""
-        return _HEADER.size + 8 + self.width
+        return SINGLE_BYTES + self.width
 
     @property
     def wire_bytes(self) -> int:

@@ -109,7 +109,7 @@ class Policy:
         name, _, options = spec.partition("?")
         asked = aggregator_named(spec)
         model = asked.threat_model(query.servers)
-        if model.exposes:
+        if asked.exposes(query):
             return f"{spec} lets one server see its data"
         if options and model.colluding < 1 and asked != aggregator_named(name):
             return f"its policy allows {name} as it is, not {spec}"

@@ -16,11 +16,11 @@ from scipy import stats
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.shuffle.aggregator import Shuffle
 from protocols.aggregation.shuffle.reports import (
-    LocalReports,
     honest_parties,
     least_reports,
     local_budget,
     randomizer_of,
+    sealed_reports,
 )
 from protocols.errors import LocalError
 from protocols.local import BoundedResponse, RandomizedResponse
@@ -59,7 +59,7 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     runs, records = 600, 400
     query = a_query(statistic, parties=records, records=records, minimum=records, most=1)
     holdings = deal({"value": np.random.default_rng(8).beta(2, 5, records)}, records)
-    reports = LocalReports(query, holdings)
+    reports = sealed_reports(query, holdings)
     everyone = np.arange(records)
     values = []
     for run in range(runs):
@@ -91,7 +91,7 @@ def test_what_is_said_of_an_amplified_answer() -> None:
     local = local_budget(query, 3)
     assert local > 3
     assert (said.delta, said.exact, said.placement) == (1e-6, False, "local")
-    assert f"local ε {float(local):.6g} among 3 values" in said.words
+    assert said.words == f"randomized response among 3 values, of local ε {float(local):.6g}"
     assert "at least 1350 honest ones" in said.statement
     assert "1350 parties are honest" in said.statement
     assert said.spend.epsilon == 1
@@ -196,7 +196,7 @@ def test_the_honest_are_counted_exactly() -> None:
     [
         (a_query(delta=0.0), "give --delta"),
         (a_query(servers=2), "1 server, the shuffler, not 2"),
-        (a_query(Ecdf(lower=0.0, upper=1.0)), "no local randomizer for ecdf"),
+        (a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no local randomizer for ecdf"),
         (a_query(noise=Placement.PARTIES), "leave --noise out"),
         (a_query(most=90_000, records=100_000), "do not fit a message"),
         (a_query(Histogram(lower=0.0, upper=1.0, bins=524_224), epsilon=None), "do not fit"),

@@ -13,10 +13,10 @@ from protocols.aggregation.collector import CollectorState
 from protocols.aggregation.one_round import ServerState
 from protocols.aggregation.shuffle import roles as shuffle_roles
 from protocols.aggregation.shuffle.reports import (
-    LocalReports,
     ShuffledReports,
     least_reports,
     randomizer_of,
+    sealed_reports,
 )
 from protocols.aggregation.shuffle.roles import ShuffleCollector, context, permutation
 from protocols.identity.sealing import PUBLIC_BYTES, Recipient
@@ -210,7 +210,7 @@ def honest() -> tuple[Query, ShuffleCollector, list[bytes]]:
 def said_by(query: Query) -> NDArray[np.int64]:
     """What the parties' own coins make them say."""
     holdings = some_holdings()
-    reports = LocalReports(query, holdings)
+    reports = sealed_reports(query, holdings)
     source = Randomness.from_seed(1, "parties")
     rows = [
         reports.payloads(np.array([i]), int(holdings.counts[i]), source)[0].view("<u4")[:, 0]
