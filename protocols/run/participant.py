@@ -141,16 +141,19 @@ class Participant(ABC):
         return self._asked.get(run, 0) + unseen + 1
 
     def is_early(self, message: Message) -> bool:
-        """Whether a party's message overtook what would make it understood: its run is not known
-        here yet, or has not come so far. Told later, it may be taken."""
-        if not message.between_parties:
+        """Whether a message of a party to another, or of a server, overtook what would make it
+        understood: its run is not known here yet, or has not come so far. Told later, it may be
+        taken."""
+        if not message.between_parties and not message.between_servers:
             return False
         if (known := self._run_like(message.run)) is None:
             return True
         if known != message.run:
             return False
         machine = self._machines.get(message.run)
-        return machine is not None and message.round > self._last_round(message, machine)
+        if machine is None or message.between_servers:
+            return False
+        return message.round > self._last_round(message, machine)
 
     def is_open(self, run: bytes) -> bool:
         """Whether a run was begun here and is not over."""
@@ -248,6 +251,8 @@ class Participant(ABC):
         if message.sender_role is Role.COORDINATOR:
             self._asked[message.run] = max(self._asked.get(message.run, 0), message.round)
         self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
+        if message.phase is Phase.PREPARE:  # beside the rounds of all others, in its own
+            return
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 
     def _carry_out(self, run: bytes, step: Step) -> Outcome:

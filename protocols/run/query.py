@@ -9,6 +9,7 @@ from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.joint.noise_circuit import DEFAULT_DELTA, JointLaplace
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -28,6 +29,8 @@ MAX_DEADLINE = 86400
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
+MAX_JOINT_NOISES = 1 << 16
+"""That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
 
@@ -98,6 +101,13 @@ class Query:
         statistic = self.statistic
         if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        if self.noise is Placement.JOINT and self.servers != 2:
+            raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
+        if self.noise is Placement.JOINT and statistic.noises > MAX_JOINT_NOISES:
+            raise LocalError(
+                f"{statistic.noises} noises are too many to draw together: "
+                f"{MAX_JOINT_NOISES} at most"
+            )
         if self.noise.of_pairs and not statistic.pairwise:
             raise LocalError(f"--noise {self.noise} is of statistics of pairs")
         if isinstance(statistic, Pairs) and statistic.inside != (self.noise is Placement.PER_PAIR):
@@ -159,12 +169,26 @@ class Query:
             return None
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
 
+    @cached_property
+    def joint_noise(self) -> JointLaplace | None:
+        """The noise that two servers draw together; None where they draw none."""
+        if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
+            return None
+        return JointLaplace.spending(
+            self.mechanism.scale,
+            self.epsilon,
+            self.delta or DEFAULT_DELTA,
+            self.statistic.noises,
+        )
+
     @property
     def numeric_delta(self) -> float:
         """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
         statistic = self.statistic
         if self.epsilon is None or self.mechanism is None:
             return 0.0
+        if self.joint_noise is not None:
+            return self.joint_noise.delta(self.epsilon, statistic.noises)
         if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
             return noise.delta(
                 self.epsilon,
