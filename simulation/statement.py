@@ -26,7 +26,10 @@ class Setting:
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and statistic.pairwise:
-            return Placement.PER_PAIR if self.servers == 1 else Placement.EACH_SERVER
+            if self.servers == 1:
+                return Placement.PER_PAIR
+            two = self.servers == 2 and self.aggregator.joint
+            return Placement.JOINT if two else Placement.EACH_SERVER
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:

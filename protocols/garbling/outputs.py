@@ -4,7 +4,8 @@ Neither side learns an output. `XOR`: the evaluator keeps the colour of its acti
 garbler the colour that stands for 0; their XOR is the bit. `UNSIGNED`, `SIGNED`: additive shares in
 Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer;
 `Integers`: the same for several integers, one after the other on the output wires;
-`FieldIntegers`: the same modulo a prime. They come by projection: with h_c = H(label of colour c), λ the colour of 0, the evaluator's word is
+`FieldIntegers`: the same modulo a prime. They come by projection: with h_c = H(label of colour c),
+λ the colour of 0, the evaluator's word is
 
     y_0 = h_0    or    y_1 = h_1 + C,    with    C = w(1 − 2λ) + h_0 − h_1,
 
@@ -23,9 +24,10 @@ bit: the model is semi-honest.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fss.ring import Bytes
 from protocols.algebra.field import Field
@@ -230,7 +232,12 @@ def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -
 
 
 def _seal_in_field(
-    form: FieldIntegers, keys: Bytes, deltas: Bytes, colour_0: Bytes, λ: Bytes, instances: int
+    form: FieldIntegers,
+    keys: Bytes,
+    deltas: Bytes,
+    colour_0: Bytes,
+    λ: NDArray[np.integer[Any]],
+    instances: int,
 ) -> tuple[Bytes, Vector]:
     """C of every wire, (K, bytes), and the garbler's r."""
     field = form.field

@@ -23,10 +23,8 @@ class BaseTransfers:
     def __init__(self, randomness: Randomness) -> None:
         self._randomness = randomness.derive("base transfers of servers")
         self._opening: Bytes | None = None
-        self._heard: Bytes | None = None
-        self._evaluator: Evaluator | None = None
-        self._answered: tuple[Bytes, Bytes] | None = None
-        self._garbler: Garbler | None = None
+        self._evaluator: tuple[bytes, Evaluator] | None = None
+        self._garbler: tuple[bytes, Bytes, Garbler] | None = None
         self._caught: set[bytes] = set()
         self.made = 0
         """How often base transfers were computed."""
@@ -44,13 +42,14 @@ class BaseTransfers:
 
     def evaluator(self, reply: Bytes, label: bytes, randomness: Randomness) -> Evaluator:
         """The session of one run. Raises `PeerError` on a reply that is none."""
-        if self._evaluator is None or not np.array_equal(self._heard, reply):
+        heard = reply.tobytes()
+        if self._evaluator is None or self._evaluator[0] != heard:
             evaluator = Evaluator(_LINK, self._randomness)
             evaluator.open()
             evaluator.accept(reply)
             self.made += 1
-            self._evaluator, self._heard = evaluator, reply.copy()
-        return self._evaluator.branch(label, randomness)
+            self._evaluator = heard, evaluator
+        return self._evaluator[1].branch(label, randomness)
 
     # --- the garbler's end ---
 
@@ -59,15 +58,15 @@ class BaseTransfers:
     ) -> tuple[Bytes, Garbler]:
         """What to reply, and the session of one run. Raises `PeerError` on an opening that is
         none, or of an evaluator that was caught: it would guess again at the same Δ."""
-        if opening.tobytes() in self._caught:
+        heard = opening.tobytes()
+        if heard in self._caught:
             raise PeerError("the other server", "was caught with inconsistent choices before")
-        if self._garbler is None or not np.array_equal(self._answered[0], opening):  # type: ignore[index]
+        if self._garbler is None or self._garbler[0] != heard:
             garbler = Garbler(_LINK, self._randomness)
-            self._answered = opening.copy(), garbler.reply(opening)
+            self._garbler = heard, garbler.reply(opening), garbler
             self.made += 1
-            self._garbler = garbler
-        assert self._answered is not None
-        return self._answered[1], self._garbler.branch(label, randomness)
+        _, reply, session = self._garbler
+        return reply, session.branch(label, randomness)
 
     def close(self, opening: Bytes) -> None:
         """The evaluator that opened so was caught."""

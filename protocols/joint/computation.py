@@ -210,7 +210,8 @@ class GarblerEnd(Computation):
         self._session = session
         if self._next(None) is None:
             raise LocalError("a program without a task")
-        return reply[0]
+        row: Bytes = reply[0]
+        return row
 
 
 def computation(
@@ -230,4 +231,5 @@ def coins(randomness: Randomness, instances: int, wires: int) -> Bytes:
     """Fair coins, (I, wires)."""
     count = instances * wires
     drawn = np.frombuffer(randomness.bytes(-(-count // 8)), dtype=np.uint8)
-    return np.unpackbits(drawn)[:count].reshape(instances, wires)
+    bits: Bytes = np.unpackbits(drawn)[:count].reshape(instances, wires)
+    return bits

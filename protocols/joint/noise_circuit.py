@@ -75,7 +75,8 @@ class JointLaplace:
         """X is 0 where coins are below this; never for scales so large that it hardly ever is."""
         with localcontext(Context(prec=_DIGITS)):
             rounded = int((self._zero * 2**self.coin_bits).to_integral())
-        return min(rounded, 2**self.coin_bits - 1)
+        most: int = 2**self.coin_bits - 1
+        return min(rounded, most)
 
     @property
     def coins(self) -> int:

@@ -31,7 +31,7 @@ on who is faster."""
 
 
 class TogetherServer:
-    """Sees what the server within sees, and labels that tell nothing. Two servers alone: 0 and 1."""
+    """Sees what the server within sees, and labels that tell nothing. One of two servers."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class TogetherServer:
         )
 
 
-def _taken(end: Computation, message: Message) -> Bytes | None | Failed:
+def _taken(end: Computation, message: Message) -> Bytes | Failed | None:
     """What this end answers; the run cannot go on where the other one deviates."""
     try:
         return end.take(np.ascontiguousarray(message.body[0]))

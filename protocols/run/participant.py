@@ -46,7 +46,7 @@ class Participant(ABC):
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
         self._names: dict[bytes, bytes] = {}
-        self._over: dict[bytes, None] = {}
+        self._over: dict[bytes, str] = {}
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}
         self._sent: dict[bytes, int] = {}
@@ -183,7 +183,8 @@ class Participant(ABC):
         if known is None:
             return Rejected(message.sender, f"run {run.hex()} is unknown")
         if known == run:
-            return Rejected(message.sender, f"run {run.hex()} is over")
+            why = self._over.get(run)
+            return Rejected(message.sender, why or f"run {run.hex()} is over")
         verb = "asks" if message.phase is Phase.QUERY else "was asked"
         theirs, ours = run[NONCE_BYTES:].hex(), known[NONCE_BYTES:].hex()
         return Rejected(
@@ -223,7 +224,7 @@ class Participant(ABC):
     def abandon(self, run: bytes) -> None:
         """Drops a run's machine; its messages are refused from now on."""
         if self._machines.pop(run, None) is not None:
-            self._over[run] = None
+            self._over[run] = ""
         while len(self._over) > MOST_OVER:
             oldest = next(iter(self._over))
             del self._over[oldest]
@@ -261,6 +262,8 @@ class Participant(ABC):
                 return Outcome(run, refused=[step])
             case Failed(reason):
                 self.abandon(run)
+                if run in self._over:
+                    self._over[run] = reason
                 return Outcome(run, self._farewell(run, reason), finished=step)
             case Continue() | Done():
                 try:
