@@ -74,7 +74,7 @@ class AggregationServer(Participant):
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             check(query)
-            _ = query.statistic.bounds  # parties could not answer without
+            query.statistic.check_bounds()  # parties could not answer without
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
@@ -84,7 +84,7 @@ class AggregationServer(Participant):
                 # would under another deadline or reading, which are in the name and not in the
                 # noise (`Query.stream`): a nonce is released once.
                 raise LocalError(f"run {query.nonce.hex()} was released before")
-            self._ledger.check(spend)
+            self._ledger.check(query.foreseen(spend))
         except (LocalError, TallyError) as error:
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline

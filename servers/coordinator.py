@@ -147,7 +147,8 @@ class Coordinator(Witness):
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         releases, data = self.releases, self.data
         if question.fresh or not releases.knows(query, data):
-            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
+            spend = aggregator_named(query.aggregator).release(query).spend
+            self._ledger.check(query.foreseen(spend))
         if question.fresh:
             releases.outdate(query, data)
         return query

@@ -62,7 +62,7 @@ class Deployment:
         `begun` is told the question's key before it is put: `resume` finds the answer under it.
         The same question under the same `key` is not asked again: it gets the same answer.
         """
-        if statistic.bounded and (statistic.lower is None or statistic.upper is None):
+        if set(statistic.bounded) - statistic.column_bounds.keys():
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand"
             )

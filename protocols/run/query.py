@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
 from protocols.joint.noise_circuit import DEFAULT_DELTA, JointLaplace
+from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
@@ -19,7 +21,6 @@ from protocols.privacy.mechanisms import (
 from protocols.run.machine import Spend
 from protocols.run.messages import DIGEST_BYTES, MAX_MEMBERS, MAX_ROW, NONCE_BYTES, RUN_BYTES
 from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.pairwise import Pairs
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
@@ -33,6 +34,7 @@ MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
+LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
 
 
 def run_name(nonce: bytes, encoded: bytes) -> bytes:
@@ -45,6 +47,30 @@ def run_name(nonce: bytes, encoded: bytes) -> bytes:
     return nonce + digest.digest()
 
 
+def check_later(epsilon: Fraction | None, later_epsilon: Fraction, later_delta: float) -> None:
+    """Raises `LocalError` where nothing like it can follow in a study."""
+    if later_epsilon < 0 or not 0 <= later_delta < 1:
+        raise LocalError("what a study spends later is an epsilon from 0 and a delta below 1")
+    if len(str(later_epsilon)) > MAX_EPSILON_TEXT:
+        raise LocalError("a study's epsilon has too many digits: write it shorter")
+    if epsilon is None and (later_epsilon or later_delta):
+        raise LocalError("a study without noise has nothing to spend later")
+
+
+def later_fields(later_epsilon: Fraction, later_delta: float) -> dict[str, object]:
+    """Of the encoding; a question that is no study's has none."""
+    if not later_epsilon and not later_delta:
+        return {}
+    return {"later_epsilon": str(later_epsilon), "later_delta": float(later_delta)}
+
+
+def read_later(text: object) -> Fraction:
+    """Raises `LocalError` on anything but a short fraction."""
+    if not isinstance(text, str) or not LATER.fullmatch(text):
+        raise LocalError(f"what a study spends later cannot be {text!r:.40}")
+    return Fraction(text)
+
+
 @dataclass(frozen=True)
 class Query:
     """`records` is the number of records that all parties hold together; it is public.
@@ -54,6 +80,10 @@ class Query:
     of records, which is public. `minimum` is the least number of
     parties for which an answer may be released. `delta` is the δ that the analyst grants, for
     mechanisms that need one. `nonce` tells runs of the same query apart.
+
+    `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
+    one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
+    (`foreseen`). They are charged when they are asked, like any question.
     """
 
     nonce: bytes
@@ -70,6 +100,8 @@ class Query:
     most: int = 1
     deadline: float = 30.0
     delta: float = 0.0
+    later_epsilon: Fraction = Fraction(0)
+    later_delta: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -96,6 +128,7 @@ class Query:
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
+        check_later(self.epsilon, self.later_epsilon, self.later_delta)
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         statistic = self.statistic
@@ -108,21 +141,7 @@ class Query:
                 f"{statistic.noises} noises are too many to draw together: "
                 f"{MAX_JOINT_NOISES} at most"
             )
-        if self.noise.of_pairs and not statistic.pairwise:
-            raise LocalError(f"--noise {self.noise} is of statistics of pairs")
-        if isinstance(statistic, Pairs) and statistic.inside != (self.noise is Placement.PER_PAIR):
-            raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
-        if self.noise is Placement.PARTIES and statistic.pairwise:
-            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
-        if isinstance(statistic, Pairs) and self._release_bytes(statistic) > MAX_ROW:
-            raise LocalError(
-                f"{statistic.slots} pairs for each of {self.parties} parties are too many to "
-                "account for: choose fewer --pairs-per-party"
-            )
-
-    def _release_bytes(self, statistic: Pairs) -> int:
-        """A release of pairs names parties, and the slots of each that count: bitmaps in a row."""
-        return -(-self.parties // 8) + self.parties * -(-statistic.slots // 8)
+        statistic.check_asked(self.parties, self.noise)
 
     @cached_property
     def run(self) -> bytes:
@@ -164,9 +183,7 @@ class Query:
 
     @property
     def circuit_noise(self) -> CircuitLaplace | None:
-        """The noise that pairs of parties draw; None where they draw none."""
-        if not isinstance(self.statistic, Pairs):
-            return None
+        """The noise that parties draw inside a circuit; None where they draw none."""
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
 
     @cached_property
@@ -184,23 +201,24 @@ class Query:
     @property
     def numeric_delta(self) -> float:
         """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
-        statistic = self.statistic
         if self.epsilon is None or self.mechanism is None:
             return 0.0
         if self.joint_noise is not None:
-            return self.joint_noise.delta(self.epsilon, statistic.noises)
-        if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
-            return noise.delta(
-                self.epsilon,
-                statistic.pairs_of_a_record * self.group,
-                len(statistic.kernel.outputs),
-            )
-        return 0.0
+            return self.joint_noise.delta(self.epsilon, self.statistic.noises)
+        return self.statistic.numeric_delta(self.epsilon, self.delta, self.group)
 
     @property
     def spend(self) -> Spend:
         """What a release costs. Its receipt is the run's: releasing it again costs nothing."""
         return Spend(self.data, self.run.hex(), self.epsilon, self.numeric_delta)
+
+    def foreseen(self, spend: Spend) -> Spend:
+        """What a ledger must have room for before this question is answered: its own release, and
+        the rest of its study. Nothing is charged by it."""
+        if spend.epsilon is None or not (self.later_epsilon or self.later_delta):
+            return spend
+        delta = as_written(spend.delta) + as_written(self.later_delta)
+        return replace(spend, epsilon=spend.epsilon + self.later_epsilon, delta=float(delta))
 
     @property
     def stream(self) -> str:
@@ -234,6 +252,7 @@ class Query:
                 "most": self.most,
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
+                **later_fields(self.later_epsilon, self.later_delta),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -254,6 +273,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             statistic=statistic.from_parameters(fields.pop("parameters")),
             epsilon=parse_epsilon(fields.pop("epsilon")),
             noise=Placement(fields.pop("noise")),
+            later_epsilon=read_later(fields.pop("later_epsilon", "0")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
     except (
@@ -276,6 +296,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "data": str,
     "deadline": (int, float),
     "delta": (int, float),
+    "later_delta": (int, float),
 }
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.run.query import MAX_DEADLINE, Query
+from protocols.run.query import MAX_DEADLINE, Query, check_later, later_fields, read_later
 from protocols.statistics import Statistic, statistic_named
 
 
@@ -18,7 +18,8 @@ class Question:
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer. `fresh` asks for noise of its own, where an earlier release of the
-    same data would be given again.
+    same data would be given again. `later_epsilon` and `later_delta` are what the rest of a study
+    may spend after it.
     """
 
     statistic: Statistic
@@ -32,10 +33,13 @@ class Question:
     key: str = ""
     delta: float = 0.0
     fresh: bool = False
+    later_epsilon: Fraction = Fraction(0)
+    later_delta: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
+        check_later(self.epsilon, self.later_epsilon, self.later_delta)
 
     def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
@@ -63,6 +67,8 @@ class Question:
             most=most,
             deadline=self.deadline,
             delta=self.delta,
+            later_epsilon=self.later_epsilon,
+            later_delta=self.later_delta,
         )
 
     def as_put(self, query: Query) -> Query:
@@ -72,24 +78,28 @@ class Question:
     def difference(self, query: Query) -> str | None:
         """In which field a query does not ask what this question does; None if it does.
 
-        What is left to post-processing may differ, and for how long parties are waited for: a
-        release that is there already is given again to a question that differs in no more.
+        What is left to post-processing may differ, for how long parties are waited for, and what
+        follows in a study: a release that is there already is given again to a question that
+        differs in no more.
         """
         expected = self.as_put(query)
         for each in fields(Query):
             if each.name == "statistic":
                 if expected.statistic.release_key() != query.statistic.release_key():
                     return each.name
-            elif each.name != "deadline" and getattr(expected, each.name) != getattr(
-                query, each.name
-            ):
+            elif each.name in _NOT_RELEASED:
+                continue
+            elif getattr(expected, each.name) != getattr(query, each.name):
                 return each.name
         return None
 
     def encode(self) -> str:
+        later = later_fields(self.later_epsilon, self.later_delta)
+        plain = {key: v for key, v in self.__dict__.items() if not key.startswith("later_")}
         return json.dumps(
             {
-                **self.__dict__,
+                **plain,
+                **later,
                 "statistic": self.statistic.name,
                 "parameters": self.statistic.parameters(),
                 "epsilon": "inf" if self.epsilon is None else str(self.epsilon),
@@ -105,6 +115,8 @@ class Question:
             fields["statistic"] = kind.from_parameters(fields.pop("parameters"))
             fields["epsilon"] = parse_epsilon(fields["epsilon"])
             fields["noise"] = Placement(fields["noise"])
+            fields["later_epsilon"] = read_later(fields.get("later_epsilon", "0"))
+            fields.setdefault("later_delta", 0.0)
             for key, kinds in _KINDS.items():
                 if type(fields[key]) not in kinds:
                     raise TypeError(f"{key} cannot be {fields[key]!r}")
@@ -129,4 +141,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "key": (str,),
     "delta": (int, float),
     "fresh": (bool,),
+    "later_delta": (int, float),
 }
+_NOT_RELEASED = ("deadline", "later_epsilon", "later_delta")
+"""What a release does not depend on."""

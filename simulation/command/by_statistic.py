@@ -118,7 +118,7 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
         if option.flag in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
-    if hasattr(kind, "vary_as"):
+    if getattr(kind, "takes_pilot", False):
         help = "PUBLIC data like it, to choose the number of pairs by."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))

@@ -154,7 +154,7 @@ def test_whoever_is_not_the_other_server_is_refused_on_the_wire() -> None:
             )
             with pytest.raises(grpc.RpcError) as refused:
                 stub.Send(pb.Parcel(message=forged.encode()), timeout=SECONDS)
-            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED  # type: ignore[attr-defined]
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
             own = replace(forged, sender_role=Role.PARTY)
             receipt = stub.Send(pb.Parcel(message=own.encode()), timeout=SECONDS)
             assert "unknown" in receipt.refused[0].reason

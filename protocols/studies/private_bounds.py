@@ -1,0 +1,122 @@
+"""Bounds that nobody has to know beforehand: found in the data, privately, for a share of ε.
+
+The records are counted by sign and power of two. The bounds are the outer ends of the outermost
+bins whose noisy count is above a threshold that noise alone exceeds in some bin with probability
+`FAILURE` at most. The statistic is then asked with the rest of ε, and these bounds are public. This
+is the approximate-bounds algorithm of Google's differential-privacy library (Wilson et al.,
+"Differentially Private SQL with Bounded User Contribution", 2020).
+
+Clipping to bounds that too few records reach is what makes it private: outliers in bins below the
+threshold are clipped, by design.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.errors import LocalError, RunFailed
+from protocols.records import Column, Holdings
+from protocols.statistics.contract import Statistic
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate, shape_of
+from protocols.statistics.magnitudes import BINS, EDGES, SIDE, Magnitudes
+from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+
+FAILURE = 1e-6
+"""The probability that an empty bin is taken for one with records in it."""
+DEFAULT_SHARE = 0.2
+"""Of ε: the counts need be told from noise only, the statistic is what is wanted."""
+
+
+@dataclass(frozen=True)
+class PrivateBounds(Study):
+    """A statistic with bounds that are found in the data, for `share` of its ε."""
+
+    statistic: Statistic
+    share: float = DEFAULT_SHARE
+
+    name: ClassVar[str] = "private-bounds"
+    style: ClassVar[Style] = Style()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise LocalError(f"--bounds-share is between 0 and 1, not {self.share:g}")
+        if self.statistic.bounded is None:
+            raise LocalError(f"{self.statistic.name} needs no bounds: leave --bounds out")
+        if self.statistic.lower is not None or self.statistic.upper is not None:
+            raise LocalError("--bounds private finds the bounds: leave --lower and --upper out")
+
+    @property
+    def title(self) -> str:
+        return self.statistic.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.statistic.columns
+
+    def shares(self) -> tuple[Fraction, ...]:
+        first = Fraction(repr(float(self.share)))
+        return first, 1 - first
+
+    def steps(self) -> Steps:
+        first, rest = self.shares()
+        column = self.statistic.bounded
+        assert column is not None
+        counted = yield Ask(Magnitudes(column), first)
+        lower, upper = bounds_of(counted)
+        bounded = dataclasses.replace(self.statistic, lower=lower, upper=upper)
+        answer = yield Ask(bounded, rest)
+        note = (
+            f"bounds [{lower:g}, {upper:g}] were found for {float(first):.3g} of ε; values outside "
+            "are clipped"
+        )
+        return Finding(answer.estimate, (note,), answer.deviations, bounded)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """Of the raw values: as if the bounds were those of the data."""
+        values = holdings.column(self.statistic.bounded or "")
+        lower, upper = float(values.min()), float(values.max())
+        upper = max(upper, math.nextafter(lower, math.inf))
+        return dataclasses.replace(self.statistic, lower=lower, upper=upper).reference(holdings)
+
+
+def bounds_of(counted: Answer) -> tuple[float, float]:
+    """The bounds in counts by magnitude. Raises `RunFailed` where no count stands out."""
+    if not isinstance(counted.estimate, Curve):
+        raise RunFailed("counts by magnitude are a curve")
+    counts = shape_of(counted.estimate).values()
+    deviation = float(np.max(counted.deviations))
+    threshold = noise_threshold(deviation, FAILURE / BINS)
+    found = np.flatnonzero(counts > threshold)
+    if len(found) == 0:
+        raise RunFailed(
+            f"no bounds were found: no order of magnitude has more than {threshold:.0f} records, "
+            "which noise alone may show; use a larger --epsilon or --bounds-share, or give "
+            "--lower and --upper"
+        )
+    lower, upper = float(_LEFT[found[0]]), float(_RIGHT[found[-1]])
+    return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
+
+
+_LEFT: Column = np.concatenate([-EDGES[:0:-1], [0.0], EDGES[:-1]])
+_RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
+assert len(_LEFT) == len(_RIGHT) == BINS == 2 * SIDE + 1
+
+
+def noise_threshold(deviation: float, probability: float) -> float:
+    """What noise of that standard deviation exceeds with at most that probability.
+
+    Chernoff's bound P(X ≥ t) ≤ E[exp(sX)] exp(-st), at the best of many s. Discrete Laplace noise
+    of variance v has E[exp(sX)] = 1/(1 - v(cosh s - 1)), and a sum of m of them that has the same
+    variance, as several servers add it, no more: (1 - x/m)^-m ≤ (1 - x)^-1.
+    """
+    if deviation == 0:
+        return 0.0
+    largest = math.acosh(1 + deviation**-2)
+    s = largest * np.linspace(0, 1, 1002)[1:-1]
+    logs = -np.log1p(-np.minimum(deviation**2 * 2 * np.sinh(s / 2) ** 2, 1 - 1e-12))
+    return float(np.min((logs - math.log(probability)) / s))
