@@ -76,7 +76,7 @@ class CoordinatorService(PeerDirectory):
         self.post = MessageService(self.coordinator, self.mailboxes, self._carry, journal)
         self.post.lost = self._host_lost
         self.servers = [
-            ServerLink(index, target, config.credentials)
+            ServerLink(index, target, config.credentials, config.servers)
             for index, target in enumerate(config.servers)
         ]
         live = LiveRuns()

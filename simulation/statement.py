@@ -26,7 +26,8 @@ class Setting:
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and (own := statistic.placement(self.servers)) is not None:
-            return own
+            possible = own is not Placement.JOINT or self.aggregator.joint
+            return own if possible else Placement.EACH_SERVER
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:

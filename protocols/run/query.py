@@ -10,6 +10,7 @@ from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.joint.noise_circuit import DEFAULT_DELTA, JointLaplace
 from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
@@ -31,6 +32,8 @@ CURATOR = "curator"
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
+MAX_JOINT_NOISES = 1 << 16
+"""That many noises are some 1.5 GB between the two servers that draw them together."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
 LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
@@ -133,6 +136,13 @@ class Query:
         statistic = self.statistic
         if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        if self.noise is Placement.JOINT and self.servers != 2:
+            raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
+        if self.noise is Placement.JOINT and statistic.noises > MAX_JOINT_NOISES:
+            raise LocalError(
+                f"{statistic.noises} noises are too many to draw together: "
+                f"{MAX_JOINT_NOISES} at most"
+            )
         statistic.check_asked(self.parties, self.noise)
         if statistic.curated and not self._has_curator:
             raise LocalError(
@@ -190,11 +200,25 @@ class Query:
         """The noise that parties draw inside a circuit; None where they draw none."""
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
 
+    @cached_property
+    def joint_noise(self) -> JointLaplace | None:
+        """The noise that two servers draw together; None where they draw none."""
+        if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
+            return None
+        return JointLaplace.spending(
+            self.mechanism.scale,
+            self.epsilon,
+            self.delta or DEFAULT_DELTA,
+            self.statistic.noises,
+        )
+
     @property
     def numeric_delta(self) -> float:
         """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
         if self.epsilon is None or self.mechanism is None:
             return 0.0
+        if self.joint_noise is not None:
+            return self.joint_noise.delta(self.epsilon, self.statistic.noises)
         return self.statistic.numeric_delta(self.epsilon, self.delta, self.group)
 
     @property

@@ -162,7 +162,9 @@ class Pairs(Bounded):
         return PairwiseMachines()
 
     def placement(self, servers: int) -> Placement:
-        return Placement.PER_PAIR if servers == 1 else Placement.EACH_SERVER
+        if servers == 1:
+            return Placement.PER_PAIR
+        return Placement.JOINT if servers == 2 else Placement.EACH_SERVER
 
     def check_asked(self, parties: int, noise: Placement) -> None:
         if self.inside != (noise is Placement.PER_PAIR):
