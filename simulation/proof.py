@@ -74,14 +74,23 @@ def prove(
     total: Vector,
     contributors: Ids,
     records: int,
+    reused: bool = False,
 ) -> tuple[Query, Proof]:
-    """Holds an answer against the question. Raises `RunFailed` with who is not to be believed."""
+    """Holds an answer against the question. Raises `RunFailed` with who is not to be believed.
+
+    `reused` is whether the coordinator says that it is of an earlier release.
+    """
     try:
         if evidence is None:
             raise PeerError("coordinator", "it has no receipts")
         query = evidence.check(authority)
         if (field := question.difference(query)) is not None:
-            raise PeerError("coordinator", f"it put another question: its {field} is not as asked")
+            old = "it is the answer to an earlier asking"
+            other = f"it put another question: its {field} is not as asked"
+            raise PeerError("coordinator", old if field == "asking" else other)
+        again = bool(question.key) and query.asking != question.asking
+        if again and not reused and not query.statistic.on_demand:
+            raise PeerError("coordinator", "it passes an earlier release off as a new one")
         evidence.check_contributors(query, contributors, records)
         # Pairs are drawn by the coordinator; all else is read as the question wants it.
         statistic = query.statistic if query.statistic.pairwise else question.statistic

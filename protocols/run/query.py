@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -30,6 +31,8 @@ MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
+ASKING_BYTES = 16
+_ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
 
 def run_name(nonce: bytes, encoded: bytes) -> bytes:
@@ -48,9 +51,10 @@ class Query:
 
     `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
     largest party's number when it is all that one party holds; `most` is the largest party's number
-    of records, which is public. `minimum` is the least number of
-    parties for which an answer may be released. `delta` is the δ that the analyst grants, for
-    mechanisms that need one. `nonce` tells runs of the same query apart.
+    of records, which is public. `minimum` is the least number of parties for which an answer may be
+    released. `delta` is the δ that the analyst grants, for mechanisms that need one. `nonce` tells
+    runs of the same query apart. `asking` is a digest of the analyst's own name for its question:
+    the answer to an earlier one, however alike, has another.
     """
 
     nonce: bytes
@@ -67,6 +71,7 @@ class Query:
     most: int = 1
     deadline: float = 30.0
     delta: float = 0.0
+    asking: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -90,6 +95,8 @@ class Query:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
         if self.epsilon is not None and len(str(self.epsilon)) > MAX_EPSILON_TEXT:
             raise LocalError("epsilon has too many digits: write it shorter")
+        if self.asking and not _ASKING.fullmatch(self.asking):
+            raise LocalError(f"an asking is named by {2 * ASKING_BYTES} hexadecimal digits")
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
@@ -210,6 +217,7 @@ class Query:
                 "most": self.most,
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
+                "asking": self.asking,
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -249,6 +257,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "aggregator": str,
+    "asking": str,
     "data": str,
     "deadline": (int, float),
     "delta": (int, float),

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.run.query import MAX_DEADLINE, Query
+from protocols.run.query import ASKING_BYTES, MAX_DEADLINE, Query
 from protocols.statistics import Statistic, statistic_named
 
 
@@ -17,8 +17,8 @@ class Question:
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
-    waits for the same answer. `fresh` asks for noise of its own, where an earlier release of the
-    same data would be given again.
+    waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
+    where an earlier release of the same data would be given again.
     """
 
     statistic: Statistic
@@ -36,6 +36,24 @@ class Question:
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
+
+    @property
+    def asking(self) -> str:
+        """The key as the query has it, and with the query all that servers sign."""
+        if not self.key:
+            return ""
+        digest = hashlib.blake2s(self.key.encode(), digest_size=ASKING_BYTES, person=b"asking")
+        return digest.hexdigest()
+
+    def takes(self, query: Query) -> bool:
+        """Whether the answer to `query` may be given to this asking.
+
+        An earlier one may where the same release would be given again and no fresh one is wanted.
+        Who names no key cannot tell one asking from another.
+        """
+        if not self.key or query.asking == self.asking:
+            return True
+        return not self.fresh and self.statistic.reuse_key is not None
 
     def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
@@ -63,6 +81,7 @@ class Question:
             most=most,
             deadline=self.deadline,
             delta=self.delta,
+            asking=self.asking,
         )
 
     def as_put(self, query: Query) -> Query:
@@ -79,6 +98,9 @@ class Question:
         for each in fields(Query):
             if each.name == "statistic":
                 if expected.statistic.release_key() != query.statistic.release_key():
+                    return each.name
+            elif each.name == "asking":
+                if not self.takes(query):
                     return each.name
             elif each.name != "deadline" and getattr(expected, each.name) != getattr(
                 query, each.name

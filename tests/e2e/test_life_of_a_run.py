@@ -228,6 +228,14 @@ def test_a_release_belongs_to_the_data_it_was_made_of(
         federation.restart("coordinator")
         again = ask()
         assert counts(again) == [1, 2, 3, 4]
+        assert again.question is not None
+        assert federation._analyst is not None
+        for _ in range(2):  # what was given again is kept under its own key as well
+            resumed = federation._analyst.resume(again.question.key, lambda _: None)
+            assert (counts(resumed), resumed.question) == (counts(again), again.question)
+            resumed.prove(again.question)
+            federation.children["coordinator"].kill()
+            federation.restart("coordinator")
         spent = spends(tmp_path)
         assert spent == [1, 1, 1]
         federation.change(0, [0.2, 0.24])
