@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Ids
 from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError, RunFailed, TallyError
+from protocols.errors import AnswerRefused, LocalError, PeerError, TallyError
 from protocols.run.evidence import Answered, Evidence, Opening
 from protocols.run.messages import Role
 from protocols.run.query import Query
@@ -76,7 +76,7 @@ def prove(
     records: int,
     reused: bool = False,
 ) -> tuple[Query, Proof]:
-    """Holds an answer against the question. Raises `RunFailed` with who is not to be believed.
+    """Holds an answer against the question. Raises `AnswerRefused` with who is not to be believed.
 
     `reused` is whether the coordinator says that it is of an earlier release.
     """
@@ -98,7 +98,7 @@ def prove(
         if summed is not None and not np.array_equal(summed, total):
             raise PeerError("coordinator", "its total is not the sum of the servers' shares")
     except (PeerError, LocalError) as error:
-        raise RunFailed(f"the answer is refused: {error}") from None
+        raise AnswerRefused(f"the answer is refused: {error}") from None
     return query, Proof(evidence, authority, statistic, records)
 
 
