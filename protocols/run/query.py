@@ -37,6 +37,8 @@ MAX_JOINT_NOISES = 1 << 16
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
 LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
+ASKING_BYTES = 16
+_ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
 
 def run_name(nonce: bytes, encoded: bytes) -> bytes:
@@ -79,9 +81,10 @@ class Query:
 
     `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
     largest party's number when it is all that one party holds; `most` is the largest party's number
-    of records, which is public. `minimum` is the least number of
-    parties for which an answer may be released. `delta` is the δ that the analyst grants, for
-    mechanisms that need one. `nonce` tells runs of the same query apart.
+    of records, which is public. `minimum` is the least number of parties for which an answer may be
+    released. `delta` is the δ that the analyst grants, for mechanisms that need one. `nonce` tells
+    runs of the same query apart. `asking` is a digest of the analyst's own name for its question:
+    the answer to an earlier one, however alike, has another.
 
     `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
     one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
@@ -104,6 +107,7 @@ class Query:
     delta: float = 0.0
     later_epsilon: Fraction = Fraction(0)
     later_delta: float = 0.0
+    asking: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -127,6 +131,8 @@ class Query:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
         if self.epsilon is not None and len(str(self.epsilon)) > MAX_EPSILON_TEXT:
             raise LocalError("epsilon has too many digits: write it shorter")
+        if self.asking and not _ASKING.fullmatch(self.asking):
+            raise LocalError(f"an asking is named by {2 * ASKING_BYTES} hexadecimal digits")
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
@@ -267,6 +273,7 @@ class Query:
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
                 **later_fields(self.later_epsilon, self.later_delta),
+                "asking": self.asking,
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -307,6 +314,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "aggregator": str,
+    "asking": str,
     "data": str,
     "deadline": (int, float),
     "delta": (int, float),

@@ -7,7 +7,14 @@ from fractions import Fraction
 
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.run.query import MAX_DEADLINE, Query, check_later, later_fields, read_later
+from protocols.run.query import (
+    ASKING_BYTES,
+    MAX_DEADLINE,
+    Query,
+    check_later,
+    later_fields,
+    read_later,
+)
 from protocols.statistics import Statistic, statistic_named
 
 
@@ -17,9 +24,9 @@ class Question:
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
-    waits for the same answer. `fresh` asks for noise of its own, where an earlier release of the
-    same data would be given again. `later_epsilon` and `later_delta` are what the rest of a study
-    may spend after it.
+    waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
+    where an earlier release of the same data would be given again. `later_epsilon` and
+    `later_delta` are what the rest of a study may spend after it.
     """
 
     statistic: Statistic
@@ -40,6 +47,24 @@ class Question:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         check_later(self.epsilon, self.later_epsilon, self.later_delta)
+
+    @property
+    def asking(self) -> str:
+        """The key as the query has it, and with the query all that servers sign."""
+        if not self.key:
+            return ""
+        digest = hashlib.blake2s(self.key.encode(), digest_size=ASKING_BYTES, person=b"asking")
+        return digest.hexdigest()
+
+    def takes(self, query: Query) -> bool:
+        """Whether the answer to `query` may be given to this asking.
+
+        An earlier one may where the same release would be given again and no fresh one is wanted.
+        Who names no key cannot tell one asking from another.
+        """
+        if not self.key or query.asking == self.asking:
+            return True
+        return not self.fresh and self.statistic.reuse_key is not None
 
     def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
@@ -69,6 +94,7 @@ class Question:
             delta=self.delta,
             later_epsilon=self.later_epsilon,
             later_delta=self.later_delta,
+            asking=self.asking,
         )
 
     def as_put(self, query: Query) -> Query:
@@ -89,6 +115,9 @@ class Question:
                     return each.name
             elif each.name in _NOT_RELEASED:
                 continue
+            elif each.name == "asking":
+                if not self.takes(query):
+                    return each.name
             elif getattr(expected, each.name) != getattr(query, each.name):
                 return each.name
         return None

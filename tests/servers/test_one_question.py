@@ -99,6 +99,7 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "most": lambda query: query.most + 1,
     "deadline": lambda query: query.deadline + 1,
     "delta": lambda query: query.delta / 2 or 1e-9,
+    "asking": lambda query: "00" * 16,
 }
 """Another value for every field of a query."""
 
