@@ -13,7 +13,7 @@ from protocols.statistics import Statistic, statistic_named
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed. `aggregator` is a
+    """What an analyst asks. `min_parties` None means that every party is needed. `aggregator` is a
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
@@ -27,7 +27,7 @@ class Question:
     noise: Placement
     data: str = "data"
     unit: str = "record"
-    minimum: int | None = None
+    min_parties: int | None = None
     deadline: float = 30.0
     key: str = ""
     delta: float = 0.0
@@ -37,16 +37,18 @@ class Question:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
 
-    def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
+    def query(
+        self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
+    ) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
-        group = {"record": 1, "party": most}.get(self.unit)
-        if group is None:
+        records_per_unit = {"record": 1, "party": max_records_per_party}.get(self.unit)
+        if records_per_unit is None:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         return Query(
             nonce=nonce,
             statistic=self.statistic.prepared(
                 records,
-                most,
+                max_records_per_party,
                 self.epsilon,
                 self.noise is Placement.PER_PAIR,
                 hashlib.blake2s(nonce, person=b"matching").digest(),
@@ -58,16 +60,18 @@ class Question:
             epsilon=self.epsilon,
             noise=self.noise,
             data=self.data,
-            minimum=parties if self.minimum is None else self.minimum,
-            group=group,
-            most=most,
+            min_parties=parties if self.min_parties is None else self.min_parties,
+            records_per_unit=records_per_unit,
+            max_records_per_party=max_records_per_party,
             deadline=self.deadline,
             delta=self.delta,
         )
 
     def as_put(self, query: Query) -> Query:
         """The query that this question would have been, for the federation of `query`."""
-        return self.query(query.nonce, query.parties, query.servers, query.records, query.most)
+        return self.query(
+            query.nonce, query.parties, query.servers, query.records, query.max_records_per_party
+        )
 
     def difference(self, query: Query) -> str | None:
         """In which field a query does not ask what this question does; None if it does.
@@ -124,7 +128,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "aggregator": (str,),
     "data": (str,),
     "unit": (str,),
-    "minimum": (int, type(None)),
+    "min_parties": (int, type(None)),
     "deadline": (int, float),
     "key": (str,),
     "delta": (int, float),

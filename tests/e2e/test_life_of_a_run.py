@@ -145,7 +145,7 @@ def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path)
 
 def _fail(federation: Federation) -> None:
     with pytest.raises(RunFailed):
-        federation.run(Mean(value="score"), 1, deadline=4.0, minimum=1)
+        federation.run(Mean(value="score"), 1, deadline=4.0, min_parties=1)
 
 
 def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            result = federation.run(gini, "inf", minimum=3, deadline=1.5)
+            result = federation.run(gini, "inf", min_parties=3, deadline=1.5)
         finally:
             os.kill(pid, signal.SIGCONT)
     assert result.lost_pairs == result.as_json()["lost_pairs"] == 3  # of four there are six pairs

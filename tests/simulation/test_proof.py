@@ -43,7 +43,7 @@ QUESTION = Question(
     "additive",
     Fraction(1, 3),
     Placement.EACH_SERVER,
-    minimum=2,
+    min_parties=2,
     key="k",
 )
 HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, 4)
@@ -73,7 +73,7 @@ OTHERS: dict[str, Any] = {
     "noise": Placement.CURATOR,
     "data": "other",
     "unit": "party",
-    "minimum": 3,
+    "min_parties": 3,
     "delta": 1e-9,
 }
 FREE = {"deadline", "key", "fresh"}
@@ -87,7 +87,7 @@ def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, fiel
         same: dict[str, Any] = {"deadline": 7.0, "key": "other", "fresh": True}
         opened.prove(replace(QUESTION, **{field: same[field]}))
         return
-    named = {"unit": "group"}.get(field, field)
+    named = {"unit": "records_per_unit"}.get(field, field)
     with pytest.raises(RunFailed, match=f"refused: coordinator: .*its {named} is not as asked"):
         opened.prove(replace(QUESTION, **{field: OTHERS[field]}))
 

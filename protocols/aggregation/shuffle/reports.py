@@ -44,12 +44,12 @@ def least_reports(query: Query) -> int:
     """The fewest honest reports among which a record may hide: the shuffler releases no fewer.
 
     Reports of parties that collude with the collector hide nobody. At least the honest ones of
-    `minimum` contributors make a report for each of their records; of all others, who are absent or
-    lie, nothing is expected, but that each claims at most `most` of the `records`. So whatever one
-    liar claims, the number is never more than the others hold.
+    `min_parties` contributors make a report for each of their records; of all others, who are
+    absent or lie, nothing is expected, but that each claims at most `max_records_per_party` of the
+    `records`. So whatever one liar claims, the number is never more than the others hold.
     """
-    honest = honest_parties(query, query.minimum)
-    return max(honest, query.records - (query.parties - honest) * query.most)
+    honest = honest_parties(query, query.min_parties)
+    return max(honest, query.records - (query.parties - honest) * query.max_records_per_party)
 
 
 def honest_reports(query: Query, counts: NDArray[np.int64]) -> int:
@@ -122,7 +122,7 @@ class PlainReports(Reports):
 
     def open(self, payloads: Bodies) -> Opened:
         rows = np.ascontiguousarray(payloads).view("<u8")
-        possible = (rows[:, 0] >= 1) & (rows[:, 0] <= self.query.most)
+        possible = (rows[:, 0] >= 1) & (rows[:, 0] <= self.query.max_records_per_party)
         summed = rows[possible].sum(axis=0, dtype=np.uint64)
         return Opened(summed[1:], int(summed[0]), int(np.count_nonzero(~possible)))
 
@@ -144,7 +144,7 @@ class LocalReports(Reports):
 
     @property
     def most(self) -> int:
-        return self.query.most
+        return self.query.max_records_per_party
 
     def counts(self, holdings: Holdings) -> NDArray[np.intp]:
         return holdings.counts
@@ -177,14 +177,14 @@ def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
 def local_budget(query: Query, values: int) -> Fraction:
     """The ε of one report among `values`: amplified if that helps, else a record's share of ε."""
     assert query.epsilon is not None
-    each, delta = per_record(query.epsilon, query.delta, query.group)
+    each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
     return local_epsilon(each, delta, least_reports(query), values)
 
 
 def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
-    each, delta = per_record(query.epsilon, query.delta, query.group)
+    each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
     found = _randomizer(query.statistic.measurement, each, delta, least_reports(query))
     if found is None:
         raise LocalError(
@@ -220,7 +220,10 @@ class ShuffledReports(Release):
         query = self.query
         if not is_private(query) or query.epsilon is None:
             return False
-        return local_budget(query, randomizer_of(query).values) > query.epsilon / query.group
+        return (
+            local_budget(query, randomizer_of(query).values)
+            > query.epsilon / query.records_per_unit
+        )
 
     @property
     def delta(self) -> float:
@@ -245,7 +248,7 @@ class ShuffledReports(Release):
         return (
             f"each report hides among at least {least_reports(self.query)} honest ones, while the "
             "shuffler does not collude with the coordinator and "
-            f"{honest_parties(self.query, self.query.minimum)} parties are honest"
+            f"{honest_parties(self.query, self.query.min_parties)} parties are honest"
         )
 
     def deviations(self, released: Vector, records: int, contributors: int) -> Column:
