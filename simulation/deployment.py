@@ -49,7 +49,7 @@ class Deployment:
         epsilon: float | str | Fraction,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
@@ -74,7 +74,7 @@ class Deployment:
             parse_epsilon(str(epsilon)),
             self._setting(there).placement(noise, statistic),
             unit=unit,
-            minimum=minimum,
+            min_parties=min_parties,
             deadline=deadline,
             key=key or "",
             delta=delta,
@@ -100,7 +100,9 @@ class Deployment:
         """Of the federation as it was when it was asked, not as it is now."""
         query, proof = opened.prove(question)
         aggregator = aggregator_named(question.aggregator)
-        setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
+        setting = Setting(
+            aggregator, query.parties, query.servers, query.max_records_per_party, query.records
+        )
         release = aggregator.release(query)
         return Result(
             question.statistic.name,

@@ -96,8 +96,10 @@ class Federation:
         count = len(self.holdings.ids)
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
-        most = int(self.holdings.counts.max())
-        self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
+        max_records_per_party = int(self.holdings.counts.max())
+        self._setting = Setting(
+            self._aggregator, count, self.servers, max_records_per_party, self.holdings.rows
+        )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
@@ -149,7 +151,7 @@ class Federation:
         epsilon: float | str | Fraction,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
@@ -157,17 +159,17 @@ class Federation:
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
-        With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
-        for a curve, and pays for it, where an earlier release would be given again.
+        With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
+        noise for a curve, and pays for it, where an earlier release would be given again.
         """
         script = self.misbehaviour
         parties = len(self.holdings.ids)
-        if minimum is None and script != HONEST:
-            minimum = parties - len(script.silent) - len(script.cheats)
+        if min_parties is None and script != HONEST:
+            min_parties = parties - len(script.silent) - len(script.cheats)
         answering = parties - len(script.absent)
-        if minimum is not None and script.absent and minimum > answering:
+        if min_parties is not None and script.absent and min_parties > answering:
             raise LocalError(
-                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
+                f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
             )
         if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
@@ -180,7 +182,7 @@ class Federation:
             placement,
             data=self.data.name,
             unit=unit,
-            minimum=minimum,
+            min_parties=min_parties,
             deadline=deadline,
             key=self._next_key(),
             delta=delta,

@@ -207,9 +207,9 @@ class CollectingServer(ABC):
             return Rejected(message.sender, "a second release over other parties")
         if (members & ~self._present).any():
             return Rejected(message.sender, "a release over parties that did not submit")
-        if np.count_nonzero(members) < self._query.minimum:
+        if np.count_nonzero(members) < self._query.min_parties:
             return Rejected(
-                message.sender, f"a release over fewer than {self._query.minimum} parties"
+                message.sender, f"a release over fewer than {self._query.min_parties} parties"
             )
         return members
 

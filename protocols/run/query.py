@@ -79,12 +79,12 @@ def read_later(text: object) -> Fraction:
 class Query:
     """`records` is the number of records that all parties hold together; it is public.
 
-    `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
-    largest party's number when it is all that one party holds; `most` is the largest party's number
-    of records, which is public. `minimum` is the least number of parties for which an answer may be
-    released. `delta` is the δ that the analyst grants, for mechanisms that need one. `nonce` tells
-    runs of the same query apart. `asking` is a digest of the analyst's own name for its question:
-    the answer to an earlier one, however alike, has another.
+    `records_per_unit` is how many records one unit of privacy may hold: 1 when the unit is a
+    record, `max_records_per_party` when it is all that one party holds. The latter is how many the
+    largest party has, which is public. `min_parties` is the least number of parties for which an
+    answer may be released. `delta` is the δ that the analyst grants, for mechanisms that need one.
+    `nonce` tells runs of the same query apart. `asking` is a digest of the analyst's own name for
+    its question: the answer to an earlier one, however alike, has another.
 
     `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
     one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
@@ -100,9 +100,9 @@ class Query:
     epsilon: Fraction | None
     noise: Placement
     data: str
-    minimum: int
-    group: int = 1
-    most: int = 1
+    min_parties: int
+    records_per_unit: int = 1
+    max_records_per_party: int = 1
     deadline: float = 30.0
     delta: float = 0.0
     later_epsilon: Fraction = Fraction(0)
@@ -116,16 +116,21 @@ class Query:
             raise LocalError(f"{self.parties} parties: there must be 1 to {MAX_PARTIES}")
         if not 1 <= self.servers <= MAX_SERVERS:
             raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
-        if not 1 <= self.minimum <= self.parties:
-            raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
+        if not 1 <= self.min_parties <= self.parties:
+            raise LocalError(
+                f"a minimum of {self.min_parties} parties cannot be met by {self.parties}"
+            )
         possible = self.parties <= self.records <= MAX_RECORDS
-        held = min(self.group, self.most) >= 1 and max(self.group, self.most) <= self.records
+        most = (self.records_per_unit, self.max_records_per_party)
+        held = min(most) >= 1 and max(most) <= self.records
         if not possible or not held:
-            raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
-        if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
+            raise LocalError(
+                f"{self.records} records in groups of {self.records_per_unit} are impossible"
+            )
+        if self.noise is Placement.PARTIES and self.min_parties < enough_shares(self.parties):
             raise LocalError(
                 f"noise shared by {self.parties} parties needs at least "
-                f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
+                f"{enough_shares(self.parties)} of them to contribute, not {self.min_parties}"
             )
         if len(self.aggregator) > MAX_SPEC:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
@@ -155,7 +160,7 @@ class Query:
                 f"{statistic.name}: its noise depends on the exact counts, which a trusted curator "
                 "alone may see: --aggregator curator, without --noise"
             )
-        if statistic.curated and self.group != 1:
+        if statistic.curated and self.records_per_unit != 1:
             raise LocalError(f"{statistic.name} protects one record: --unit record")
 
     @property
@@ -171,7 +176,7 @@ class Query:
     @property
     def units(self) -> int:
         """How many units of privacy there are: records, or parties where the unit is a party."""
-        return self.records if self.group == 1 else self.parties
+        return self.records if self.records_per_unit == 1 else self.parties
 
     def check_delta(self, delta: float) -> None:
         """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
@@ -184,7 +189,7 @@ class Query:
     @property
     def mechanism(self) -> DiscreteLaplace | None:
         """The noise that makes the answer `epsilon`-private; None when there is to be none."""
-        sensitivity = self.statistic.sensitivity * self.group
+        sensitivity = self.statistic.sensitivity * self.records_per_unit
         if self.epsilon is None or sensitivity == 0:
             return None
         return DiscreteLaplace.spending(self.epsilon, sensitivity)
@@ -204,7 +209,7 @@ class Query:
     @property
     def circuit_noise(self) -> CircuitLaplace | None:
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
+        return self.statistic.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def joint_noise(self) -> JointLaplace | None:
@@ -225,7 +230,7 @@ class Query:
             return 0.0
         if self.joint_noise is not None:
             return self.joint_noise.delta(self.epsilon, self.statistic.noises)
-        return self.statistic.numeric_delta(self.epsilon, self.delta, self.group)
+        return self.statistic.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
 
     @property
     def spend(self) -> Spend:
@@ -249,7 +254,14 @@ class Query:
         How the release is post-processed is not in it: that changes no vector and no noise.
         """
         others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
-        rest = (self.noise, self.data, self.minimum, self.group, self.most, self.delta)
+        rest = (
+            self.noise,
+            self.data,
+            self.min_parties,
+            self.records_per_unit,
+            self.max_records_per_party,
+            self.delta,
+        )
         released = repr((self.statistic.release_key(), *others, *rest)).encode()
         return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
@@ -267,9 +279,9 @@ class Query:
                 "epsilon": "inf" if self.epsilon is None else str(self.epsilon),
                 "noise": str(self.noise),
                 "data": self.data,
-                "minimum": self.minimum,
-                "group": self.group,
-                "most": self.most,
+                "min_parties": self.min_parties,
+                "records_per_unit": self.records_per_unit,
+                "max_records_per_party": self.max_records_per_party,
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
                 **later_fields(self.later_epsilon, self.later_delta),

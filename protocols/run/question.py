@@ -20,7 +20,7 @@ from protocols.statistics import Statistic, statistic_named
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed. `aggregator` is a
+    """What an analyst asks. `min_parties` None means that every party is needed. `aggregator` is a
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
@@ -35,7 +35,7 @@ class Question:
     noise: Placement
     data: str = "data"
     unit: str = "record"
-    minimum: int | None = None
+    min_parties: int | None = None
     deadline: float = 30.0
     key: str = ""
     delta: float = 0.0
@@ -66,16 +66,18 @@ class Question:
             return True
         return not self.fresh and self.statistic.reuse_key is not None
 
-    def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
+    def query(
+        self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
+    ) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
-        group = {"record": 1, "party": most}.get(self.unit)
-        if group is None:
+        records_per_unit = {"record": 1, "party": max_records_per_party}.get(self.unit)
+        if records_per_unit is None:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         return Query(
             nonce=nonce,
             statistic=self.statistic.prepared(
                 records,
-                most,
+                max_records_per_party,
                 self.epsilon,
                 self.noise is Placement.PER_PAIR,
                 hashlib.blake2s(nonce, person=b"matching").digest(),
@@ -87,9 +89,9 @@ class Question:
             epsilon=self.epsilon,
             noise=self.noise,
             data=self.data,
-            minimum=parties if self.minimum is None else self.minimum,
-            group=group,
-            most=most,
+            min_parties=parties if self.min_parties is None else self.min_parties,
+            records_per_unit=records_per_unit,
+            max_records_per_party=max_records_per_party,
             deadline=self.deadline,
             delta=self.delta,
             later_epsilon=self.later_epsilon,
@@ -99,7 +101,9 @@ class Question:
 
     def as_put(self, query: Query) -> Query:
         """The query that this question would have been, for the federation of `query`."""
-        return self.query(query.nonce, query.parties, query.servers, query.records, query.most)
+        return self.query(
+            query.nonce, query.parties, query.servers, query.records, query.max_records_per_party
+        )
 
     def difference(self, query: Query) -> str | None:
         """In which field a query does not ask what this question does; None if it does.
@@ -165,7 +169,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "aggregator": (str,),
     "data": (str,),
     "unit": (str,),
-    "minimum": (int, type(None)),
+    "min_parties": (int, type(None)),
     "deadline": (int, float),
     "key": (str,),
     "delta": (int, float),

@@ -171,8 +171,8 @@ class FssServer(SummingServer):
         keys, rest = divmod(message.width - head, width)
         if message.width < head or rest or keys < 1:
             return f"{message.width} bytes are no whole number of keys of {width} bytes"
-        if keys > self._query.most:
-            return f"{keys} keys, where a party holds at most {self._query.most} records"
+        if keys > (most := self._query.max_records_per_party):
+            return f"{keys} keys, where a party holds at most {most} records"
         rows = message.rows()
         expected = np.frombuffer(header(self._query, keys), dtype=np.uint8)
         if not (rows[:, :head] == expected).all():

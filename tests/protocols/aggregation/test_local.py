@@ -78,7 +78,9 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     """500 runs of 400 records: means at ALPHA; the spread of a histogram is what is stated, give or
     take √(1/1000); of a mean and a curve at most that, and at least a third of it."""
     runs, records = 500, 400
-    query = a_query(statistic, parties=records, records=records, minimum=records, most=1)
+    query = a_query(
+        statistic, parties=records, records=records, min_parties=records, max_records_per_party=1
+    )
     holdings = deal({"value": np.random.default_rng(8).beta(2, 5, records)}, records)
     values = []
     for run in range(runs):
@@ -205,7 +207,7 @@ def test_a_policy_takes_reports_and_no_vectors_in_the_clear() -> None:
 
 def test_a_run_names_who_cheats() -> None:
     with Federation(40, aggregator="local", seed=1, cheats=["3:out-of-range"]) as federation:
-        result = federation.run(Histogram(value="score", bins=4), 1, minimum=39)
+        result = federation.run(Histogram(value="score", bins=4), 1, min_parties=39)
     assert [party for party, _ in result.caught] == [3]
     assert result.privacy.noise == "local"
     assert result.privacy.delta == 0
