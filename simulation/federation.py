@@ -23,10 +23,14 @@ from protocols.run.policy import Policy
 from protocols.run.question import Question
 from protocols.statistics import Estimate, Statistic
 from protocols.statistics.pairwise import Pairs
+from protocols.studies.budget import Grant
+from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
+from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
 from simulation.statement import Setting, describe_data
+from simulation.study import Manner, Put, conduct
 from storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
@@ -148,7 +152,7 @@ class Federation:
 
     def run(
         self,
-        statistic: Statistic,
+        statistic: Statistic | Study,
         epsilon: float | str | Fraction,
         noise: str | None = None,
         unit: str = "record",
@@ -158,12 +162,45 @@ class Federation:
         delta: float = 0.0,
         fresh: bool = False,
     ) -> Result:
-        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
+        """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
+        bad one, `RunFailed` if it cannot finish.
 
         With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
         for a curve, and pays for it, where an earlier release would be given again.
         """
-        script = self.misbehaviour
+        whole = Grant(parse_epsilon(str(epsilon)), delta)
+        manner = Manner(noise, unit, minimum, deadline, fresh, report)
+        if isinstance(statistic, Study):
+            statistic = statistic.with_bounds(self.data.bounds).asked_of(self._aggregator.name)
+        if not isinstance(statistic, Study):
+            return self._ask(statistic, self._spec, whole, manner)[0]
+        study, present = statistic, self.holdings
+
+        def put(question: Put) -> Result:
+            nonlocal present
+            ask, how = question.ask, manner.of(question)
+            spec = ask.aggregator or self._spec
+            result, present = self._ask(ask.statistic, spec, question.grant, how, question.salt)
+            return result
+
+        def truth() -> Estimate | None:
+            return study.reference(present)
+
+        return conduct(study, whole, self._next_key(), put, report, truth)
+
+    def _ask(
+        self,
+        statistic: Statistic,
+        spec: str,
+        grant: Grant,
+        manner: Manner,
+        salt: str | None = None,
+    ) -> tuple[Result, Holdings]:
+        """The answer, and the records that are in it. A study's question has a `salt`, which makes
+        its key."""
+        aggregator = aggregator_named(spec)
+        setting = dataclasses.replace(self._setting, aggregator=aggregator)
+        script, minimum = self.misbehaviour, manner.minimum
         parties = len(self.holdings.ids)
         if minimum is None and script != HONEST:
             minimum = parties - len(script.silent) - len(script.cheats)
@@ -174,28 +211,31 @@ class Federation:
             )
         if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        statistic = self._with_bounds(statistic).asked_of(self._aggregator.name)
-        placement = self._setting.placement(noise, statistic)
+        statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        placement = setting.placement(manner.noise, statistic)
         question = Question(
             statistic,
-            self._spec,
-            parse_epsilon(str(epsilon)),
+            spec,
+            grant.epsilon,
             placement,
             data=self.data.name,
-            unit=unit,
+            unit=manner.unit,
             minimum=minimum,
-            deadline=deadline,
-            key=self._next_key(),
-            delta=delta,
-            fresh=fresh,
+            deadline=manner.deadline,
+            key="" if salt else self._next_key(),
+            delta=grant.delta,
+            fresh=manner.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
         )
+        question = keyed(question, salt) if salt else question
         self._check(question)
         statistic.check_resolution(self.holdings)
-        clipped = statistic.clipped(self.holdings)
+        clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
-        opened = self.runtime.ask(question, report)
+        opened = self.runtime.ask(question, manner.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
         if len(opened.contributors) < len(self.holdings.ids):
@@ -203,13 +243,13 @@ class Federation:
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
         query, proof = opened.prove(question)
-        release = self._aggregator.release(query)
-        return Result(
+        release = aggregator.release(query)
+        result = Result(
             statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
-            self._setting.privacy(question, release),
-            self._describe(),
+            setting.privacy(question, release),
+            self._describe() | {"aggregator": spec},
             opened.bill,
             seconds | opened.seconds,
             release.deviations(opened.total, opened.records, len(opened.contributors)),
@@ -225,6 +265,7 @@ class Federation:
             proof=proof,
             style=statistic.style,
         )
+        return result, present
 
     def _check(self, question: Question) -> None:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""

@@ -39,6 +39,8 @@ class Statistic(ABC):
 
     name: ClassVar[str]
     style: ClassVar[Style] = Style()
+    way_of: ClassVar[str] = ""
+    """Under whose name it is asked, where users are not offered it by its own."""
 
     def __post_init__(self) -> None:
         for bound in (self.lower, self.upper):

@@ -1,10 +1,13 @@
 """Bounds that nobody has to know beforehand: found in the data, privately, for a share of ε.
 
-The records are counted by sign and power of two. The bounds are the outer ends of the outermost
-bins whose noisy count is above a threshold that noise alone exceeds in some bin with probability
-`FAILURE` at most. The statistic is then asked with the rest of ε, and these bounds are public. This
+The records are counted by sign and power of two. A bin whose noisy count is above a threshold that
+noise alone exceeds in some bin with probability `FAILURE` at most has records in it for certain.
+The bounds are the outer ends of the outermost of those bins, and go on to the next one for as long
+as its count is above what noise alone exceeds with probability `STRAY`: a tail that thins out is
+not cut off where it may still count, and a step too far makes the range twice as wide and no more.
+The statistic is then asked with the rest of ε, and these bounds are public. This
 is the approximate-bounds algorithm of Google's differential-privacy library (Wilson et al.,
-"Differentially Private SQL with Bounded User Contribution", 2020).
+"Differentially Private SQL with Bounded User Contribution", 2020), with the second threshold added.
 
 Clipping to bounds that too few records reach is what makes it private: outliers in bins below the
 threshold are clipped, by design.
@@ -27,7 +30,9 @@ from protocols.statistics.magnitudes import BINS, EDGES, SIDE, Magnitudes
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 FAILURE = 1e-6
-"""The probability that an empty bin is taken for one with records in it."""
+"""The probability that an empty bin far from all records is taken for one that has some."""
+STRAY = 0.01
+"""The probability that bounds go one bin further than there are records, on either side."""
 DEFAULT_SHARE = 0.2
 """Of ε: the counts need be told from noise only, the statistic is what is wanted."""
 
@@ -98,7 +103,13 @@ def bounds_of(counted: Answer) -> tuple[float, float]:
             "which noise alone may show; use a larger --epsilon or --bounds-share, or give "
             "--lower and --upper"
         )
-    lower, upper = float(_LEFT[found[0]]), float(_RIGHT[found[-1]])
+    first, last = int(found[0]), int(found[-1])
+    likely = noise_threshold(deviation, STRAY)
+    while first > 0 and counts[first - 1] > likely:
+        first -= 1
+    while last < BINS - 1 and counts[last + 1] > likely:
+        last += 1
+    lower, upper = float(_LEFT[first]), float(_RIGHT[last])
     return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
 
 
