@@ -10,7 +10,8 @@ from typing import Self
 from protocols.aggregation import aggregator_named
 from protocols.errors import Interrupted, LocalError
 from protocols.privacy.mechanisms import parse_epsilon
-from protocols.run.messages import Role
+from protocols.run.machines import check
+from protocols.run.messages import NONCE_BYTES, Role
 from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.studies.budget import Grant
@@ -86,9 +87,17 @@ class Deployment:
             named = partial(keyed, salt=asked.salt)
             return self._ask(ask.statistic, ask.aggregator or self._spec, asked.grant, how, named)
 
+        def rehearse(asked: Put) -> None:
+            ask, how = asked.ask, manner.of(asked)
+            spec = ask.aggregator or self._spec
+            there = self._analyst.describe(deadline)
+            question = self._question(there, ask.statistic, spec, asked.grant, how)
+            federation = there.parties, there.servers, there.records, there.most_records
+            check(question.query(bytes(NONCE_BYTES), *federation))
+
         begun(study_key)
         try:
-            return conduct(statistic, whole, study_key, put, report)
+            return conduct(statistic, whole, study_key, put, rehearse, report)
         except Interrupted as error:
             words = f"{error}; the same command with --key {study_key} goes on with the study"
             raise Interrupted(words) from None
@@ -103,31 +112,40 @@ class Deployment:
         begun: Callable[[str], None] = lambda _: None,
     ) -> Result:
         """`named` gives the question its key."""
-        aggregator = aggregator_named(spec)
-        if statistic.bounded and (statistic.lower is None or statistic.upper is None):
-            raise LocalError(
-                "give --lower and --upper: bounds of deployed data must be known beforehand"
-            )
-        statistic = statistic.asked_of(aggregator.name)
         there = self._analyst.describe(manner.deadline)
-        setting = replace(self._setting(there), aggregator=aggregator)
-        question = named(
-            Question(
-                statistic,
-                spec,
-                grant.epsilon,
-                setting.placement(manner.noise, statistic),
-                unit=manner.unit,
-                minimum=manner.minimum,
-                deadline=manner.deadline,
-                delta=grant.delta,
-                fresh=manner.fresh,
-                later_epsilon=grant.later_epsilon,
-                later_delta=grant.later_delta,
-            )
-        )
+        question = named(self._question(there, statistic, spec, grant, manner))
         begun(question.key)
         return self._result(self._analyst.ask_or_cancel(question, manner.report), question)
+
+    def _question(
+        self,
+        there: pb.Description,
+        statistic: Statistic,
+        spec: str,
+        grant: Grant,
+        manner: Manner,
+    ) -> Question:
+        if statistic.bounded and (statistic.lower is None or statistic.upper is None):
+            raise LocalError(
+                "give --lower and --upper: bounds of deployed data must be known beforehand; "
+                "--bounds private finds them for a share of ε"
+            )
+        aggregator = aggregator_named(spec)
+        setting = replace(self._setting(there), aggregator=aggregator)
+        statistic = statistic.asked_of(aggregator.name)
+        return Question(
+            statistic,
+            spec,
+            grant.epsilon,
+            setting.placement(manner.noise, statistic),
+            unit=manner.unit,
+            minimum=manner.minimum,
+            deadline=manner.deadline,
+            delta=grant.delta,
+            fresh=manner.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
+        )
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.

@@ -186,7 +186,11 @@ class Federation:
         def truth() -> Estimate | None:
             return study.reference(present)
 
-        return conduct(study, whole, self._next_key(), put, report, truth)
+        def rehearse(question: Put) -> None:
+            ask, how = question.ask, manner.of(question)
+            self._question(ask.statistic, ask.aggregator or self._spec, question.grant, how, "")
+
+        return conduct(study, whole, self._next_key(), put, rehearse, report, truth)
 
     def _ask(
         self,
@@ -200,36 +204,9 @@ class Federation:
         its key."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
-        script, minimum = self.misbehaviour, manner.minimum
-        parties = len(self.holdings.ids)
-        if minimum is None and script != HONEST:
-            minimum = parties - len(script.silent) - len(script.cheats)
-        answering = parties - len(script.absent)
-        if minimum is not None and script.absent and minimum > answering:
-            raise LocalError(
-                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
-            )
-        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
-            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        statistic = self._with_bounds(statistic).asked_of(aggregator.name)
-        placement = setting.placement(manner.noise, statistic)
-        question = Question(
-            statistic,
-            spec,
-            grant.epsilon,
-            placement,
-            data=self.data.name,
-            unit=manner.unit,
-            minimum=minimum,
-            deadline=manner.deadline,
-            key="" if salt else self._next_key(),
-            delta=grant.delta,
-            fresh=manner.fresh,
-            later_epsilon=grant.later_epsilon,
-            later_delta=grant.later_delta,
-        )
+        question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
-        self._check(question)
+        statistic = question.statistic
         statistic.check_resolution(self.holdings)
         clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
@@ -267,8 +244,44 @@ class Federation:
         )
         return result, present
 
-    def _check(self, question: Question) -> None:
+    def _question(
+        self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
+    ) -> Question:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+        aggregator = aggregator_named(spec)
+        setting = dataclasses.replace(self._setting, aggregator=aggregator)
+        script, minimum = self.misbehaviour, manner.minimum
+        parties = len(self.holdings.ids)
+        if minimum is None and script != HONEST:
+            minimum = parties - len(script.silent) - len(script.cheats)
+        answering = parties - len(script.absent)
+        if minimum is not None and script.absent and minimum > answering:
+            raise LocalError(
+                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
+            )
+        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
+            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
+        statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        question = Question(
+            statistic,
+            spec,
+            grant.epsilon,
+            setting.placement(manner.noise, statistic),
+            data=self.data.name,
+            unit=manner.unit,
+            minimum=minimum,
+            deadline=manner.deadline,
+            key=key,
+            delta=grant.delta,
+            fresh=manner.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
+        )
+        self._check(question)
+        return question
+
+    def _check(self, question: Question) -> None:
+        """Asks it of a coordinator that has nobody behind it."""
         ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
         coordinator = Coordinator(
             self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")

@@ -63,6 +63,8 @@ class Manner:
 
 
 PutQuestion = Callable[[Put], Result]
+Rehearse = Callable[[Put], None]
+"""Raises `LocalError` where such a question cannot be asked. It asks nothing."""
 Truth = Callable[[], Estimate | None]
 
 
@@ -71,11 +73,15 @@ def conduct(
     whole: Grant,
     key: str,
     put: PutQuestion,
+    rehearse: Rehearse,
     report: Report,
     truth: Truth = lambda: None,
 ) -> Result:
     """What the study finds, for `whole` of ε and δ. Raises `LocalError` where it cannot be asked,
     and `RunFailed` where it does not come to an end, with what was spent until then."""
+    for example in study.examples():
+        grant = Budget(study, whole.epsilon, whole.delta).grant(example)
+        rehearse(Put(example, grant, "", report))
     budget = Budget(study, whole.epsilon, whole.delta)
     asked: list[tuple[Ask, Result]] = []
     steps = study.steps()

@@ -117,6 +117,14 @@ class Study(ABC):
     def steps(self) -> Steps:
         """Asks and concludes. Raises `RunFailed` where the answers allow no conclusion."""
 
+    def examples(self) -> tuple[Ask, ...]:
+        """Questions like those it may ask, with stand-ins for what answers will decide.
+
+        They are checked before the first question: nothing is spent on a study of which a later
+        question cannot be asked of the federation at hand.
+        """
+        return ()
+
     def reference(self, holdings: Holdings) -> Estimate | None:
         """What it would find in the raw records, as numpy or scipy compute it; None if nothing
         plain compares. Simulations tell the error against it."""

@@ -81,6 +81,11 @@ class PrivateBounds(Study):
         )
         return Finding(answer.estimate, (note,), answer.deviations, bounded)
 
+    def examples(self) -> tuple[Ask, ...]:
+        first, rest = self.shares()
+        stand_in = dataclasses.replace(self.statistic, lower=1.0, upper=2.0)
+        return Ask(Magnitudes(self.statistic.bounded or ""), first), Ask(stand_in, rest)
+
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw values: as if the bounds were those of the data."""
         values = holdings.column(self.statistic.bounded or "")

@@ -88,6 +88,9 @@ class QuantileSearchStudy(Study):
         )
         return Finding(self._at(found), (note,))
 
+    def examples(self) -> tuple[Ask, ...]:
+        return (Ask(self._half(*self.stored().bounds), self.shares()[0]),)
+
     def reference(self, holdings: Holdings) -> Estimate:
         return self._at(quantiles(holdings.column(self.value), self.quantile))
 
