@@ -72,7 +72,7 @@ class AggregationServer(Participant):
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             check(query)
-            _ = query.statistic.bounds  # parties could not answer without
+            query.statistic.check_bounds()  # parties could not answer without
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
             _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for

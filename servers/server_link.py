@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
 """How long a server may take to answer a call."""
+AWAY_SECONDS = 1.0
+"""How long one is waited for that was heard before, and is away when it is called."""
 
 
 class ServerLink:
@@ -30,6 +32,7 @@ class ServerLink:
         self.certificate = b""
         """Of the process that is heard now: the analyst checks whether it is this server's."""
         self.away: str | None = "cannot be reached"
+        self._heard = False
 
     @property
     def index(self) -> int:
@@ -43,8 +46,11 @@ class ServerLink:
         """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
         reasons = []
         for chunk in message.chunks():
+            gone = self._heard and self.away is not None
             receipt = await self._post.Send(
-                pb.Parcel(message=chunk.encode()), timeout=GRACE_SECONDS, wait_for_ready=True
+                pb.Parcel(message=chunk.encode()),
+                timeout=AWAY_SECONDS if gone else GRACE_SECONDS,
+                wait_for_ready=True,
             )
             reasons += [refusal.reason for refusal in receipt.refused]
         return reasons
@@ -57,6 +63,7 @@ class ServerLink:
             if key == CERTIFICATE and isinstance(value, bytes):
                 self.certificate = value
         self.away = None
+        self._heard = True
 
         async def messages() -> AsyncIterator[tuple[Message, bytes]]:
             async for parcel in stream:

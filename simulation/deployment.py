@@ -125,7 +125,7 @@ class Deployment:
         grant: Grant,
         manner: Manner,
     ) -> Question:
-        if statistic.bounded and (statistic.lower is None or statistic.upper is None):
+        if set(statistic.bounded) - statistic.column_bounds.keys():
             raise LocalError(
                 "give --lower and --upper: bounds of deployed data must be known beforehand; "
                 "--bounds private finds them for a share of ε"

@@ -22,7 +22,6 @@ from protocols.run.messages import Role
 from protocols.run.policy import Policy
 from protocols.run.question import Question
 from protocols.statistics import Estimate, Statistic
-from protocols.statistics.pairwise import Pairs
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
@@ -49,10 +48,9 @@ def _unsmoothed(statistic: Statistic, opened: Opened) -> Estimate | None:
 
 
 def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
-    """What noise was added to; None where pairs were lost and nobody knows which."""
-    if isinstance(statistic, Pairs) and statistic.pairs_among(present.rows) != opened.records:
-        return None
-    return statistic.noiseless(present)
+    """What noise was added to; None where nobody knows what was lost."""
+    known = statistic.is_whole(present.rows, opened.records)
+    return statistic.noiseless(present) if known else None
 
 
 class Federation:
@@ -259,7 +257,7 @@ class Federation:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
             )
-        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
+        if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(aggregator.name)
         question = Question(
@@ -304,12 +302,9 @@ class Federation:
                     f"column {column!r} has {missing} of {len(values)} values that are missing or "
                     "not finite"
                 )
-        lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
-        return dataclasses.replace(
-            statistic,
-            lower=lower if statistic.lower is None else statistic.lower,
-            upper=upper if statistic.upper is None else statistic.upper,
-        )
+        bounded = statistic.with_bounds(self.data.bounds)
+        bounded.check_bounds()
+        return bounded
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
         notes = self._setting.notes(question, opened)
@@ -317,10 +312,10 @@ class Federation:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         notes += self._misbehaviour_notes(opened)
         if clipped:
-            lower, upper = question.statistic.bounds
+            ranges = set(question.statistic.column_bounds.values())
+            outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))
             notes.append(
-                f"{clipped} of {self.holdings.rows} values lay outside [{lower:g}, {upper:g}] "
-                "and were clipped"
+                f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
         if tied := question.statistic.tied_by_rounding(self.holdings):
             notes.append(

@@ -84,8 +84,8 @@ def prove(
         if (field := question.difference(query)) is not None:
             raise PeerError("coordinator", f"it put another question: its {field} is not as asked")
         evidence.check_contributors(query, contributors, records)
-        # Pairs are drawn by the coordinator; all else is read as the question wants it.
-        statistic = query.statistic if query.statistic.pairwise else question.statistic
+        # As the question wants it read, with what the coordinator was to decide (`prepared`).
+        statistic = question.as_put(query).statistic
         summed = evidence.total(query, statistic, records)
         if summed is not None and not np.array_equal(summed, total):
             raise PeerError("coordinator", "its total is not the sum of the servers' shares")

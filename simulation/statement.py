@@ -25,8 +25,8 @@ class Setting:
     records: int
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
-        if noise is None and statistic.pairwise:
-            return Placement.PER_PAIR if self.servers == 1 else Placement.EACH_SERVER
+        if noise is None and (own := statistic.placement(self.servers)) is not None:
+            return own
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:
@@ -39,7 +39,8 @@ class Setting:
             ) from None
 
     def privacy(self, question: Question, release: Release) -> Privacy:
-        adjacency = "one record" if question.unit == "record" else "all records of one party"
+        record = question.unit == "record"
+        adjacency = question.statistic.protected if record else "all records of one party"
         if question.epsilon is None:
             words, statement = "none", "NOT PRIVATE: no noise was added"
         elif release.exact:
@@ -87,6 +88,9 @@ def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, ob
         "columns": list(statistic.columns),
         "records": records,
     }
-    if statistic.lower is not None and statistic.upper is not None:
-        description["bounds"] = [statistic.lower, statistic.upper]
+    bounds = statistic.column_bounds
+    if len(set(bounds.values())) == 1:
+        description["bounds"] = list(next(iter(bounds.values())))
+    elif bounds:
+        description["bounds"] = {name: list(each) for name, each in bounds.items()}
     return description | {"grid": statistic.grid_words, "grid_step": statistic.grid_step}

@@ -54,10 +54,8 @@ class Manner:
     def of(self, question: Put) -> "Manner":
         """Of one question: who adds the noise is left to it where the choice is not one it has."""
         noise = self.noise
-        if (
-            noise in list(Placement)
-            and Placement(noise).of_pairs != question.ask.statistic.pairwise
-        ):
+        of_pairs = noise in list(Placement) and Placement(noise).of_pairs
+        if of_pairs and question.ask.statistic.machines() is None:
             noise = None
         return dataclasses.replace(self, noise=noise, report=question.report)
 

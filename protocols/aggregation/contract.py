@@ -168,12 +168,12 @@ def exaggerated(query: Query, holdings: Holdings, liars: frozenset[int]) -> Hold
     """What liars claim to hold: everything a thousand times, at the upper bound: sums count from
     the lower one, where a lie would be worth nothing."""
     claimed = holdings.repeated(liars, EXAGGERATION)
-    if (name := query.statistic.bounded) is None:
-        return claimed
     lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
-    _, bound = query.statistic.bounds
-    column = np.where(lie, bound, claimed.column(name))
-    return replace(claimed, columns={**claimed.columns, name: column})
+    columns = {
+        name: np.where(lie, upper, claimed.column(name))
+        for name, (_, upper) in query.statistic.column_bounds.items()
+    }
+    return replace(claimed, columns={**claimed.columns, **columns})
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,9 @@ class OneRound(Aggregator):
 
     min_servers: ClassVar[int] = 1
     max_servers: ClassVar[int | None] = None
+    elementwise: ClassVar[bool] = True
+    """Whether `merge` makes an element of the server's share for each element of the vector, so
+    that a server can leave single elements of a party out."""
 
     @abstractmethod
     def shard(

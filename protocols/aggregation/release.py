@@ -96,4 +96,4 @@ class NoisySum(Release):
         )
         if (inside := query.circuit_noise) is not None:
             variance = inside.variance
-        return query.statistic.deviations(variance, records)
+        return query.statistic.deviations_given(released, variance, records)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.errors import LocalError
-from protocols.local.contract import Integers, Reals, Words
+from protocols.local.contract import Integers, OneValue, Reals, Words
 from protocols.local.response import RandomizedResponse
 
 MAX_STEPS = 1 << 32
 
 
 @dataclass(frozen=True)
-class BoundedResponse:
+class BoundedResponse(OneValue):
     """Inputs are whole numbers from 0 to `steps`; the estimate is of their sum."""
 
     response: RandomizedResponse
@@ -29,6 +29,15 @@ class BoundedResponse:
     @property
     def values(self) -> int:
         return self.response.values
+
+    @property
+    def alphabet(self) -> int:
+        return self.values
+
+    @property
+    def name(self) -> str:
+        kind = "one bit" if self.values == 2 else f"{self.values} grid points"
+        return f"random rounding to {kind}, of all grids the least variance; {self.response.name}"
 
     @property
     def words(self) -> int:

@@ -20,7 +20,6 @@ from protocols.privacy.mechanisms import (
 from protocols.run.machine import Spend
 from protocols.run.messages import DIGEST_BYTES, MAX_MEMBERS, MAX_ROW, NONCE_BYTES, RUN_BYTES
 from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.pairwise import Pairs
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
@@ -132,21 +131,7 @@ class Query:
         statistic = self.statistic
         if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
-        if self.noise.of_pairs and not statistic.pairwise:
-            raise LocalError(f"--noise {self.noise} is of statistics of pairs")
-        if isinstance(statistic, Pairs) and statistic.inside != (self.noise is Placement.PER_PAIR):
-            raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
-        if self.noise is Placement.PARTIES and statistic.pairwise:
-            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
-        if isinstance(statistic, Pairs) and self._release_bytes(statistic) > MAX_ROW:
-            raise LocalError(
-                f"{statistic.slots} pairs for each of {self.parties} parties are too many to "
-                "account for: choose fewer --pairs-per-party"
-            )
-
-    def _release_bytes(self, statistic: Pairs) -> int:
-        """A release of pairs names parties, and the slots of each that count: bitmaps in a row."""
-        return -(-self.parties // 8) + self.parties * -(-statistic.slots // 8)
+        statistic.check_asked(self.parties, self.noise)
 
     @cached_property
     def run(self) -> bytes:
@@ -188,24 +173,15 @@ class Query:
 
     @property
     def circuit_noise(self) -> CircuitLaplace | None:
-        """The noise that pairs of parties draw; None where they draw none."""
-        if not isinstance(self.statistic, Pairs):
-            return None
+        """The noise that parties draw inside a circuit; None where they draw none."""
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
 
     @property
     def numeric_delta(self) -> float:
         """The δ that the sampler's arithmetic costs; 0 for the exact samplers."""
-        statistic = self.statistic
         if self.epsilon is None or self.mechanism is None:
             return 0.0
-        if isinstance(statistic, Pairs) and (noise := self.circuit_noise) is not None:
-            return noise.delta(
-                self.epsilon,
-                statistic.pairs_of_a_record * self.group,
-                len(statistic.kernel.outputs),
-            )
-        return 0.0
+        return self.statistic.numeric_delta(self.epsilon, self.delta, self.group)
 
     @property
     def spend(self) -> Spend:

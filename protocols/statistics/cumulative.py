@@ -15,7 +15,7 @@ from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.measurement import Measurement, Step
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import threshold_values
@@ -27,7 +27,7 @@ SOLVERS = ("interior-point", "cvxopt")
 
 
 @dataclass(frozen=True)
-class Cumulative(Statistic):
+class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
     `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.option import option
@@ -19,7 +19,7 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(Statistic):
+class Histogram(BoundedColumn):
     """Bins are half-open but for the last, as numpy's are; values outside fall in the end bins."""
 
     bins: int = option(10, "How many bins of equal width.")

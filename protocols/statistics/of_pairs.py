@@ -15,6 +15,7 @@ from protocols.pairwise.kernels.expression import Expression
 from protocols.pairwise.kernels.ordered_grid import OrderedGrid
 from protocols.pairwise.kernels.registry import KernelKind, kernel_named
 from protocols.records import Holdings
+from protocols.statistics.bounded import OneColumn
 from protocols.statistics.option import option, role
 from protocols.statistics.pairwise import Pairs
 
@@ -24,14 +25,10 @@ by chance; of time stamps, nearly all."""
 
 
 @dataclass(frozen=True)
-class Gini(Pairs):
+class Gini(Pairs, OneColumn):
     """Gini's mean difference: the mean of |x − y|."""
 
     name: ClassVar[str] = "gini"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.value,)
 
     def build_kernel(self) -> Kernel:
         return kernels.Gini([self.grid])
@@ -52,8 +49,8 @@ class Ordered(Pairs):
     """A statistic of order and equality alone: without bounds, all numbers are in range."""
 
     @property
-    def bounded(self) -> str | None:
-        return None
+    def bounded(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -98,15 +95,11 @@ class Ordered(Pairs):
 
 
 @dataclass(frozen=True)
-class CollisionEntropy(Ordered):
+class CollisionEntropy(Ordered, OneColumn):
     """Rényi's entropy of order 2: −ln of the probability that two records are equal."""
 
     name: ClassVar[str] = "collision-entropy"
     linear: ClassVar[bool] = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.value,)
 
     def build_kernel(self) -> Kernel:
         return kernels.CollisionEntropy([self.grid])
@@ -160,7 +153,7 @@ class Auc(Ordered):
 
 
 @dataclass(frozen=True)
-class Pairwise(Pairs):
+class Pairwise(Pairs, OneColumn):
     """The mean of a kernel by name, one's own too, over columns within public bounds."""
 
     kernel_name: str = option("gini", "The kernel's name, or it written out.", flag="--kernel")
@@ -190,11 +183,6 @@ class Pairwise(Pairs):
     def valued(self) -> tuple[str, ...]:
         pairs = zip(self.columns, self._kind.columns, strict=True)
         return tuple(column for column, role in pairs if role != "label")
-
-    @property
-    def bounded(self) -> str | None:
-        """Bounds that a data set publishes for one column are not those of another."""
-        return self.valued[0] if len(self.valued) == 1 else None
 
     @cached_property
     def _kind(self) -> KernelKind:

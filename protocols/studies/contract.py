@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Parameter, Statistic, _fits, _plain
+from protocols.statistics.contract import Bounds, Parameter, Statistic, _fits, _plain
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.option import Option, options_of, summary_of
@@ -148,17 +148,8 @@ class Study(ABC):
         """
         return self
 
-    def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Self:
-        """Fills in bounds that the data publishes for a column whose role needs them, in fields
-        `lower` and `upper`, where the user gave none."""
-        names = {each.name for each in dataclasses.fields(self)}
-        for each in self.options():
-            if each.bounded and {"lower", "upper"} <= names:
-                known = bounds.get(str(getattr(self, each.name)), (None, None))
-                given = (getattr(self, "lower"), getattr(self, "upper"))  # noqa: B009
-                lower, upper = (k if g is None else g for k, g in zip(known, given, strict=True))
-                filled: dict[str, Any] = {"lower": lower, "upper": upper}
-                return dataclasses.replace(self, **filled)
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        """The study with bounds that a data set publishes, where it has none of its own."""
         return self
 
     def parameters(self) -> dict[str, Parameter]:

@@ -7,14 +7,15 @@ where a whole curve (`quantile`) would tell more than is wanted.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
 from protocols.records import Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.cumulative import SPACINGS
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
@@ -55,12 +56,16 @@ class QuantileSearchStudy(Study):
     def stored(self) -> QuantileSearch:
         """The statistic that searches a stored tree."""
         return QuantileSearch(
-            self.value,
-            self.lower,
-            self.upper,
+            value=self.value,
+            lower=self.lower,
+            upper=self.upper,
             spacing=self.spacing,
             quantile=self.quantile,
         )
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        bounded = self.stored().with_bounds(published)
+        return replace(self, lower=bounded.lower, upper=bounded.upper)
 
     def asked_of(self, aggregator: str) -> Study | Statistic:
         return self.stored() if aggregator == "fss" else self
@@ -103,7 +108,7 @@ class QuantileSearchStudy(Study):
         reach = middle - low
         if not middle - reach < middle < middle + reach:
             raise RunFailed(f"there is nothing left to halve at {middle:g}: use fewer --halvings")
-        return Histogram(self.value, middle - reach, middle + reach, bins=2)
+        return Histogram(value=self.value, lower=middle - reach, upper=middle + reach, bins=2)
 
     def _at(self, found: list[float]) -> Estimate:
         return found[0] if len(found) == 1 else Curve(list(self.quantile), found)

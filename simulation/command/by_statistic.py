@@ -125,7 +125,7 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
         if option.flag in taken:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
-    if hasattr(kind, "vary_as"):
+    if getattr(kind, "takes_pilot", False):
         help = "PUBLIC data like it, to choose the number of pairs by."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))
@@ -154,10 +154,10 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
 
 
 def _may_find_bounds(kind: Any) -> bool:
-    """Whether it is a statistic of a column that needs bounds."""
-    own = {option.name: option for option in kind.options()}
-    needs = any(option.bounded for option in own.values()) and {"lower", "upper"} <= own.keys()
-    return needs and hasattr(kind, "encode")
+    """Whether it is a statistic of columns that need bounds."""
+    from protocols.statistics.bounded import Bounded
+
+    return isinstance(kind, type) and issubclass(kind, Bounded)
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:

@@ -152,8 +152,13 @@ def _simulated(
 
 def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":
     """The statistic or study of the columns that play its roles, with the options given for it."""
+    several = {each.name: each.multiple for each in chosen.kind.options()}
     known = {field.name for field in dataclasses.fields(chosen.kind)}
-    columns = {role: column for role, column in roles.items() if role in known}
+    columns = {
+        role: (column,) if several.get(role) else column
+        for role, column in roles.items()
+        if role in known
+    }
     built: Statistic | Study = chosen.kind.from_parameters(columns | dict(chosen.given))
     return built
 
@@ -174,21 +179,14 @@ def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
-    """The statistic of pairs that knows how a kernel varies on public data."""
+    """The statistic with what it plans by, where that is public data."""
     from parties.data import load
-    from protocols.statistics.pairwise import Pairs
 
-    if pilot is None or not isinstance(statistic, Pairs):
+    if pilot is None:
         return statistic
     public = load(pilot)
     known = dataset.bounds if dataset else public.bounds
-    lower, upper = known.get(statistic.bounded or "", (None, None))
-    bounded = dataclasses.replace(
-        statistic,
-        lower=lower if statistic.lower is None else statistic.lower,
-        upper=upper if statistic.upper is None else statistic.upper,
-    )
-    return dataclasses.replace(statistic, pilot=bounded.vary_as(public.deal(1)))
+    return statistic.planned_by(public.deal(1), known)
 
 
 def show(result: "Result", out: Path | None, as_json: bool) -> None:

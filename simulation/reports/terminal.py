@@ -1,6 +1,6 @@
 """What a person sees at the terminal. Results go to standard output, all else to standard error."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,9 +97,9 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         truth = f"   (truth {shape_of(result.truth)})"
     yield result.statistic, f"[bold]{shown}[/bold]{truth}"
     if (error := result.error) is not None:
-        yield "error", f"rmse {error['rmse']:.4g}, largest {error['max']:.4g}"
+        yield "error", _error_words(error)
     if (alone := result.noise_error) is not None:
-        yield "noise", f"rmse {alone['rmse']:.4g}, largest {alone['max']:.4g}"
+        yield "noise", _error_words(alone)
     if grid := result.data.get("grid"):
         yield "grid", str(grid)
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
@@ -129,3 +129,10 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"
+
+
+def _error_words(error: Mapping[str, float]) -> str:
+    """What every shape has, and what is its own."""
+    own = {name: value for name, value in error.items() if name not in ("rmse", "max")}
+    told = [f"rmse {error['rmse']:.4g}", f"largest {error['max']:.4g}"]
+    return ", ".join(told + [f"{name.replace('_', ' ')} {own[name]:.4g}" for name in own])

@@ -238,7 +238,7 @@ class LyingCoordinator(InProcess):
 @pytest.fixture(params=RUNS, ids=str)
 def room(request: pytest.FixtureRequest) -> Iterator[tuple[LyingCoordinator, Question]]:
     servers, question = RUNS[request.param]
-    holdings = PAIR if question.statistic.pairwise else HOLDINGS
+    holdings = PAIR if isinstance(question.statistic, Pairs) else HOLDINGS
     with LyingCoordinator(Plan(holdings, servers, hosts=2)) as runtime:
         yield runtime, question
 

@@ -13,7 +13,7 @@ from protocols.aggregation.prio3.reports import reporting
 from protocols.algebra.ring import Vector
 from protocols.run.messages import Message
 from protocols.run.query import Query
-from protocols.statistics import Statistic
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.histogram import Histogram
 from protocols.vdaf.prio3 import NONCE_BYTES
 from tests.protocols.aggregation.prio3_runs import (
@@ -39,7 +39,7 @@ from tests.protocols.aggregation.prio3_runs import (
 
 @pytest.mark.parametrize("servers", [2, 3])
 @pytest.mark.parametrize("statistic", STATISTICS, ids=name_of)
-def test_who_exaggerates_is_named_and_left_out(statistic: Statistic, servers: int) -> None:
+def test_who_exaggerates_is_named_and_left_out(statistic: Bounded, servers: int) -> None:
     """Parties 1 and 3 put a thousand records at the bound into one report."""
     holdings = uneven_holdings(*statistic.bounds)
     query = query_about(statistic, servers, minimum=4)

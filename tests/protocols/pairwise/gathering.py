@@ -317,10 +317,14 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
         return randomness.rows(label, links, count * 32).reshape(len(links), count, 32)
 
+    def bind_scalars(scalars: Bytes, points: Bytes) -> Bytes:
+        return scalars
+
     for name, dealt in (
         ("sender_points", sender_points),
         ("receiver_points", receiver_points),
         ("sender_keys", sender_keys),
         ("draw_scalars", draw_scalars),
+        ("bind_scalars", bind_scalars),
     ):
         monkeypatch.setattr(base_ot, name, dealt)

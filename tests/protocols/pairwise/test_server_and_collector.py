@@ -18,9 +18,9 @@ from protocols.pairwise.roles.server_and_collector import (
     STAGES,
     PairwiseCollector,
     PairwiseServer,
-    pairs_of,
 )
 from protocols.pairwise.sampling.pair_assignment import both_ends, draw_meetings, pack_cells
+from protocols.pairwise.sampling.schedule import pairs_of
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings

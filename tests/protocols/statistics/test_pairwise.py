@@ -272,8 +272,8 @@ def test_records_outside_bounds_are_counted_once_whatever_their_columns() -> Non
     assert KendallTau(**UNIT).clipped(holdings) == 3
     written = Pairwise(**UNIT, kernel_name="if(a.label > b.label, a.x, b.x)")
     assert written.clipped(holdings) == 2
-    assert written.bounded == "x"
-    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded is None
+    assert written.bounded == ("x",)
+    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded == ("x", "y")
 
 
 def test_bounds_are_public_or_not_needed() -> None:
@@ -281,7 +281,7 @@ def test_bounds_are_public_or_not_needed() -> None:
         _ = Gini().kernel
     for statistic in (CollisionEntropy(), KendallTau(), Auc()):
         assert isinstance(statistic.grid, OrderedGrid)
-        assert statistic.bounded is None
+        assert statistic.bounded == ()
         assert statistic.clipped(some()) == 0
         assert not isinstance(replace(statistic, lower=0.0, upper=1.0).grid, OrderedGrid)
 
@@ -366,7 +366,7 @@ def test_a_pilot_decides_how_many_pairs() -> None:
     generator = np.random.default_rng(3)
     pilot = deal({"value": generator.random(300)}, 1)
     statistic = Gini(lower=0.0, upper=1.0, bits=16)
-    one, two = statistic.vary_as(pilot)
+    one, two = statistic.planned_by(pilot, {}).pilot
     assert 0 < 2 * one < two
     known = replace(statistic, pilot=(one, two))
     for epsilon in (1, 30, 300):
