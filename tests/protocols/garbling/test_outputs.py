@@ -118,4 +118,4 @@ def test_words_and_ciphertexts_are_uniform_for_either_value(value: int) -> None:
     for kind in (sealed.shares, opened.shares, sealed.ciphertexts, sealed.check):
         assert uniform_bytes_p(kind.tobytes()) > ALPHA
     assert repr(sealed) == "<Sealed>"
-    assert repr(opened) == "<Opened>"
+    assert repr(opened) == "<OpenedShares>"
