@@ -72,12 +72,6 @@ class Fss(Aggregator):
         keys = comparison(query)
         return _HEADER.size + records * max(keys.key_bytes(i) for i in range(query.servers))
 
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """Two keys for one record: refused only past the number of records of the largest party."""
-        return self.party(query, holdings.repeated(liars, 2), randomness)
-
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.fss.on_demand import OnDemandServer
 
