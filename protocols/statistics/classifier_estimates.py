@@ -185,7 +185,8 @@ class Judgements(Shape):
         """In both axes at the same thresholds; one above the other, where thresholds differ."""
         x, y = self.curve(each)
         if np.array_equal(each.thresholds, true.thresholds):
-            return np.abs(np.concatenate([x, y]) - np.concatenate(self.curve(true)))
+            both: Column = np.abs(np.concatenate([x, y]) - np.concatenate(self.curve(true)))
+            return both
         above: Column = np.abs(y - np.interp(x, *_forward(self.curve(true))))
         return above
 

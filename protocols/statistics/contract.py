@@ -151,13 +151,12 @@ class Statistic(ABC):
             raise LocalError(f"--noise {noise} is of statistics of pairs")
 
     def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, group: int
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> "CircuitLaplace | None":
-        """The noise that parties draw inside a circuit, when a unit of privacy has `group`
-        records; None where they draw none."""
+        """The noise that parties draw inside a circuit; None where they draw none."""
         return None
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         """The δ that a sampler of its own costs; 0 for the exact samplers."""
         return 0.0
 
@@ -181,12 +180,16 @@ class Statistic(ABC):
         return self
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """What the coordinator decides before it asks: most statistics leave nothing open.
 
-        There are `records` records, `most` of one party; `inside` tells that noise is drawn by
-        pairs of parties, `seed` is public.
+        `inside` tells that noise is drawn by pairs of parties, `seed` is public.
         """
         return self
 

@@ -114,7 +114,6 @@ class CollisionEntropy(Ordered, OneColumn):
 class KendallTau(Ordered):
     """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     x: str = role("x", "The first column.")
     y: str = role("y", "The second column.")
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
@@ -139,7 +138,6 @@ class KendallTau(Ordered):
 class Auc(Ordered):
     """Area under the ROC curve: how often a positive record has the larger score; ties count ½."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     score: str = role("score", "The column of scores.")
     label: str = role("label", "The column of labels, 0 or 1.")
     method: str = option(
