@@ -154,7 +154,8 @@ def test_a_server_that_lost_its_store_is_named_at_once(tmp_path: Path) -> None:
         asked = Question(statistic, aggregator, None, Placement.EACH_SERVER, key=key, deadline=600)
         opened = federation.ask(asked, lambda _: None)
         opened.prove(asked)
-        return opened.total.tolist()
+        found: list[int] = opened.total.tolist()
+        return found
 
     def fail() -> None:
         with pytest.raises(RunFailed) as failed:
@@ -192,7 +193,8 @@ def test_a_stored_trees_journal_does_not_grow_with_what_is_asked_of_it(tmp_path:
         question = Question(points, "fss", None, Placement.EACH_SERVER, key=f"{at}", deadline=20)
         opened = federation.ask(question, lambda _: None)
         opened.prove(question)
-        return opened.total.tolist()
+        found: list[int] = opened.total.tolist()
+        return found
 
     def sizes() -> list[int]:
         wait_until(lambda: len(journals(tmp_path)) == 2)
