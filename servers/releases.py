@@ -102,8 +102,8 @@ def tree_of(query: Query) -> str | None:
             query.epsilon,
             query.noise,
             query.data,
-            query.group,
-            query.minimum,
+            query.records_per_unit,
+            query.min_parties,
             query.delta,
         )
     )

@@ -16,9 +16,9 @@ _BYTES = 16
 _BOUND = re.compile(f"([0-9a-f]{{{2 * _BYTES}}})-([0-9a-f]{{{2 * _BYTES}}})")
 
 
-def keyed(question: Question) -> Question:
-    """The question under a new key, which it alone can have."""
-    salt = os.urandom(_BYTES).hex()
+def keyed(question: Question, salt: str | None = None) -> Question:
+    """The question under a key that it alone can have; a new one, unless `salt` makes it again."""
+    salt = salt or os.urandom(_BYTES).hex()
     return replace(question, key=f"{salt}-{_digest(salt, question)}")
 
 

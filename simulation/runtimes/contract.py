@@ -47,11 +47,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
+    """`question` tells which one of a study it is."""
+
     phase: str
     enrolled: int
     parties: int
     submissions: int = 0
     bytes: int = 0
+    question: str = ""
 
 
 Report = Callable[[Progress], None]

@@ -154,8 +154,7 @@ def test_a_server_that_lost_its_store_is_named_at_once(tmp_path: Path) -> None:
         asked = Question(statistic, aggregator, None, Placement.EACH_SERVER, key=key, deadline=600)
         opened = federation.ask(asked, lambda _: None)
         opened.prove(asked)
-        found: list[int] = opened.total.tolist()
-        return found
+        return [int(each) for each in opened.total]
 
     def fail() -> None:
         with pytest.raises(RunFailed) as failed:
@@ -193,8 +192,7 @@ def test_a_stored_trees_journal_does_not_grow_with_what_is_asked_of_it(tmp_path:
         question = Question(points, "fss", None, Placement.EACH_SERVER, key=f"{at}", deadline=20)
         opened = federation.ask(question, lambda _: None)
         opened.prove(question)
-        found: list[int] = opened.total.tolist()
-        return found
+        return [int(each) for each in opened.total]
 
     def sizes() -> list[int]:
         wait_until(lambda: len(journals(tmp_path)) == 2)
@@ -212,7 +210,7 @@ def test_a_stored_trees_journal_does_not_grow_with_what_is_asked_of_it(tmp_path:
 
 def _fail(federation: Federation) -> None:
     with pytest.raises(RunFailed):
-        federation.run(Mean(value="score"), 1, deadline=2.0, minimum=1)
+        federation.run(Mean(value="score"), 1, deadline=2.0, min_parties=1)
 
 
 def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
@@ -333,7 +331,7 @@ def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            result = federation.run(gini, "inf", minimum=3, deadline=1.5)
+            result = federation.run(gini, "inf", min_parties=3, deadline=1.5)
         finally:
             os.kill(pid, signal.SIGCONT)
     assert result.lost_pairs == result.as_json()["lost_pairs"] == 3  # of four there are six pairs

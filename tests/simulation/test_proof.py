@@ -43,7 +43,7 @@ QUESTION = Question(
     "additive",
     Fraction(1, 3),
     Placement.EACH_SERVER,
-    minimum=2,
+    min_parties=2,
     key="k",
 )
 HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, 4)
@@ -73,7 +73,7 @@ OTHERS: dict[str, Any] = {
     "noise": Placement.CURATOR,
     "data": "other",
     "unit": "party",
-    "minimum": 3,
+    "min_parties": 3,
     "delta": 1e-9,
 }
 FREE = {"deadline", "fresh"}
@@ -90,7 +90,7 @@ def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, fiel
         with pytest.raises(RunFailed, match="coordinator: it is the answer to an earlier asking"):
             opened.prove(replace(QUESTION, key="other"))
         return
-    named = {"unit": "group"}.get(field, field)
+    named = {"unit": "records_per_unit"}.get(field, field)
     with pytest.raises(RunFailed, match=f"refused: coordinator: .*its {named} is not as asked"):
         opened.prove(replace(QUESTION, **{field: OTHERS[field]}))
 
@@ -338,7 +338,7 @@ def signatures(document: dict[str, Any]) -> list[str]:
 def test_an_earlier_release_is_taken_where_that_was_allowed_and_is_said(
     statistic: Statistic,
 ) -> None:
-    first = replace(QUESTION, statistic=statistic, aggregator="fss", minimum=None)
+    first = replace(QUESTION, statistic=statistic, aggregator="fss", min_parties=None)
     with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
         opened = runtime.ask(first, lambda _: None)
     later = replace(first, key="later")
