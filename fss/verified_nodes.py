@@ -75,11 +75,13 @@ def visited(points: Points, bits: int) -> Nodes:
         if not len(parents):
             break
         prefixes = np.stack([2 * parents, 2 * parents + 1], axis=1).reshape(-1).astype(np.uint64)
-    levels, prefixes, kinds = (np.concatenate(column) for column in zip(*found, strict=True))
+    levels = np.concatenate([level for level, _, _ in found])
+    prefixes = np.concatenate([path for _, path, _ in found])
+    kinds = np.concatenate([kind for _, _, kind in found])
     first = np.concatenate([_first(path, bits - level) for level, (_, path, _) in enumerate(found)])
     order = np.lexsort((levels, first))
-    levels, prefixes, kinds, first = (a[order] for a in (levels, prefixes, kinds, first))
-    starts = first[kinds == Node.LEAF]
+    levels, prefixes, kinds = levels[order], prefixes[order], kinds[order]
+    starts = first[order][kinds == Node.LEAF]
     ends = np.searchsorted(starts, points, side="right").astype(np.uint64) - np.uint64(1)
     return Nodes(kinds, levels, prefixes, ends)
 

@@ -76,7 +76,7 @@ def test_every_implementation_gives_the_same_bytes(
         shares, _ = keys.evaluate_sum(1, pair[1], keys.visit(points, CHALLENGE))
         found.append((*pair, shares, prints0))
     for other in found[1:]:
-        assert all(map(np.array_equal, found[0], other))
+        assert all(np.array_equal(ours, its) for ours, its in zip(found[0], other, strict=True))
 
 
 @needs_native
