@@ -21,7 +21,7 @@ from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
 from protocols.run.question import Question
-from protocols.statistics import Estimate, Statistic
+from protocols.statistics import Estimate, Statistic, statistic_named
 from protocols.statistics.pairwise import Pairs
 from servers.coordinator import Coordinator
 from simulation.result import Result
@@ -49,6 +49,13 @@ def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estim
     if isinstance(statistic, Pairs) and statistic.pairs_among(present.rows) != opened.records:
         return None
     return statistic.noiseless(present)
+
+
+def _with_categories(statistic: Statistic, known: str) -> Statistic:
+    """The same, counting the names that the data set publishes, if it counts names."""
+    if getattr(statistic, "categories", None) != "":
+        return statistic
+    return type(statistic).from_parameters(statistic.parameters() | {"categories": known})
 
 
 class Federation:
@@ -148,8 +155,8 @@ class Federation:
 
     def run(
         self,
-        statistic: Statistic,
-        epsilon: float | str | Fraction,
+        statistic: Statistic | str,
+        epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
         minimum: int | None = None,
@@ -160,9 +167,11 @@ class Federation:
     ) -> Result:
         """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
 
+        A statistic by its name is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
         for a curve, and pays for it, where an earlier release would be given again.
         """
+        statistic = self._named(statistic)
         script = self.misbehaviour
         parties = len(self.holdings.ids)
         if minimum is None and script != HONEST:
@@ -226,6 +235,18 @@ class Federation:
             style=statistic.style,
         )
 
+    def _named(self, statistic: Statistic | str) -> Statistic:
+        if isinstance(statistic, Statistic):
+            return statistic
+        if not isinstance(statistic, str):
+            raise LocalError(f"{statistic!r} is no statistic: give one, or its name")
+        kind = statistic_named(statistic)
+        known = {each.name for each in dataclasses.fields(kind)}
+        roles = {role: column for role, column in self.data.roles.items() if role in known}
+        if "value" in known and "value" not in roles and len(self.data.columns) == 1:
+            roles["value"] = next(iter(self.data.columns))
+        return kind.from_parameters(roles)
+
     def _check(self, question: Question) -> None:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
         ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
@@ -242,14 +263,12 @@ class Federation:
         return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
-        """Fills in bounds that the data set publishes; a file's must come from the user."""
-        for column in statistic.columns:
-            values = self.holdings.column(column)
-            if missing := np.count_nonzero(~np.isfinite(values)):
-                raise LocalError(
-                    f"column {column!r} has {missing} of {len(values)} values that are missing or "
-                    "not finite"
-                )
+        """Fills in bounds and categories that the data set publishes; a file's must come from the
+        user."""
+        if known := self.data.categories.get(statistic.value):
+            statistic = _with_categories(statistic, known)
+        named = statistic.named_columns
+        self.data.check([column for column in statistic.columns if column not in named])
         lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
         return dataclasses.replace(
             statistic,
@@ -261,7 +280,7 @@ class Federation:
         notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
-        notes += self._misbehaviour_notes(opened)
+        notes += [*self.data.notes, *self._misbehaviour_notes(opened)]
         if clipped:
             lower, upper = question.statistic.bounds
             notes.append(

@@ -149,10 +149,11 @@ class Result:
 
         return estimate_figure(self)
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: Path | str) -> list[Path]:
         """Writes result.json, communication.csv, PNG plots and report.html; returns their paths."""
         from simulation.reports.page import write_report
 
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         document = folder / "result.json"
         document.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -41,6 +42,7 @@ class Statistic(ABC):
     style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
+        self._take_python()
         for bound in (self.lower, self.upper):
             if bound is not None and not math.isfinite(bound):
                 raise LocalError(f"bounds must be finite numbers, not {bound}")
@@ -48,6 +50,19 @@ class Statistic(ABC):
             raise LocalError(f"--lower {self.lower:g} must be below --upper {self.upper:g}")
         if not math.isfinite((self.upper or 0.0) - (self.lower or 0.0)):
             raise LocalError(f"bounds {self.lower:g} and {self.upper:g} are too far apart")
+
+    def _take_python(self) -> None:
+        """As people write it: one number where there may be several, 2 for the choice "2".
+
+        Raises `LocalError`, which is a ValueError, for a value of another type.
+        """
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            taken = _taken(value, each.type)
+            if not _fits(taken, each.type):
+                raise LocalError(f"{self.name}: {each.name} cannot be {value!r}")
+            if taken is not value:
+                object.__setattr__(self, each.name, taken)
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -104,6 +119,11 @@ class Statistic(ABC):
     def bounded(self) -> str | None:
         """The column whose public bounds are needed, if any."""
         return self.value
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """Those of its columns that are of names rather than of numbers."""
+        return ()
 
     @property
     def pairwise(self) -> bool:
@@ -257,6 +277,19 @@ def _plain(value: Parameter, annotation: object) -> Parameter:
     if isinstance(value, tuple):
         return tuple(float(each) for each in value)
     return float(value) if float in kinds and type(value) is int else value
+
+
+def _taken(value: object, annotation: object) -> object:
+    kinds = get_args(annotation) or (annotation,)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if Ellipsis in kinds:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (value,)
+        return tuple(value) if isinstance(value, list | np.ndarray) else value
+    if str in kinds and value is None and NoneType not in kinds:
+        return "none"
+    return str(value) if str in kinds and type(value) is int else value
 
 
 def _fits(value: object, annotation: object) -> bool:

@@ -11,7 +11,7 @@ from protocols.records import Column
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from protocols.statistics.estimates import Curve, Curves, Grid
+    from protocols.statistics.estimates import Counts, Curve, Curves, Grid
 
 TRUTH, PRIVATE, SMOOTHED, QUIET = "#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1"
 SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
@@ -140,6 +140,26 @@ def _bars(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -
         color=PRIVATE,
         label=beside.label if band is None else f"private, {BAND}",
     )
+
+
+def draw_counts(axes: "Axes", counts: "Counts", truth: "Counts | None", beside: Beside) -> None:
+    """A bar for each name, one below the other, so that names can be read."""
+    at = np.arange(len(counts.names))
+    if truth is not None:
+        axes.barh(at, truth.y, color=QUIET, label="truth")
+    band = beside.band
+    axes.errorbar(
+        counts.y,
+        at,
+        xerr=None if band is None else np.broadcast_to(band, at.shape),
+        fmt="o",
+        ms=3,
+        color=PRIVATE,
+        label=beside.label if band is None else f"private, {BAND}",
+    )
+    axes.set_yticks(at, [name if len(name) <= 24 else f"{name[:23]}…" for name in counts.names])
+    axes.invert_yaxis()
+    axes.set_xlabel(beside.style.up)
 
 
 def draw_curves(axes: "Axes", curves: "Curves", truth: "Curves | None", beside: Beside) -> None:

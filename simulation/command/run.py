@@ -101,6 +101,7 @@ def _prepared(
 
     dataset = load(options.data or DEFAULT_DATA)
     question = with_pilot(_built(chosen, dataset.roles), chosen.pilot, dataset)
+    dataset = dataset.about(question.columns)
     if options.out is not None:
         check_writable(options.out)
     return question, dataset

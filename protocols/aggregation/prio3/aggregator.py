@@ -84,8 +84,10 @@ class Prio3(Aggregator):
     ) -> Machine:
         """Liars claim a thousand records at the upper bound for each of their own."""
         statistic = query.statistic
-        bound = np.full(holdings.rows, statistic.bounds[1])
-        best = replace(holdings, columns={**holdings.columns, statistic.value: bound})
+        best = holdings
+        if statistic.bounded is not None:
+            bound = np.full(holdings.rows, statistic.bounds[1])
+            best = replace(holdings, columns={**holdings.columns, statistic.value: bound})
         lies = statistic.encode(best) * np.uint64(EXAGGERATION)
         lying = np.isin(holdings.ids, list(liars))
         claims = np.where(lying[:, None], lies, statistic.encode(holdings))
