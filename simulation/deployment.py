@@ -5,6 +5,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
@@ -102,6 +104,9 @@ class Deployment:
         aggregator = aggregator_named(question.aggregator)
         setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
         release = aggregator.release(query)
+        interval = release.interval(
+            proof.statistic, opened.total, opened.records, len(opened.contributors)
+        )
         return Result(
             question.statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
@@ -117,7 +122,7 @@ class Deployment:
             },
             opened.bill,
             opened.seconds,
-            release.deviations(opened.total, opened.records, len(opened.contributors)),
+            np.zeros(1) if interval is None else interval.errors,
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
@@ -128,6 +133,7 @@ class Deployment:
             data=describe_data("deployed", question.statistic, query.records),
             proof=proof,
             style=question.statistic.style,
+            interval=interval,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

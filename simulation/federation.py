@@ -213,6 +213,9 @@ class Federation:
             truth = statistic.reference(present)
         query, proof = opened.prove(question)
         release = self._aggregator.release(query)
+        interval = release.interval(
+            proof.statistic, opened.total, opened.records, len(opened.contributors)
+        )
         return Result(
             statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
@@ -221,7 +224,7 @@ class Federation:
             self._describe(),
             opened.bill,
             seconds | opened.seconds,
-            release.deviations(opened.total, opened.records, len(opened.contributors)),
+            np.zeros(1) if interval is None else interval.errors,
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
@@ -233,6 +236,7 @@ class Federation:
             opened.lost_pairs,
             proof=proof,
             style=statistic.style,
+            interval=interval,
         )
 
     def _named(self, statistic: Statistic | str) -> Statistic:

@@ -13,6 +13,7 @@ from protocols.run.messages import Role
 from protocols.run.meter import Bill
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, Shape, error_of, plain, shape_of
+from protocols.statistics.interval import LEVEL, Interval
 from simulation.proof import Proof
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Result:
     key: str = ""
     proof: Proof | None = None
     style: Style = field(default_factory=Style)
+    interval: Interval | None = None
 
     @property
     def shape(self) -> Shape:
@@ -108,6 +110,8 @@ class Result:
             **({"data": self.data} if self.data else {}),
             "estimate": plain(self.estimate),
         }
+        if self.interval is not None:
+            document["interval"] = self._interval_json(self.interval)
         if self.truth is not None:
             document |= {"truth": plain(self.truth), "error": plain(self.error)}
         if self.noiseless is not None:
@@ -142,6 +146,19 @@ class Result:
         if self.notes:
             document["notes"] = list(self.notes)
         return document
+
+    def _interval_json(self, interval: Interval) -> dict[str, object]:
+        """Numbers for a number, else lists in the order of the estimate's values."""
+        found = (interval.low, interval.high, interval.errors)
+        low, high, error = (
+            each.tolist()[0] if self.shape.scalar else each.tolist() for each in found
+        )
+        return {
+            "level": LEVEL,
+            "low": plain(low),
+            "high": plain(high),
+            "standard_error": plain(error),
+        }
 
     def plot(self) -> "Figure":
         """The estimate beside the truth, as a matplotlib figure."""

@@ -16,7 +16,8 @@ from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, option, options_of, role, summary_of
 
@@ -109,6 +110,20 @@ class Statistic(ABC):
     @abstractmethod
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Standard deviation of each value of the estimate, given the variance of one noise."""
+
+    span: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    """Where an estimate can lie."""
+
+    one_noise: ClassVar[bool] = False
+    """Whether each value has the noise on one released integer, and no other."""
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """What noise of that variance may have done to what was released; `width` is how many
+        standard deviations of it hold 95 %."""
+        values = shape_of(self.decode(released, records)).values()
+        return Interval.around(values, self.deviations(noise_variance, records), width, self.span)
 
     @property
     def columns(self) -> tuple[str, ...]:

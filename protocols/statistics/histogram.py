@@ -14,6 +14,7 @@ from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
 from protocols.statistics.estimates import Bins, Counts, Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.option import option
 
@@ -29,9 +30,13 @@ class Histogram(Statistic):
     """
 
     bins: int = option(10, "How many bins of equal width.")
+    nonnegative: bool = option(
+        False, "Make no count negative: those of empty bins are then too high on average."
+    )
     categories: str = option("", "Names in a column of text to count, as A,B,C; public.")
 
     name: ClassVar[str] = "histogram"
+    one_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,7 +108,21 @@ class Histogram(Statistic):
         return column
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._counts(signed(released).astype(np.float64))
+        counts = signed(released).astype(np.float64)
+        return self._counts(np.maximum(counts, 0.0) if self.nonnegative else counts)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Around the counts as they were released, also where none is told below 0."""
+        counts = signed(released).astype(np.float64)
+        span = (0.0, math.inf) if self.nonnegative else self.span
+        deviations = self.deviations(noise_variance, records)
+        return Interval.around(counts, deviations, width, span)
+
+    def release_key(self) -> str:
+        kept = {key: value for key, value in self.parameters().items() if key != "nonnegative"}
+        return repr((self.name, sorted(kept.items())))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.cells, math.sqrt(noise_variance))

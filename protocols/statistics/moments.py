@@ -24,6 +24,7 @@ class Sum(Statistic):
     """
 
     name: ClassVar[str] = "sum"
+    one_noise: ClassVar[bool] = True
 
     @property
     def grid(self) -> FixedPoint:
