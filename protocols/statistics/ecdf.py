@@ -93,13 +93,15 @@ class Quantile(Cumulative):
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float
     ) -> Interval:
-        """By inverting the band: the thresholds that may be the first to reach the quantile."""
+        """By inverting the band: its upper side reaches the quantile first, its lower side last.
+
+        Ends are thresholds, so on a coarse grid it holds more than 95 %.
+        """
         low, high = self.band(released, records, noise_variance, width)
         found = shape_of(self.decode(released, records)).values()
-        ends = [
-            _first_to_reach(low, high, max(quantile, LEAST_QUANTILE)) for quantile in self.quantile
-        ]
-        first, last = (self.x[list(side)] for side in zip(*ends, strict=True))
+        wanted = np.maximum(self.quantile, LEAST_QUANTILE)
+        first, last = (self.x[inverse(side, wanted)] for side in (high, low))
+        first, last = np.minimum(first, last), np.maximum(first, last)
         return Interval((last - first) / (2 * width), first, last).holding(found)
 
     def _at(self, values: list[float]) -> Estimate:
@@ -173,17 +175,6 @@ def bin_deviations(mechanism: CurveMechanism) -> Column:
 
 PROBED = 1e6
 """So large that the one record of a probe and rounding do not matter."""
-
-
-def _first_to_reach(low: Column, high: Column, quantile: float) -> tuple[int, int]:
-    """Of the points that may be the first where the curve reaches the quantile, first and last:
-    it may be reached there, and may not have been before."""
-    may_reach = high >= quantile
-    may_not = np.concatenate([[True], low[:-1] < quantile])
-    able = np.flatnonzero(may_reach & may_not)
-    if not len(able):
-        return len(low) - 1, len(low) - 1
-    return int(able[0]), int(able[-1])
 
 
 def inverse(curve: Column, quantiles: Column) -> NDArray[np.intp]:

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -176,6 +178,7 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
 
     for note in result.notes:
         warn(note)
+    result = dataclasses.replace(result, command=shlex.join(["tally", *sys.argv[1:]]))
     written = result.write(out) if out is not None else []
     if as_json:
         print(json.dumps(result.as_json(), allow_nan=False))
