@@ -14,7 +14,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.in_parts import proceed
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.run.machines import cheating_machine, party_machine
+from protocols.run.machines import cheating_machine, party_machine, repeatable
 from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query, decode_query
@@ -109,7 +109,7 @@ class PartyBlock(Participant):
         except LocalError as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
         self._begin(message)
-        if query.statistic.pairwise:
+        if not repeatable(query):
             self._of_pairs[message.run] = []
             for run in list(self._of_pairs)[:-MOST_REPEATED]:
                 self._of_pairs[run].clear()

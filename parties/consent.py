@@ -45,14 +45,14 @@ class Consent:
         paid for is named by everything that shapes the release, not by the run alone: the
         coordinator names runs, and gets nothing for an old name. How much is left is not said.
         """
-        spend = aggregator_named(query.aggregator).release(query).spend
+        cost = aggregator_named(query.aggregator).release(query).spend
+        spend = Spend(cost.data[:MAX_NAME], query.stream, cost.epsilon, cost.delta)
         try:
-            self._ledger.record(
-                [Spend(spend.data[:MAX_NAME], query.stream, spend.epsilon, spend.delta)]
-            )
+            self._ledger.record([spend], query.foreseen(spend))
         except LedgerRefusal as error:
             log.warning("not answered: %s", error)
-            return "its ledger has no room for the epsilon or delta of this question"
+            asked = "this question" if query.foreseen(spend) == spend else "this study"
+            return f"its ledger has no room for the epsilon or delta of {asked}"
         except RunFailed as error:
             log.error("not answered: %s", error)
             return "its ledger cannot be written"

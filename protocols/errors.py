@@ -25,7 +25,7 @@ _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 _of_command = False
 
 
-_OTHERWISE = {"min-parties": "minimum", "cheat": "cheats"}
+_OTHERWISE = {"cheat": "cheats"}
 
 
 def _in_python(flag: re.Match[str]) -> str:
@@ -54,6 +54,10 @@ class PeerError(TallyError):
 
 class RunFailed(TallyError):  # noqa: N818 - it names an outcome, not a mistake
     """A run that cannot finish: too many dropouts, a dead server, a refused spend."""
+
+
+class AnswerRefused(RunFailed):
+    """An answer came, and it is not proved to be one to what was asked."""
 
 
 class Interrupted(TallyError):  # noqa: N818 - it names what happened, not a mistake

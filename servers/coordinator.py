@@ -147,7 +147,8 @@ class Coordinator(Witness):
         _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         releases, data = self.releases, self.data
         if question.fresh or not releases.knows(query, data):
-            self._ledger.check(aggregator_named(query.aggregator).release(query).spend)
+            spend = aggregator_named(query.aggregator).release(query).spend
+            self._ledger.check(query.foreseen(spend))
         if question.fresh:
             releases.outdate(query, data)
         return query
@@ -177,7 +178,7 @@ class Coordinator(Witness):
         collector = collector_machine(query, records, randomness)
         self._remember_question(query)
         self.witness(query)
-        self._refusals[query.run] = Refusals(query.parties, query.minimum)
+        self._refusals[query.run] = Refusals(query.parties, query.min_parties)
         return self.begin(query.run, collector)
 
     def withdraw(self, run: bytes) -> None:

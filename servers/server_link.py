@@ -1,7 +1,7 @@
 """The coordinator's line to one server."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import grpc
 import grpc.aio
@@ -18,18 +18,24 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
 """How long a server may take to answer a call."""
+AWAY_SECONDS = 1.0
+"""How long one is waited for that was heard before, and is away when it is called."""
 
 
 class ServerLink:
     """`away` is why it is not heard now; None while it is."""
 
-    def __init__(self, index: int, target: str, credentials: Credentials) -> None:
+    def __init__(
+        self, index: int, target: str, credentials: Credentials, all_servers: Sequence[str] = ()
+    ) -> None:
+        self._all_servers = all_servers
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
         self._post = MessagesStub(self.channel)
         self.certificate = b""
         """Of the process that is heard now: the analyst checks whether it is this server's."""
         self.away: str | None = "cannot be reached"
+        self._heard = False
 
     @property
     def index(self) -> int:
@@ -43,8 +49,11 @@ class ServerLink:
         """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
         reasons = []
         for chunk in message.chunks():
+            gone = self._heard and self.away is not None
             receipt = await self._post.Send(
-                pb.Parcel(message=chunk.encode()), timeout=GRACE_SECONDS, wait_for_ready=True
+                pb.Parcel(message=chunk.encode()),
+                timeout=AWAY_SECONDS if gone else GRACE_SECONDS,
+                wait_for_ready=True,
             )
             reasons += [refusal.reason for refusal in receipt.refused]
         return reasons
@@ -52,11 +61,13 @@ class ServerLink:
     async def subscribe(self) -> AsyncIterator[tuple[Message, bytes]]:
         """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
         `PeerError` when it speaks for another."""
-        stream = self._post.Receive(pb.Subscription(), wait_for_ready=True)
+        subscription = pb.Subscription(servers=self._all_servers)
+        stream = self._post.Receive(subscription, wait_for_ready=True)
         for key, value in await stream.initial_metadata() or ():
             if key == CERTIFICATE and isinstance(value, bytes):
                 self.certificate = value
         self.away = None
+        self._heard = True
 
         async def messages() -> AsyncIterator[tuple[Message, bytes]]:
             async for parcel in stream:

@@ -22,11 +22,15 @@ from protocols.run.messages import Role
 from protocols.run.policy import Policy
 from protocols.run.question import Question
 from protocols.statistics import Estimate, Statistic, statistic_named
-from protocols.statistics.pairwise import Pairs
+from protocols.studies import studies
+from protocols.studies.budget import Grant
+from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
+from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
 from simulation.statement import Setting, describe_data
+from simulation.study import Manner, Put, conduct
 from storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
@@ -45,10 +49,9 @@ def _unsmoothed(statistic: Statistic, opened: Opened) -> Estimate | None:
 
 
 def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
-    """What noise was added to; None where pairs were lost and nobody knows which."""
-    if isinstance(statistic, Pairs) and statistic.pairs_among(present.rows) != opened.records:
-        return None
-    return statistic.noiseless(present)
+    """What noise was added to; None where nobody knows what was lost."""
+    known = statistic.is_whole(present.rows, opened.records)
+    return statistic.noiseless(present) if known else None
 
 
 def _with_categories(statistic: Statistic, known: str) -> Statistic:
@@ -106,8 +109,10 @@ class Federation:
         count = len(self.holdings.ids)
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
-        most = int(self.holdings.counts.max())
-        self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
+        max_records_per_party = int(self.holdings.counts.max())
+        self._setting = Setting(
+            self._aggregator, count, self.servers, max_records_per_party, self.holdings.rows
+        )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
@@ -155,56 +160,69 @@ class Federation:
 
     def run(
         self,
-        statistic: Statistic | str,
+        statistic: Statistic | Study | str,
         epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
         fresh: bool = False,
     ) -> Result:
-        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
+        """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
+        bad one, `RunFailed` if it cannot finish.
 
-        A statistic by its name is asked of the columns that the data set names for it.
-        With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
-        for a curve, and pays for it, where an earlier release would be given again.
+        By its name it is asked of the columns that the data set names for it.
+        With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
+        noise for a curve, and pays for it, where an earlier release would be given again.
         """
         statistic = self._named(statistic)
-        script = self.misbehaviour
-        parties = len(self.holdings.ids)
-        if minimum is None and script != HONEST:
-            minimum = parties - len(script.silent) - len(script.cheats)
-        answering = parties - len(script.absent)
-        if minimum is not None and script.absent and minimum > answering:
-            raise LocalError(
-                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
-            )
-        if statistic.pairwise and script.cheaters(Cheat.OUT_OF_RANGE):
-            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        statistic = self._with_bounds(statistic).asked_of(self._aggregator.name)
-        placement = self._setting.placement(noise, statistic)
-        question = Question(
-            statistic,
-            self._spec,
-            parse_epsilon(str(epsilon)),
-            placement,
-            data=self.data.name,
-            unit=unit,
-            minimum=minimum,
-            deadline=deadline,
-            key=self._next_key(),
-            delta=delta,
-            fresh=fresh,
-        )
-        self._check(question)
+        whole = Grant(parse_epsilon(str(epsilon)), delta)
+        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        if isinstance(statistic, Study):
+            statistic = statistic.with_bounds(self.data.bounds).asked_of(self._aggregator.name)
+        if not isinstance(statistic, Study):
+            return self._ask(statistic, self._spec, whole, manner)[0]
+        study, present = statistic, self.holdings
+
+        def put(question: Put) -> Result:
+            nonlocal present
+            ask, how = question.ask, manner.of(question)
+            spec = ask.aggregator or self._spec
+            result, present = self._ask(ask.statistic, spec, question.grant, how, question.salt)
+            return result
+
+        def truth() -> Estimate | None:
+            return study.reference(present)
+
+        def rehearse(question: Put) -> None:
+            ask, how = question.ask, manner.of(question)
+            self._question(ask.statistic, ask.aggregator or self._spec, question.grant, how, "")
+
+        return conduct(study, whole, self._next_key(), put, rehearse, report, truth)
+
+    def _ask(
+        self,
+        statistic: Statistic,
+        spec: str,
+        grant: Grant,
+        manner: Manner,
+        salt: str | None = None,
+    ) -> tuple[Result, Holdings]:
+        """The answer, and the records that are in it. A study's question has a `salt`, which makes
+        its key."""
+        aggregator = aggregator_named(spec)
+        setting = dataclasses.replace(self._setting, aggregator=aggregator)
+        question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
+        question = keyed(question, salt) if salt else question
+        statistic = question.statistic
         statistic.check_resolution(self.holdings)
-        clipped = statistic.clipped(self.holdings)
+        clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
-        opened = self.runtime.ask(question, report)
+        opened = self.runtime.ask(question, manner.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
         if len(opened.contributors) < len(self.holdings.ids):
@@ -212,16 +230,16 @@ class Federation:
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
         query, proof = opened.prove(question)
-        release = self._aggregator.release(query)
+        release = aggregator.release(query)
         interval = release.interval(
             proof.statistic, opened.total, opened.records, len(opened.contributors)
         )
-        return Result(
-            statistic.name,
+        result = Result(
+            statistic.way_of or statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
-            self._setting.privacy(question, release),
-            self._describe(),
+            setting.privacy(question, release),
+            self._describe() | {"aggregator": spec},
             opened.bill,
             seconds | opened.seconds,
             np.zeros(1) if interval is None else interval.errors,
@@ -238,13 +256,50 @@ class Federation:
             style=statistic.style,
             interval=interval,
         )
+        return result, present
 
-    def _named(self, statistic: Statistic | str) -> Statistic:
-        if isinstance(statistic, Statistic):
+    def _question(
+        self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
+    ) -> Question:
+        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+        aggregator = aggregator_named(spec)
+        setting = dataclasses.replace(self._setting, aggregator=aggregator)
+        script, min_parties = self.misbehaviour, manner.min_parties
+        parties = len(self.holdings.ids)
+        if min_parties is None and script != HONEST:
+            min_parties = parties - len(script.silent) - len(script.cheats)
+        answering = parties - len(script.absent)
+        if min_parties is not None and script.absent and min_parties > answering:
+            raise LocalError(
+                f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
+            )
+        if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
+        statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        question = Question(
+            statistic,
+            spec,
+            grant.epsilon,
+            setting.placement(manner.noise, statistic),
+            data=self.data.name,
+            unit=manner.unit,
+            min_parties=min_parties,
+            deadline=manner.deadline,
+            key=key,
+            delta=grant.delta,
+            fresh=manner.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
+        )
+        self._check(question)
+        return question
+
+    def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
+        if isinstance(statistic, Statistic | Study):
             return statistic
         if not isinstance(statistic, str):
             raise LocalError(f"{statistic!r} is no statistic: give one, or its name")
-        kind = statistic_named(statistic)
+        kind = studies().get(statistic) or statistic_named(statistic)
         known = {each.name for each in dataclasses.fields(kind)}
         roles = {role: column for role, column in self.data.roles.items() if role in known}
         if "value" in known and "value" not in roles and len(self.data.columns) == 1:
@@ -252,7 +307,7 @@ class Federation:
         return kind.from_parameters(roles)
 
     def _check(self, question: Question) -> None:
-        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+        """Asks it of a coordinator that has nobody behind it."""
         ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
         coordinator = Coordinator(
             self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
@@ -269,16 +324,13 @@ class Federation:
     def _with_bounds(self, statistic: Statistic) -> Statistic:
         """Fills in bounds and categories that the data set publishes; a file's must come from the
         user."""
-        if known := self.data.categories.get(statistic.value):
+        if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = _with_categories(statistic, known)
         named = statistic.named_columns
         self.data.check([column for column in statistic.columns if column not in named])
-        lower, upper = self.data.bounds.get(statistic.bounded or "", (None, None))
-        return dataclasses.replace(
-            statistic,
-            lower=lower if statistic.lower is None else statistic.lower,
-            upper=upper if statistic.upper is None else statistic.upper,
-        )
+        bounded = statistic.with_bounds(self.data.bounds)
+        bounded.check_bounds()
+        return bounded
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
         notes = self._setting.notes(question, opened)
@@ -286,10 +338,10 @@ class Federation:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
         notes += [*self.data.notes, *self._misbehaviour_notes(opened)]
         if clipped:
-            lower, upper = question.statistic.bounds
+            ranges = set(question.statistic.column_bounds.values())
+            outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))
             notes.append(
-                f"{clipped} of {self.holdings.rows} values lay outside [{lower:g}, {upper:g}] "
-                "and were clipped"
+                f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
         if tied := question.statistic.tied_by_rounding(self.holdings):
             notes.append(

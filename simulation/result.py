@@ -74,6 +74,8 @@ class Result:
     that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
+    `questions` are those of a study, in order: then privacy, bill and times are of them together,
+    and each has its own proof.
     `interval` is what the noise may have done, None where there is none. `command` is what gives
     the answer again, if a command gave it; `date` is when.
     """
@@ -98,6 +100,7 @@ class Result:
     key: str = ""
     proof: Proof | None = None
     style: Style = field(default_factory=Style)
+    questions: "tuple[Result, ...]" = ()
     interval: Interval | None = None
     date: str = field(default_factory=_now)
     command: str = ""
@@ -222,6 +225,8 @@ class Result:
             document["key"] = self.key
         if self.proof is not None:
             document["receipts"] = self.proof.as_json()
+        if self.questions:
+            document["questions"] = [each._as_question() for each in self.questions]
         if self.notes:
             document["notes"] = list(self.notes)
         return document
@@ -238,6 +243,14 @@ class Result:
             "high": plain(high),
             "standard_error": plain(error),
         }
+
+    def _as_question(self) -> dict[str, object]:
+        """As one of a study's: the whole of it, with what it cost at its head."""
+        document = self.as_json()
+        del document["schema"]
+        spent = 0.0 if self.reused else self.privacy.as_json()["epsilon"]
+        cost = {"epsilon": spent, "delta": self.privacy.delta, "bytes": self.bill.total.bytes}
+        return {"statistic": self.statistic, **cost, **document}
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
         """The estimate beside the truth, as a matplotlib figure; or on axes that are there."""

@@ -16,17 +16,19 @@ from simulation.runtimes.contract import Opened
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part, with how many `records` in all and `most` of one party; both are public."""
+    """Who takes part, with how many records in all and how many of one party at most, which is
+    public."""
 
     aggregator: Aggregator
     parties: int
     servers: int
-    most: int
+    max_records_per_party: int
     records: int
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
-        if noise is None and statistic.pairwise:
-            return Placement.PER_PAIR if self.servers == 1 else Placement.EACH_SERVER
+        if noise is None and (own := statistic.placement(self.servers)) is not None:
+            possible = own is not Placement.JOINT or self.aggregator.joint
+            return own if possible else Placement.EACH_SERVER
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:
@@ -39,7 +41,8 @@ class Setting:
             ) from None
 
     def privacy(self, question: Question, release: Release) -> Privacy:
-        adjacency = "one record" if question.unit == "record" else "all records of one party"
+        record = question.unit == "record"
+        adjacency = question.statistic.protected if record else "all records of one party"
         if question.epsilon is None:
             words, statement = "none", "NOT PRIVATE: no noise was added"
         elif release.exact:
@@ -87,6 +90,9 @@ def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, ob
         "columns": list(statistic.columns),
         "records": records,
     }
-    if statistic.lower is not None and statistic.upper is not None:
-        description["bounds"] = [statistic.lower, statistic.upper]
+    bounds = statistic.column_bounds
+    if len(set(bounds.values())) == 1:
+        description["bounds"] = list(next(iter(bounds.values())))
+    elif bounds:
+        description["bounds"] = {name: list(each) for name, each in bounds.items()}
     return description | {"grid": statistic.grid_words, "grid_step": statistic.grid_step}

@@ -46,6 +46,7 @@ class Ledger:
                 f"{SCHEMA_VERSION})"
             )
         if version == SCHEMA_VERSION:
+            self._db.execute("SELECT receipt, data, epsilon, delta, written FROM spends LIMIT 1")
             return  # nothing is written: a ledger can be opened where the disk is full
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS spends ("
@@ -93,8 +94,10 @@ class Ledger:
         if capped and not self.has(spend):
             check_spend(spend, self._charges(), self.caps)
 
-    def record(self, spends: Sequence[Spend]) -> None:
+    def record(self, spends: Sequence[Spend], foreseen: Spend | None = None) -> None:
         """Writes all of `spends` or none. They are on disk when this returns.
+
+        Nothing is written either unless there is room for what is `foreseen`.
 
         Raises `LedgerRefusal` past the cap, and `RunFailed` where they cannot be written.
         """
@@ -102,6 +105,8 @@ class Ledger:
             return
         try:
             self._db.execute("BEGIN IMMEDIATE")
+            if foreseen is not None:
+                self.check(foreseen)
             for spend in spends:
                 self.check(spend)
                 if not self.has(spend):

@@ -82,6 +82,8 @@ class NoisySum(Release):
         query = self.query
         if query.mechanism is None:
             return "none"
+        if query.statistic.curated and query.epsilon is not None:
+            return query.statistic.published_words(query.epsilon, query.delta)
         return query.statistic.mechanism_words(float(query.mechanism.scale))
 
     @property
@@ -104,7 +106,8 @@ class NoisySum(Release):
     def deviations(self, released: Vector, records: int, contributors: int) -> Column:
         if self.exact:
             return np.zeros(1)
-        return self.query.statistic.deviations(self._variance(contributors), records)
+        variance = self._variance(contributors)
+        return self.query.statistic.deviations_given(released, variance, records)
 
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int

@@ -64,6 +64,7 @@ class Shamir(OneRound):
     servers: ClassVar[int] = 3
     party_bytes: ClassVar[str] = "16mL; packed 16m⌈L/pack⌉"
     noise: ClassVar[Placement | None] = Placement.PARTIES
+    elementwise: ClassVar[bool] = False  # its shares are packed elements of a field
 
     def needed(self, servers: int) -> int:
         """How many servers open. Raises `LocalError` on a threshold that cannot be.
@@ -85,10 +86,6 @@ class Shamir(OneRound):
         if query.servers >= self.min_servers:
             self.needed(query.servers)
         super().check(query)
-        if query.statistic.pairwise:
-            raise LocalError(
-                f"{query.statistic.name} adds up shares of pairs: shamir cannot, additive can"
-            )
         if query.mechanism is not None and query.noise is not Placement.PARTIES:
             raise LocalError("shamir: only the parties can add noise: --noise parties")
 

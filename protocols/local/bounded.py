@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.errors import LocalError
-from protocols.local.contract import Integers, Reals, Words
+from protocols.local.contract import Integers, OneValue, Reals, Words
 from protocols.local.response import RandomizedResponse
 
 MAX_STEPS = 1 << 32
 
 
 @dataclass(frozen=True)
-class BoundedResponse:
+class BoundedResponse(OneValue):
     """Inputs are whole numbers from 0 to `steps`; the estimate is of their sum."""
 
     response: RandomizedResponse
@@ -29,6 +29,15 @@ class BoundedResponse:
     @property
     def values(self) -> int:
         return self.response.values
+
+    @property
+    def alphabet(self) -> int:
+        return self.values
+
+    @property
+    def name(self) -> str:
+        kind = "one bit" if self.values == 2 else f"{self.values} grid points"
+        return f"random rounding to {kind}, of all grids the least variance; {self.response.name}"
 
     @property
     def words(self) -> int:
@@ -53,7 +62,7 @@ class BoundedResponse:
     def estimate(self, counts: Integers) -> Reals:
         """(Σy - n(1-λ)/2)/λ in units of the range, with λ = p - q: a response says its input with
         probability λ, and anything at all, ½ on average, with probability 1 - λ."""
-        truthful = self.response.p - self.response.q
+        truthful = self.response.truthful
         reported = float(counts @ np.arange(self.values)) / (self.values - 1)
         total = (reported - int(counts.sum()) * (1 - truthful) / 2) / truthful
         return np.array([total * self.steps])
@@ -69,7 +78,7 @@ class BoundedResponse:
         Between two grid points the second moment of a report is linear in x and its mean as well,
         so the variance is concave there and its peak is where the derivative is 0, or an end.
         """
-        truthful = self.response.p - self.response.q
+        truthful = self.response.truthful
         left = np.arange(self.values - 1) / (self.values - 1)
         right = left + 1 / (self.values - 1)
         # E[G²] = (l + r)x - lr on [l, r]; E[y] = λx + (1-λ)/2
@@ -85,7 +94,7 @@ class BoundedResponse:
         return float(self._variance(np.array([second]), np.array([x]))[0])
 
     def _variance(self, second_moment: Reals, x: Reals) -> Reals:
-        k, truthful = self.values, self.response.p - self.response.q
+        k, truthful = self.values, self.response.truthful
         uniform = (2 * k - 1) / (6 * (k - 1))
         moment = truthful * second_moment + (1 - truthful) * uniform
         mean = truthful * x + (1 - truthful) / 2

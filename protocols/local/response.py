@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from protocols.errors import LocalError
-from protocols.local.contract import Integers, Reals, Words
+from protocols.local.contract import FrequencyOracle, Integers, OneValue, Reals, Words
 
 WORD = 1 << 64
 _DIGITS = 60
@@ -23,7 +23,7 @@ _LARGEST = 64
 
 
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(OneValue, FrequencyOracle):
     """`other` is the probability of each value that is not the truth, in units of 2^-64."""
 
     values: int
@@ -74,8 +74,16 @@ class RandomizedResponse:
         return self.other / WORD
 
     @property
+    def name(self) -> str:
+        return f"randomized response among {self.values} values"
+
+    @property
     def words(self) -> int:
         return 1
+
+    @property
+    def alphabet(self) -> int:
+        return self.values
 
     def randomize(self, inputs: Integers, words: Words) -> Integers:
         """One word decides both whether to keep and what to say instead: [0, keep) keeps, and the
@@ -88,8 +96,17 @@ class RandomizedResponse:
         return np.where(kept, inputs, lie + (lie >= inputs))
 
     @property
+    def truthful(self) -> float:
+        """p - q: a response says its input with that probability, and else anything at all."""
+        return (self.keep - self.other) / WORD
+
+    @property
     def gain(self) -> float:
-        return 1 / (self.p - self.q)
+        return 1 / self.truthful
+
+    @property
+    def empty_variance(self) -> float:
+        return self.q * (1 - self.q) * self.gain**2
 
     def estimate(self, counts: Integers) -> Reals:
         """(c - nq)/(p - q) for every value."""
@@ -98,11 +115,16 @@ class RandomizedResponse:
     def variances(self, estimates: Reals, reports: int) -> Reals:
         """[t·p(1-p) + (n-t)·q(1-q)]/(p-q)² where t of the n records hold the value; exact if
         `estimates` are the truth."""
-        p, q = self.p, self.q
-        held = np.clip(estimates, 0, reports)
-        return np.asarray(
-            (held * p * (1 - p) + (reports - held) * q * (1 - q)) / (p - q) ** 2, dtype=np.float64
-        )
+        return support_variances(self.p, self.q, self.gain, estimates, reports)
+
+
+def support_variances(p: float, q: float, gain: float, estimates: Reals, reports: int) -> Reals:
+    """Of (c - nq)·gain with gain = 1/(p - q), where a record supports the value that it
+    holds with probability p, and any other with probability q."""
+    held = np.clip(estimates, 0, reports)
+    return np.asarray(
+        (held * p * (1 - p) + (reports - held) * q * (1 - q)) * gain**2, dtype=np.float64
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ of b. That fewer, wider levels pay is Qardaji, Yang and Li's observation (VLDB 2
 the mean variance of a prefix count is an eighth of that of S0's tree.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -147,12 +148,8 @@ class Hierarchy:
             raise ValueError(f"no cell is left for {n} records")
         if not self.height:
             return np.array([float(n)])
-        slices, q = self.slices(), self._subtree_variances(free)
-        # Upward: a node's own value (variance 1) against its children's sum (variance Q).
-        upward = [np.where(free, noisy[slices[-1]], 0.0)]
-        for level in reversed(range(self.height - 1)):
-            total = self._sum_children(upward[-1], level)
-            upward.append(q[level] * noisy[slices[level]] + (1.0 - q[level]) * total)
+        q = self._subtree_variances(free)
+        upward = self._upward(noisy, free, q)
         # Downward: the parent's estimate settles its children, by their variances.
         settled = np.array([float(n)])
         for level, estimate in enumerate(reversed(upward)):
@@ -161,6 +158,26 @@ class Hierarchy:
             share = np.divide(missing, variance, out=np.zeros_like(missing), where=variance > 0)
             settled = estimate + q[level] * self._spread(share, level)
         return settled
+
+    def _upward(self, noisy: Vector, free: NDArray[np.bool_], q: list[Vector]) -> list[Vector]:
+        """Each node from its own subtree, the last level first: its own value (variance 1) against
+        its children's sum (variance Q)."""
+        slices = self.slices()
+        upward = [np.where(free, noisy[slices[-1]], 0.0)]
+        for level in reversed(range(self.height - 1)):
+            total = self._sum_children(upward[-1], level)
+            upward.append(q[level] * noisy[slices[level]] + (1.0 - q[level]) * total)
+        return upward
+
+    def total(self, noisy: Vector) -> tuple[float, float]:
+        """Best linear unbiased estimate of the number of records from the nodes alone, where it is
+        not public, and its variance in units of a node's; (0, inf) where there is no node."""
+        noisy = checked_nodes(self, noisy, 0.0)
+        if not self.height:
+            return 0.0, math.inf
+        free = np.ones(self.cells, dtype=np.bool_)
+        q = self._subtree_variances(free)
+        return float(self._upward(noisy, free, q)[-1].sum()), float(q[0].sum())
 
     def prefix_counts(self, noisy: Vector, n: float) -> Vector:
         """Best linear unbiased estimates of the counts at thresholds 1..N; the last one is n."""

@@ -151,17 +151,18 @@ class Evidence:
         bitmap = np.packbits(members).tobytes()
         if self.release[: len(bitmap)] != bitmap:
             raise PeerError(COORDINATOR, "it names other contributors than the servers")
-        if len(self.release) > len(bitmap) and not query.statistic.pairwise:
+        beyond = self.release[len(bitmap) :]
+        counted = query.statistic.counted(beyond)
+        if beyond and counted is None:
             raise PeerError(COORDINATOR, "a release over more than parties")
-        if query.statistic.pairwise:
-            pairs = np.unpackbits(np.frombuffer(self.release[len(bitmap) :], dtype=np.uint8))
-            least = most = int(np.count_nonzero(pairs)) // 2
+        if counted is not None:
+            least = most = counted
         else:
             absent = query.parties - len(contributors)
             most = query.records - absent
-            least = max(len(contributors), query.records - absent * query.most)
+            least = max(len(contributors), query.records - absent * query.max_records_per_party)
             if not _collector(query).public:  # it counts reports: of those that could be used
-                least, most = 1, len(contributors) * query.most
+                least, most = 1, len(contributors) * query.max_records_per_party
         if not least <= records <= most:
             raise PeerError(
                 COORDINATOR, f"{records} records in the sum, where it can have {least} to {most}"

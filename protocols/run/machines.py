@@ -1,13 +1,14 @@
-"""The machine of each role in a run: the aggregator's, or for statistics of pairs those of
-`protocols.pairwise`, which hand their shares to the aggregator."""
+"""The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Bulk, OneRound, Records, exaggerated
+from protocols.aggregation.contract import Bulk, Records, exaggerated
+from protocols.aggregation.one_round import SummingServer
 from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
 from protocols.identity.vouchers import Signet, Vouchers
-from protocols.pairwise.roles.party import PairwiseParty
-from protocols.pairwise.roles.server_and_collector import STAGES, PairwiseCollector, PairwiseServer
+from protocols.joint.base_transfers import BaseTransfers
+from protocols.joint.server import TogetherServer
+from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.in_parts import in_parts, parts
@@ -17,16 +18,25 @@ from protocols.run.query import Query
 
 def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so."""
-    if query.statistic.pairwise:
-        _one_round(query)
     aggregator = aggregator_named(query.aggregator)
+    if (own := query.statistic.machines()) is not None:
+        own.check(aggregator, query)
     aggregator.check(query)
+    if query.noise is Placement.JOINT and not aggregator.joint:
+        raise LocalError(f"{aggregator.name} has no servers that could draw joint noise")
     query.check_delta(aggregator.release(query).delta)
 
 
 def stages(query: Query) -> int:
     """How often somebody waits for parties, each time for at most the query's deadline."""
-    return STAGES if query.statistic.pairwise else aggregator_named(query.aggregator).stages
+    own = query.statistic.machines()
+    return aggregator_named(query.aggregator).stages if own is None else own.stages
+
+
+def repeatable(query: Query) -> bool:
+    """Whether a party that is asked again may compute what it says again."""
+    own = query.statistic.machines()
+    return own is None or own.repeatable
 
 
 def party_machine(
@@ -37,9 +47,9 @@ def party_machine(
     Raises `LocalError` if these parties cannot answer.
     """
     check(query)
-    if query.statistic.pairwise:
-        return PairwiseParty(_one_round(query), query, holdings, randomness)
     aggregator = aggregator_named(query.aggregator)
+    if (own := query.statistic.machines()) is not None:
+        return own.party(aggregator, query, holdings, randomness)
     if isinstance(aggregator, Vouched) and signet is not None:
         return aggregator.vouched_party(query, holdings, randomness, signet)
     return in_parts(
@@ -56,7 +66,7 @@ def cheating_machine(
 ) -> Machine:
     """Of parties of which some lie, in a simulation. Raises `LocalError` as `party_machine`."""
     check(query)
-    if query.statistic.pairwise:
+    if query.statistic.machines() is not None:
         raise LocalError("circuits take no data out of range: parties can cheat in sums only")
     aggregator = aggregator_named(query.aggregator)
     if isinstance(aggregator, Vouched) and signet is not None:
@@ -71,28 +81,28 @@ def server_machine(
     randomness: Randomness,
     bulk: Bulk,
     vouchers: Vouchers | None = None,
+    bases: BaseTransfers | None = None,
 ) -> Machine:
-    if query.statistic.pairwise:
-        return PairwiseServer(_one_round(query), query, index, randomness, bulk)
+    """`bases` are kept from run to run; without, those of this run are its own."""
+    machine = _alone(query, index, randomness, bulk, vouchers)
+    if query.joint_noise is None or not isinstance(machine, SummingServer):
+        return machine
+    return TogetherServer(machine, query, index, randomness, bases or BaseTransfers(randomness))
+
+
+def _alone(
+    query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers | None
+) -> Machine:
     aggregator = aggregator_named(query.aggregator)
+    if (own := query.statistic.machines()) is not None:
+        return own.server(aggregator, query, index, randomness, bulk)
     if isinstance(aggregator, Vouched) and vouchers is not None:
         return aggregator.vouched_server(query, index, randomness, bulk, vouchers)
     return aggregator.server(query, index, randomness, bulk)
 
 
 def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
-    if query.statistic.pairwise:
-        return PairwiseCollector(_one_round(query), query, records)
-    return aggregator_named(query.aggregator).collector(query, records, randomness)
-
-
-def _one_round(query: Query) -> OneRound:
-    """Pairs that lost a party are left out when shares are added up, which takes an aggregator
-    whose servers hold every party's share by itself."""
     aggregator = aggregator_named(query.aggregator)
-    if not isinstance(aggregator, OneRound):
-        raise LocalError(
-            f"{query.statistic.name} adds up shares of pairs: {aggregator.name} cannot, "
-            "additive or curator can"
-        )
-    return aggregator
+    if (own := query.statistic.machines()) is not None:
+        return own.collector(aggregator, query, records)
+    return aggregator.collector(query, records, randomness)

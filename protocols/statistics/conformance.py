@@ -31,9 +31,10 @@ class StatisticContract:
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
         """Records within the bounds, dealt to parties that hold one at least."""
         generator = np.random.default_rng(seed)
-        lower, upper = self.statistic.bounds
+        bounds = self.statistic.column_bounds
         columns = {
-            name: generator.uniform(lower, upper, records) for name in self.statistic.columns
+            name: generator.uniform(*bounds.get(name, (0.0, 1.0)), records)
+            for name in self.statistic.columns
         }
         starts = np.arange(parties) * (records // parties)
         return Holdings(np.arange(parties, dtype=np.uint32), starts, columns)

@@ -14,43 +14,49 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
-from protocols.statistics.option import Option, option, options_of, role, summary_of
+from protocols.statistics.option import Option, options_of, summary_of
 
 if TYPE_CHECKING:
+    from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
-Parameter = str | int | float | bool | tuple[float, ...] | None
+Bounds = tuple[float, float]
+Parameter = str | int | float | bool | tuple[float, ...] | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Statistic(ABC):
-    """A statistic over one numeric column, clipped to public bounds.
+    """A statistic over records with named columns. Most are about one column, clipped to public
+    bounds: `protocols.statistics.bounded.BoundedColumn`.
 
     Everything here is public: parties, servers and coordinator each build the same statistic from
     its parameters. Subclasses are frozen dataclasses whose fields are those parameters.
     """
 
-    value: str = role("value", "The column that it is about.", bounded=True)
-    lower: float | None = option(None, "Public lower bound of the values.")
-    upper: float | None = option(None, "Public upper bound of the values.")
-
     name: ClassVar[str]
+    way_of: ClassVar[str] = ""
+    """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
     style: ClassVar[Style] = Style()
+    curated: ClassVar[bool] = False
+    """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
+    publishes what `published` says."""
+    takes_pilot: ClassVar[bool] = False
+    """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
+    span: ClassVar[Bounds] = (-math.inf, math.inf)
+    """Where an estimate can lie."""
+    one_noise: ClassVar[bool] = False
+    """Whether each value has the noise on one released integer, and no other."""
 
     def __post_init__(self) -> None:
         self._take_python()
-        for bound in (self.lower, self.upper):
-            if bound is not None and not math.isfinite(bound):
-                raise LocalError(f"bounds must be finite numbers, not {bound}")
-        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
-            raise LocalError(f"--lower {self.lower:g} must be below --upper {self.upper:g}")
-        if not math.isfinite((self.upper or 0.0) - (self.lower or 0.0)):
-            raise LocalError(f"bounds {self.lower:g} and {self.upper:g} are too far apart")
 
     def _take_python(self) -> None:
         """As people write it: one number where there may be several, 2 for the choice "2".
@@ -111,11 +117,9 @@ class Statistic(ABC):
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Standard deviation of each value of the estimate, given the variance of one noise."""
 
-    span: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    """Where an estimate can lie."""
-
-    one_noise: ClassVar[bool] = False
-    """Whether each value has the noise on one released integer, and no other."""
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        """As `deviations`, where they depend on what was released."""
+        return self.deviations(noise_variance, records)
 
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float
@@ -123,17 +127,20 @@ class Statistic(ABC):
         """What noise of that variance may have done to what was released; `width` is how many
         standard deviations of it hold 95 %."""
         values = shape_of(self.decode(released, records)).values()
-        return Interval.around(values, self.deviations(noise_variance, records), width, self.span)
+        deviations = self.deviations_given(released, noise_variance, records)
+        return Interval.around(values, deviations, width, self.span)
 
     @property
+    @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The columns of the data that it is about."""
-        return (self.value,)
+
+    # --- public bounds: none are needed unless it says so ---
 
     @property
-    def bounded(self) -> str | None:
-        """The column whose public bounds are needed, if any."""
-        return self.value
+    def bounded(self) -> tuple[str, ...]:
+        """Those of the columns whose public bounds must be known."""
+        return ()
 
     @property
     def named_columns(self) -> tuple[str, ...]:
@@ -141,9 +148,64 @@ class Statistic(ABC):
         return ()
 
     @property
-    def pairwise(self) -> bool:
-        """Whether parties compute it in pairs."""
-        return False
+    def column_bounds(self) -> Mapping[str, Bounds]:
+        """The public bounds that are known, by column; values are clipped to them."""
+        return {}
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        """The statistic with bounds that a data set publishes, where it has none of its own."""
+        return self
+
+    def check_bounds(self) -> None:
+        """Raises `LocalError` where bounds are needed and not known."""
+        if missing := [name for name in self.bounded if name not in self.column_bounds]:
+            raise LocalError(f"{self.name} needs public bounds of column {missing[0]!r}")
+
+    def clipped(self, holdings: Holdings) -> int:
+        """How many records have a value outside the public bounds."""
+        outside = np.zeros(holdings.rows, dtype=bool)
+        for name, (lower, upper) in self.column_bounds.items():
+            values = holdings.column(name)
+            outside |= (values < lower) | (values > upper)
+        return int(np.count_nonzero(outside))
+
+    # --- how it is asked: most statistics leave all of this to the aggregator ---
+
+    def machines(self) -> "RoleMachines | None":
+        """Its own machines of parties, servers and coordinator; None for the aggregator's."""
+        return None
+
+    def placement(self, servers: int) -> Placement | None:
+        """Who adds the noise if nobody says; None where the aggregator decides."""
+        return None
+
+    def check_asked(self, parties: int, noise: Placement) -> None:
+        """Raises `LocalError` if it cannot be asked of so many parties, or with noise from there.
+
+        It is a statistic as queries have it, `prepared`.
+        """
+        if noise.of_pairs:
+            raise LocalError(f"--noise {noise} is of statistics of pairs")
+
+    def circuit_noise(
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
+    ) -> "CircuitLaplace | None":
+        """The noise that parties draw inside a circuit; None where they draw none."""
+        return None
+
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
+        """The δ that a sampler of its own costs; 0 for the exact samplers."""
+        return 0.0
+
+    def counted(self, release: bytes) -> int | None:
+        """How many records a release is about that names more than parties: `release` is what
+        follows the parties' bitmap. None where releases name parties alone."""
+        return None
+
+    def is_whole(self, records: int, counted: int) -> bool:
+        """Whether an answer that counted so many is about all there is of `records` records; where
+        it is not, nobody knows what is missing."""
+        return True
 
     def asked_of(self, aggregator: str) -> "Statistic":
         """The statistic that is put to a federation with that aggregator.
@@ -155,14 +217,28 @@ class Statistic(ABC):
         return self
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """What the coordinator decides before it asks: most statistics leave nothing open.
 
-        There are `records` records, `most` of one party; `inside` tells that noise is drawn by
-        pairs of parties, `seed` is public.
+        `inside` tells that noise is drawn by pairs of parties, `seed` is public.
         """
         return self
+
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
+        """The statistic that knows public data, within `bounds` by column where there are none of
+        its own, and chooses by them what `prepared` decides."""
+        return self
+
+    @property
+    def protected(self) -> str:
+        """What adjacent data sets differ in, where the unit of privacy is a record."""
+        return "one record"
 
     @property
     def measures(self) -> bool:
@@ -209,6 +285,16 @@ class Statistic(ABC):
         """What is published of the sum of all vectors: linear, so it applies to shares."""
         return total
 
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        """What a curator publishes of the exact sum, its noise included, if `curated`."""
+        raise LocalError(f"{self.name} has no noise of its own")
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        """That mechanism by name."""
+        raise LocalError(f"{self.name} has no noise of its own")
+
     def place(self, noise: Vector) -> Vector:
         """How the noises add to the measured values."""
         return noise
@@ -244,32 +330,6 @@ class Statistic(ABC):
     def check_resolution(self, holdings: Holdings) -> None:  # noqa: B027  # most need none
         """Raises `LocalError` where rounding leaves too little of these records' order."""
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        if self.lower is None or self.upper is None:
-            raise LocalError(
-                f"{self.name} needs public bounds: give --lower and --upper "
-                "(bounds taken from the data would not be private)"
-            )
-        return self.lower, self.upper
-
-    def clip(self, values: Column) -> Column:
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {self.value!r} has values that are not finite numbers")
-        return np.clip(values, *self.bounds)
-
-    def raw(self, holdings: Holdings) -> Column:
-        """The values as they are, for the truth."""
-        values = holdings.column(self.value)
-        self.clip(values)
-        return values
-
-    def clipped(self, holdings: Holdings) -> int:
-        """How many values lie outside the public bounds."""
-        lower, upper = self.bounds
-        values = holdings.column(self.value)
-        return int(np.count_nonzero((values < lower) | (values > upper)))
-
     def parameters(self) -> dict[str, Parameter]:
         """In one form: a real number is a float, whether it was written 1 or 1.0."""
         return {f.name: _plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
@@ -284,13 +344,13 @@ class Statistic(ABC):
             if not _fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        return cls(**values)  # type: ignore[arg-type]  # checked against the fields above
+        return cls(**values)  # checked against the fields above
 
 
 def _plain(value: Parameter, annotation: object) -> Parameter:
     kinds = get_args(annotation) or (annotation,)
     if isinstance(value, tuple):
-        return tuple(float(each) for each in value)
+        return value if str in kinds else tuple(float(each) for each in value)
     return float(value) if float in kinds and type(value) is int else value
 
 

@@ -16,7 +16,7 @@ from protocols.names import look_up
 from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.privacy.isotonic import monotone
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.measurement import Measurement, Step
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import threshold_values
@@ -28,7 +28,7 @@ SOLVERS = ("interior-point", "cvxopt")
 
 
 @dataclass(frozen=True)
-class Cumulative(Statistic):
+class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
     `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing
@@ -82,7 +82,7 @@ class Cumulative(Statistic):
     def measurement(self) -> Measurement:
         """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
         doubles, whatever the domain."""
-        return Step(self.thresholds)
+        return Step(self.thresholds, self.curve_mechanism.hierarchy)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         return self.cells(holdings.column(self.value)).astype(np.int64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from protocols.records import Column
-from protocols.statistics.interval import Interval
+from protocols.statistics.interval import NORMAL, Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +51,13 @@ class Beside:
     @property
     def label(self) -> str:
         return "private" if self.noisy else "without noise"
+
+    @property
+    def band(self) -> Column | None:
+        """Half widths of 95 %; None where there is no noise, or its effect is not known."""
+        if self.interval is None or not np.isfinite(self.interval.errors).all():
+            return None
+        return NORMAL * self.interval.errors
 
     def bars(self, values: Column) -> Column | None:
         """How far the interval goes below and above; None where there is none."""

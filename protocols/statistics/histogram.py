@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.categories import OTHER, is_name, parse_categories, places
 from protocols.errors import LocalError
+from protocols.local import AUTO, RANDOMIZERS
+from protocols.names import look_up
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.estimates import Bins, Counts, Estimate
 from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement, OneHot
@@ -22,7 +24,7 @@ MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(Statistic):
+class Histogram(BoundedColumn):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
@@ -34,6 +36,11 @@ class Histogram(Statistic):
         False, "Make no count negative: those of empty bins are then too high on average."
     )
     categories: str = option("", "Names in a column of text to count, as A,B,C; public.")
+    randomizer: str = option(
+        AUTO,
+        "What randomizes reports in the local model.",
+        choices=(AUTO, *RANDOMIZERS),
+    )
 
     name: ClassVar[str] = "histogram"
     one_noise: ClassVar[bool] = True
@@ -42,6 +49,7 @@ class Histogram(Statistic):
         super().__post_init__()
         if not 1 <= self.bins <= MAX_BINS:
             raise LocalError(f"--bins must be between 1 and {MAX_BINS}, not {self.bins}")
+        look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *RANDOMIZERS)))
         if self.categories:
             parse_categories(self.categories)
 
@@ -59,16 +67,9 @@ class Histogram(Statistic):
         return (self.value,) if self.categories else ()
 
     @property
-    def bounded(self) -> str | None:
-        return None if self.categories else super().bounded
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Names have none."""
-        return (-math.inf, math.inf) if self.categories else super().bounds
-
-    def clipped(self, holdings: Holdings) -> int:
-        return 0 if self.categories else super().clipped(holdings)
+    def valued(self) -> tuple[str, ...]:
+        """Names have no bounds."""
+        return () if self.categories else super().valued
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -85,7 +86,7 @@ class Histogram(Statistic):
 
     @property
     def measurement(self) -> Measurement:
-        return OneHot(self.cells)
+        return OneHot(self.cells, self.randomizer)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """The bin of every record."""

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import FixedPoint, Vector, signed
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic, sum_by_party
+from protocols.statistics.bounded import BoundedColumn
+from protocols.statistics.contract import sum_by_party
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.measurement import BoundedNumber, Measurement
 
 
 @dataclass(frozen=True)
-class Sum(Statistic):
+class Sum(BoundedColumn):
     """Σ clip(x), on a fixed-point grid that the public bounds determine.
 
     A record is a whole number of steps from 0 to `sensitivity` above the lower bound, so replacing

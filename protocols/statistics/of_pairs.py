@@ -9,14 +9,20 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError
+from protocols.names import look_up
 from protocols.pairwise.kernels import bundled as kernels
 from protocols.pairwise.kernels.contract import Grid, Kernel
 from protocols.pairwise.kernels.expression import Expression
 from protocols.pairwise.kernels.ordered_grid import OrderedGrid
 from protocols.pairwise.kernels.registry import KernelKind, kernel_named
+from protocols.privacy.curves import MECHANISMS
 from protocols.records import Holdings
+from protocols.statistics.bounded import OneColumn
+from protocols.statistics.contract import Statistic
 from protocols.statistics.option import option, role
 from protocols.statistics.pairwise import Pairs
+
+AUC_METHODS = ("pairs", "curve", "smooth")
 
 MOST_TIED = 0.05
 """The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
@@ -24,14 +30,10 @@ by chance; of time stamps, nearly all."""
 
 
 @dataclass(frozen=True)
-class Gini(Pairs):
+class Gini(Pairs, OneColumn):
     """Gini's mean difference: the mean of |x − y|."""
 
     name: ClassVar[str] = "gini"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.value,)
 
     def build_kernel(self) -> Kernel:
         return kernels.Gini([self.grid])
@@ -52,8 +54,8 @@ class Ordered(Pairs):
     """A statistic of order and equality alone: without bounds, all numbers are in range."""
 
     @property
-    def bounded(self) -> str | None:
-        return None
+    def bounded(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -98,15 +100,11 @@ class Ordered(Pairs):
 
 
 @dataclass(frozen=True)
-class CollisionEntropy(Ordered):
+class CollisionEntropy(Ordered, OneColumn):
     """Rényi's entropy of order 2: −ln of the probability that two records are equal."""
 
     name: ClassVar[str] = "collision-entropy"
     linear: ClassVar[bool] = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.value,)
 
     def build_kernel(self) -> Kernel:
         return kernels.CollisionEntropy([self.grid])
@@ -116,7 +114,6 @@ class CollisionEntropy(Ordered):
 class KendallTau(Ordered):
     """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     x: str = role("x", "The first column.")
     y: str = role("y", "The second column.")
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
@@ -142,12 +139,35 @@ class KendallTau(Ordered):
 class Auc(Ordered):
     """Area under the ROC curve: how often a positive record has the larger score; ties count ½."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     score: str = role("score", "The column of scores.")
     label: str = role("label", "The column of labels, 0 or 1.")
+    method: str = option(
+        "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
+    )
+    thresholds: int = option(256, "Points of the curve, or steps of the scores.")
+    mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
 
     name: ClassVar[str] = "auc"
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("method", self.method, dict.fromkeys(AUC_METHODS))
+        look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        """In pairs as it is; otherwise as a statistic of both classes' counts."""
+        if self.method == "pairs":
+            return self
+        from protocols.statistics.areas import AucByCurve, way
+        from protocols.statistics.curated import SmoothAuc
+
+        return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Curves need public bounds of the scores; pairs compare any numbers."""
+        return super().bounded if self.method == "pairs" else self.valued
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -162,7 +182,7 @@ class Auc(Ordered):
 
 
 @dataclass(frozen=True)
-class Pairwise(Pairs):
+class Pairwise(Pairs, OneColumn):
     """The mean of a kernel by name, one's own too, over columns within public bounds."""
 
     kernel_name: str = option("gini", "The kernel's name, or it written out.", flag="--kernel")
@@ -192,11 +212,6 @@ class Pairwise(Pairs):
     def valued(self) -> tuple[str, ...]:
         pairs = zip(self.columns, self._kind.columns, strict=True)
         return tuple(column for column, role in pairs if role != "label")
-
-    @property
-    def bounded(self) -> str | None:
-        """Bounds that a data set publishes for one column are not those of another."""
-        return self.valued[0] if len(self.valued) == 1 else None
 
     @cached_property
     def _kind(self) -> KernelKind:

@@ -45,7 +45,7 @@ def option(
     return dataclasses.field(default=default, metadata={_KEY: said} | said)
 
 
-def role(default: str, help: str, *, bounded: bool = False) -> Any:
+def role(default: str | tuple[str, ...], help: str, *, bounded: bool = False) -> Any:
     """A field that names a column of the data by the part it plays: score and label, x and y."""
     said: dict[str, Any] = {"help": help, "choices": (), "flag": None, "multiple": False}
     said |= {"role": True, "bounded": bounded}

@@ -4,10 +4,11 @@ together (S1 §5). The total of the kernel's outputs goes through a secure aggre
 import math
 import re
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -23,11 +24,17 @@ from protocols.pairwise.sampling.estimator import (
     means_of_values,
 )
 from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
+from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.run.messages import MAX_ROW
+from protocols.statistics.bounded import Bounded
+from protocols.statistics.contract import Bounds
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
+
+if TYPE_CHECKING:
+    from protocols.run.role_machines import RoleMachines
 
 SEED_BYTES = 16
 SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
@@ -36,7 +43,7 @@ DEFAULT_DELTA = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Pairs(Statistic):
+class Pairs(Bounded):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
@@ -52,7 +59,7 @@ class Pairs(Statistic):
     bits: int = option(MAX_BITS, "Bits that a column is rounded to.")
     matchings: int = 0
     met: int = 0
-    most: int = 1
+    max_records_per_party: int = 1
     pairing: str = ""
     inside: bool = False
     pilot: tuple[float, ...] = ()
@@ -64,7 +71,11 @@ class Pairs(Statistic):
             raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
-        if self.matchings < 0 or self.most < 1 or not 0 <= self.met <= self.matchings:
+        if (
+            self.matchings < 0
+            or self.max_records_per_party < 1
+            or not 0 <= self.met <= self.matchings
+        ):
             raise LocalError("pairs cannot be drawn like that")
         if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
@@ -73,13 +84,9 @@ class Pairs(Statistic):
         if self.pilot:
             Zetas(*self.pilot)
 
-    @property
     @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """The data's columns, in the order of the kernel's."""
-
-    @abstractmethod
-    def build_kernel(self) -> Kernel: ...
+    def build_kernel(self) -> Kernel:
+        """The kernel, whose columns are those of `columns` in order."""
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -87,8 +94,15 @@ class Pairs(Statistic):
 
     # --- what the coordinator decides ---
 
+    takes_pilot: ClassVar[bool] = True
+
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """The statistic with its pairs decided. Raises `LocalError` if there are none."""
         if records < 2:
@@ -98,7 +112,7 @@ class Pairs(Statistic):
             self,
             matchings=matchings,
             met=min(matchings, records - 1),
-            most=most,
+            max_records_per_party=max_records_per_party,
             inside=inside,
             pairing=seed[:SEED_BYTES].hex(),
         )
@@ -117,10 +131,11 @@ class Pairs(Statistic):
             return best_matchings(records, zetas, sensitivity, budget)
         return min(enough_matchings(records, zetas, sensitivity, budget), MOST_AUTOMATIC)
 
-    def vary_as(self, pilot: Holdings) -> tuple[float, float]:
-        """ζ1 and ζ2 of the kernel, estimated on public data: at most its first 2,000 records."""
-        zetas = Zetas.of_pilot(self.kernel, self.records_of(pilot)[:MOST_PILOT])
-        return zetas.one, zetas.two
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
+        """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""
+        bounded = self.with_bounds(bounds)
+        zetas = Zetas.of_pilot(bounded.kernel, bounded.records_of(pilot)[:MOST_PILOT])
+        return replace(self, pilot=(zetas.one, zetas.two))
 
     @property
     def pairs_of_a_record(self) -> int:
@@ -132,27 +147,63 @@ class Pairs(Statistic):
         """Places for a pair that the largest party has: one a record and matching."""
         if self.matchings < 1:
             raise LocalError(f"the pairs of {self.name} are not drawn yet")
-        return self.most * self.matchings
+        return self.max_records_per_party * self.matchings
 
     def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, group: int
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> CircuitLaplace | None:
-        """The noise of each output of each pair, when a unit of privacy has `group` records."""
+        """The noise of each output of each pair."""
         if epsilon is None or not self.inside:
             return None
         return CircuitLaplace.spending(
             epsilon,
             delta or DEFAULT_DELTA,
             self.kernel.sensitivity,
-            self.pairs_of_a_record * group,
+            self.pairs_of_a_record * records_per_unit,
             len(self.kernel.outputs),
         )
 
-    # --- the contract of a statistic ---
+    # --- how it is asked ---
 
-    @property
-    def pairwise(self) -> bool:
-        return True
+    def machines(self) -> "RoleMachines":
+        """Parties meet two by two. The roles know this class, which names them only here."""
+        from protocols.pairwise.roles.machines import PairwiseMachines
+
+        return PairwiseMachines()
+
+    def placement(self, servers: int) -> Placement:
+        if servers == 1:
+            return Placement.PER_PAIR
+        return Placement.JOINT if servers == 2 else Placement.EACH_SERVER
+
+    def check_asked(self, parties: int, noise: Placement) -> None:
+        if self.inside != (noise is Placement.PER_PAIR):
+            raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
+        if noise is Placement.PARTIES:
+            raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+        # A release names parties, and the slots of each that count: bitmaps in one row.
+        if -(-parties // 8) + parties * -(-self.slots // 8) > MAX_ROW:
+            raise LocalError(
+                f"{self.slots} pairs for each of {parties} parties are too many to account for: "
+                "choose fewer --pairs-per-party"
+            )
+
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
+        if (noise := self.circuit_noise(epsilon, delta, records_per_unit)) is None:
+            return 0.0
+        return noise.delta(
+            epsilon, self.pairs_of_a_record * records_per_unit, len(self.kernel.outputs)
+        )
+
+    def counted(self, release: bytes) -> int:
+        """Pairs, each of which fills two slots."""
+        slots = np.unpackbits(np.frombuffer(release, dtype=np.uint8))
+        return int(np.count_nonzero(slots)) // 2
+
+    def is_whole(self, records: int, counted: int) -> bool:
+        return self.pairs_among(records) == counted
+
+    # --- the contract of a statistic ---
 
     @property
     def length(self) -> int:
@@ -194,17 +245,6 @@ class Pairs(Statistic):
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")
-
-    @property
-    def valued(self) -> tuple[str, ...]:
-        """Those of the columns that lie on a grid within public bounds: all but labels."""
-        return self.columns
-
-    def clipped(self, holdings: Holdings) -> int:
-        """How many records have a value outside the public bounds."""
-        lower, upper = self.bounds
-        values = np.stack([holdings.column(name) for name in self.valued])
-        return int(np.count_nonzero(((values < lower) | (values > upper)).any(axis=0)))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         """`records` counts pairs here."""

@@ -10,7 +10,7 @@ from protocols.algebra.ring import FixedPoint, Vector
 from protocols.errors import LocalError
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.option import option, role
@@ -19,7 +19,7 @@ MAX_STEPS = 1 << 18
 
 
 @dataclass(frozen=True)
-class RunningSum(Statistic):
+class RunningSum(BoundedColumn):
     """The sum of all values up to each of `steps` times, every one published with tree noise.
 
     Adjacent streams differ in the value at one time; the times themselves are public. A release of

@@ -8,13 +8,18 @@ from typing import Any
 
 from fss import native
 from parties.data import BUNDLED, load
-from protocols.statistics import statistics
+from protocols.statistics import offered
+from protocols.studies import studies
 from simulation.reports.trust import promises
 from simulation.runtimes import runtimes
 
 
 def _statistics() -> dict[str, str]:
-    return {name: kind.summary() for name, kind in statistics().items()}
+    return {name: kind.summary() for name, kind in offered().items()}
+
+
+def _studies() -> dict[str, str]:
+    return {name: kind.summary() for name, kind in studies().items()}
 
 
 def _runtimes() -> dict[str, str]:
@@ -75,6 +80,7 @@ def show_data(rows: Mapping[str, Any]) -> None:
 CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
     "aggregators": promises,
     "statistics": _statistics,
+    "studies": _studies,
     "runtimes": _runtimes,
     "networks": _networks,
     "figures": _figures,

@@ -26,7 +26,7 @@ def estimate_figure(result: Result) -> Figure:
     figure, axes = new_figure(_title(result), height=max(4.0, 0.3 * min(names, 60)))
     draw_estimate(result, axes)
     figure.text(0.005, 0.005, " · ".join(result.origin()), fontsize=6, color=QUIET, va="bottom")
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr]
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr,call-arg]
     return figure
 
 

@@ -68,7 +68,7 @@ def _page(result: Result, plots: list[Path]) -> str:
 <h2>Answer</h2>{pairs(answer)}
 {answer_table(result)}
 <h2>Privacy</h2>{pairs(result.privacy.as_json().items())}
-{caught}
+{_questions(result)}{caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
@@ -114,6 +114,18 @@ def notebook_cell(result: Result) -> str:
         f'<img alt="estimate" style="max-width:100%" src="data:image/png;base64,{data}">'
         f"{answer_table(result, 12)}<p>{html.escape(' · '.join(result.origin()))}</p>"
     )
+
+
+def _questions(result: Result) -> str:
+    """Those of a study, with what each one cost."""
+    if not result.questions:
+        return ""
+    rows = []
+    for number, each in enumerate(result.questions, 1):
+        epsilon = 0 if each.reused else each.privacy.as_json()["epsilon"]
+        words = f"{each.statistic}: ε = {epsilon}, {each.bill.total.bytes:,} bytes"
+        rows.append((f"question {number}", words))
+    return f"<h2>Questions</h2>{pairs(rows)}"
 
 
 def image(path: Path) -> str:

@@ -1,6 +1,6 @@
 """What a person sees at the terminal. Results go to standard output, all else to standard error."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,15 @@ MOST_ROWS = 12
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_study_key(key: str) -> None:
+    """As `show_key`. The coordinator knows the questions of a study, not the study itself."""
+    err.print(
+        f"a study under the key {key}; the same command with --key {key} goes on with it where it "
+        "was, and asks and pays for nothing twice",
+        markup=False,
+    )
 
 
 def show_key(key: str) -> None:
@@ -49,7 +58,7 @@ def show_progress() -> Iterator[Report]:
                 task,
                 total=progress.parties,
                 completed=progress.enrolled if enrolling else progress.submissions,
-                phase=progress.phase,
+                phase=" ".join(filter(None, (progress.question, progress.phase))),
                 what="parties enrolled" if enrolling else "submissions",
                 size=f"{progress.bytes:,} B" if progress.bytes else "",
             )
@@ -97,9 +106,9 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         truth = f"   (truth {shape_of(result.truth)})"
     yield result.statistic, f"[bold]{shown}[/bold]{truth}"
     if (error := result.error) is not None:
-        yield "error", f"rmse {error['rmse']:.4g}, largest {error['max']:.4g}"
+        yield "error", _error_words(error)
     for name, part in error_parts(result):
-        yield "", f"{name}: rmse {part['rmse']:.4g}, largest {part['max']:.4g}"
+        yield "", f"{name}: {_error_words(part)}"
     if result.data:
         yield "data", escape(", ".join(result.origin()))
     if grid := result.data.get("grid"):
@@ -113,6 +122,13 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         f"{federation['parties']} parties, {federation['servers']} servers, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
+    for number, asked in enumerate(result.questions, 1):
+        cost = "inf" if asked.privacy.epsilon is None else f"{asked.privacy.epsilon:g}"
+        yield (
+            f"question {number}",
+            f"{asked.statistic}, ε = {0 if asked.reused else cost}, "
+            f"{asked.bill.total.bytes:,} bytes",
+        )
     for party, reason in result.caught_by_name:
         yield "caught", f"{party}: {reason}"
     yield (
@@ -124,3 +140,10 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"
+
+
+def _error_words(error: Mapping[str, float]) -> str:
+    """What every shape has, and what is its own."""
+    own = {name: value for name, value in error.items() if name not in ("rmse", "max")}
+    told = [f"rmse {error['rmse']:.4g}", f"largest {error['max']:.4g}"]
+    return ", ".join(told + [f"{name.replace('_', ' ')} {own[name]:.4g}" for name in own])

@@ -6,7 +6,10 @@ import numpy as np
 
 from protocols.records import Holdings
 from protocols.statistics import statistics
+from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
+from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
+from protocols.statistics.curated import Curated
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
@@ -47,6 +50,48 @@ class TestCumulativeHistogram(StatisticContract):
     statistic = CumulativeHistogram(lower=0.0, upper=1.0, thresholds=8)
 
 
+class WithLabels(StatisticContract):
+    """Its label is 0 or 1."""
+
+    __test__ = False
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        labels = np.round(found.columns["label"])
+        labels[-2:] = 0.0, 1.0
+        return replace(found, columns={**found.columns, "label": labels})
+
+
+class TestRoc(WithLabels):
+    __test__ = True
+    statistic = Roc(lower=0.0, upper=1.0, thresholds=20)
+
+
+class TestRocOfTwoScores(WithLabels):
+    __test__ = True
+    statistic = Roc(lower=0.0, upper=1.0, thresholds=9, score=("a", "b"), mechanism="hb")
+
+
+class TestPrCurve(WithLabels):
+    __test__ = True
+    statistic = PrCurve(lower=0.0, upper=1.0, thresholds=16, mechanism="tree", labels="public")
+
+
+class TestAucByCurve(WithLabels):
+    __test__ = True
+    statistic = AucByCurve(lower=0.0, upper=1.0, thresholds=1000)
+
+
+class TestAveragePrecision(WithLabels):
+    __test__ = True
+    statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000)
+
+
+class TestAveragePrecisionByCurve(WithLabels):
+    __test__ = True
+    statistic = AveragePrecisionByCurve(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
+
+
 class TestRunningSum(StatisticContract):
     statistic = RunningSum(lower=-1.0, upper=1.0, steps=12)
 
@@ -56,8 +101,10 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs and of points on demand have machines of their own, and their own tests."""
-    tested = {kind.statistic.name for kind in StatisticContract.__subclasses__()}
-    own = (Pairs, OnDemand)
+    """Those of pairs, of points on demand and of a curator have machines or noise of their own,
+    and their own tests."""
+    kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
+    tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
+    own = (Pairs, OnDemand, Curated)
     summed = {name for name, kind in statistics().items() if not issubclass(kind, own)}
     assert summed == tested

@@ -190,7 +190,7 @@ def _run_amid(
     federation: Federation, statistic: Statistic, harm: Callable[[], None], delay: float
 ) -> Result | Exception:
     answers: list[Result | Exception] = []
-    deadline = PAIRS_DEADLINE if statistic.pairwise else DEADLINE
+    deadline = PAIRS_DEADLINE if statistic.machines() is not None else DEADLINE
 
     def ask() -> None:
         try:

@@ -17,6 +17,7 @@ from protocols.run.messages import Message, Phase, Role
 from protocols.run.policy import DEPLOYED, Policy
 from protocols.run.query import Query
 from protocols.run.refusal import MAX_REASON_BYTES
+from protocols.statistics.histogram import Histogram
 from storage.ledger import Ledger
 from storage.party_answers import MOST_BEGUN, PartyAnswers
 from tests.samples import a_message, a_query, holdings_of
@@ -100,7 +101,7 @@ def test_what_is_answered_is_paid_for_once_however_often_it_is_asked(tmp_path: P
 def test_the_cap_holds_whatever_the_coordinator_calls_the_data_or_the_run(tmp_path: Path) -> None:
     """An old run's name with another question behind it is another answer, and is charged."""
     first = a_query(epsilon=Fraction(1, 2))
-    wider = replace(first, statistic=replace(first.statistic, upper=2.0))
+    wider = replace(first, statistic=Histogram(lower=0.0, upper=2.0, bins=4))
     third = replace(first, nonce=b"run-0003", data="another name")
     for query, refused in ((first, False), (wider, False), (third, True), (first, False)):
         consent = Consent(TINY, tmp_path)  # restarted each time: memory does not help
@@ -157,7 +158,7 @@ def test_the_coordinator_cannot_take_back_how_many_servers_there_are() -> None:
 def test_a_reason_is_short_whatever_the_question_says() -> None:
     consent = Consent(Policy(columns=frozenset({"pay"})), None)
     query = a_query(epsilon=Fraction(1))
-    query = replace(query, statistic=replace(query.statistic, value="é" * 5000))
+    query = replace(query, statistic=Histogram("é" * 5000, 0.0, 1.0, bins=4))
     said = block(consent).handle(asking(query)).messages
     assert len(reason(said).encode()) <= MAX_REASON_BYTES
     consent.close()

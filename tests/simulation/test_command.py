@@ -30,7 +30,7 @@ FOR_ALL = {"--help"}
 def flags_of(name: str) -> set[str]:
     kind = statistic_named(name)
     own = {each.flag for each in kind.options()}
-    return own | {"--pilot"} if hasattr(kind, "vary_as") else own
+    return own | {"--pilot"} if getattr(kind, "takes_pilot", False) else own
 
 
 @pytest.mark.parametrize("action", ["run", "compare"])

@@ -18,7 +18,8 @@ from protocols.privacy.curves import HierarchyMechanism
 from protocols.privacy.hierarchy import Hierarchy
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
-from protocols.statistics import Curve, Statistic
+from protocols.statistics import Curve
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.on_demand import EcdfPoints
 from protocols.statistics.running_sum import RunningSum
@@ -46,7 +47,7 @@ def shape_of(statistic: Ecdf) -> Hierarchy:
     return statistic.curve_mechanism.shape
 
 
-def mechanism_of(statistic: Statistic) -> DiscreteLaplace:
+def mechanism_of(statistic: Bounded) -> DiscreteLaplace:
     """At ε = 1."""
     return DiscreteLaplace.spending(Fraction(1), statistic.sensitivity)
 
@@ -136,10 +137,10 @@ BAND = (0.55, 1.65)
 variables leaves it once in 10^8; those of many thresholds, or of many noises, vary no more."""
 
 
-def results(statistic: Statistic, servers: int, data: str, aggregator: str) -> list[Result]:
+def results(statistic: Bounded, servers: int, data: str, aggregator: str) -> list[Result]:
     """Of one federation. Ranges differ by a hair, or the same curve would be given again."""
     with Federation(
-        parties=5, servers=servers, data=data, aggregator=aggregator, seed=1
+        parties=5, hosts=1, servers=servers, data=data, aggregator=aggregator, seed=1
     ) as federation:
         return [
             federation.run(replace(statistic, lower=0.0, upper=1.0 + run * 1e-9), 1)
@@ -160,7 +161,7 @@ def standardised(result: Result) -> Errors:
 
 SCORES = "synthetic:scores?n=200"
 STREAM = "synthetic:stream?n=200"
-CASES: list[tuple[Statistic, int, str, str]] = [
+CASES: list[tuple[Bounded, int, str, str]] = [
     (Ecdf(value="score", thresholds=16, mechanism="tree"), 3, SCORES, "additive"),
     (Ecdf(value="score", thresholds=27), 2, SCORES, "fss"),
     (Ecdf(value="score", thresholds=27), 3, SCORES, "additive"),
@@ -170,7 +171,7 @@ CASES: list[tuple[Statistic, int, str, str]] = [
 
 @pytest.mark.parametrize(("statistic", "servers", "data", "aggregator"), CASES)
 def test_results_state_the_deviation_that_they_have(
-    statistic: Statistic, servers: int, data: str, aggregator: str
+    statistic: Bounded, servers: int, data: str, aggregator: str
 ) -> None:
     """Each of m servers adds the full noise: m times the variance, and the result says so."""
     found = results(statistic, servers, data, aggregator)

@@ -1,9 +1,11 @@
 """Releases of real machines on adjacent data: the ε that can be measured stays below the ε asked.
 
-One record is in bin 0 or in bin 1 of two. The event "bin 0 holds at least 1 and bin 1 at most 0"
-has probability p under the one and p' under the other, with p = e^ε·p' exactly for the mechanism at
-hand: an attacker cannot do better. `measured_epsilon` gives the ln(p/p') that Clopper-Pearson
-bounds prove at confidence 1 - 2·ALPHA, so that a right program fails less than once in a million.
+One record is in the first or in the second of two bins. The event "the first holds at least 1 and
+the second at most 0" has probability p under the one and p' under the other, with p = e^ε·p' for
+the mechanism at hand: an attacker cannot do better. `measured_epsilon` gives the ln(p/p') that
+Clopper and Pearson's bounds prove at confidence 1 - 2·ALPHA, so that a right program fails less
+than once in a million. One release holds many such records, each with two bins of its own and
+their noise: so many trials that are independent of each other.
 """
 
 import math
@@ -26,24 +28,27 @@ from protocols.run.receipts import RECEIPT_BYTES
 from protocols.statistics.histogram import Histogram
 from servers.aggregation_server import AggregationServer
 from storage.ledger import Ledger
-from tests.samples import a_message, a_query, holdings_of
+from tests.protocols.pairwise.gathering import held
+from tests.samples import a_message, a_query
 
 ALPHA = 1e-7
-RUNS = 2500
-"""On each side. At ε = 1 about 967 and 355 events: the proven bound is 0.4 below ln(p/p'), 7 of its
-standard deviations. At ε = 2, which halved noise gives, 1335 and 180: it is 0.5 below, and above 1
-by 6.5 of them. Both tests err less than once in a million whatever the seed."""
-
-RUNS_A_LEDGER = 10
+RELEASES = 10
+RECORDS = 250
+TRIALS = RELEASES * RECORDS
+"""2500 on each side. At ε = 1 about 967 and 355 events: the proven bound is 0.4 below ln(p/p'), 7
+of its standard deviations. At ε = 2, which halved noise gives, 1335 and 180: it is 0.5 below, and
+above 1 by 6.5 of them. Both tests err less than once in a million whatever the seed."""
 
 
 def query_of(run: int, placement: Placement, parties: int, servers: int) -> Query:
     return a_query(
         nonce=run.to_bytes(8, "little"),
-        statistic=Histogram(lower=0.0, upper=1.0, bins=2),
+        statistic=Histogram(lower=0.0, upper=1.0, bins=2 * RECORDS),
         aggregator="curator" if servers == 1 else "additive",
         parties=parties,
         servers=servers,
+        records=RECORDS + parties - 1,
+        most=RECORDS,
         epsilon=Fraction(1),
         noise=placement,
     )
@@ -88,7 +93,7 @@ def colluding_server_view(run: int, parties: PartyBlock, server: AggregationServ
     """An analyst to whom server-1 shows all that it holds: only server-0's noise is left."""
     query = query_of(run, Placement.EACH_SERVER, 1, 2)
     masked, seed = submissions(query, parties)
-    return released(query, server, masked) + Additive().merge(seed.body, 2, 1)
+    return released(query, server, masked) + Additive().merge(seed.body, 2 * RECORDS, 1)
 
 
 def colluding_party_view(run: int, parties: PartyBlock, server: AggregationServer) -> Vector:
@@ -107,28 +112,29 @@ VIEWS: list[tuple[View, int]] = [
 ]
 
 
-def events(view: View, parties: int, value: float, seed: int) -> int:
-    """How often the event comes up in RUNS releases over data whose first record is `value`."""
+def events(view: View, parties: int, second: bool, seed: int) -> int:
+    """How often the event comes up in TRIALS where the first party's records are all in the first
+    or all in the `second` of their bins. Another party holds one record in the last bin."""
+    places = np.append((2 * np.arange(RECORDS) + 0.5 + second) / (2 * RECORDS), 0.9999)
+    counts = [RECORDS] + [1] * (parties - 1)
     block = PartyBlock(
-        holdings_of([value] + [0.9] * (parties - 1), parties),
-        Randomness.from_seed(seed, "parties"),
+        held(counts, {"value": places[: sum(counts)]}), Randomness.from_seed(seed, "parties")
     )
+    ledger = Ledger(None, None)
+    server = AggregationServer(0, ledger, Randomness.from_seed(seed, "server-0"))
     seen = 0
-    for first in range(0, RUNS, RUNS_A_LEDGER):
-        ledger = Ledger(None, None)
-        server = AggregationServer(0, ledger, Randomness.from_seed(seed, "server-0"))
-        for run in range(first, first + RUNS_A_LEDGER):
-            counts = signed(view(run, block, server))
-            seen += bool(counts[0] >= 1 and counts[1] <= 0)
-        ledger.close()
+    for run in range(RELEASES):
+        pairs = signed(view(run, block, server)).reshape(RECORDS, 2)
+        seen += int(np.count_nonzero((pairs[:, 0] >= 1) & (pairs[:, 1] <= 0)))
+    ledger.close()
     return seen
 
 
 def measured_epsilon(view: View, parties: int) -> float:
-    with_record = events(view, parties, 0.1, seed=1)
-    without = events(view, parties, 0.9, seed=2)
-    least = stats.beta.ppf(ALPHA, with_record, RUNS - with_record + 1)
-    most = stats.beta.ppf(1 - ALPHA, without + 1, RUNS - without)
+    with_record = events(view, parties, second=False, seed=1)
+    without = events(view, parties, second=True, seed=2)
+    least = stats.beta.ppf(ALPHA, with_record, TRIALS - with_record + 1)
+    most = stats.beta.ppf(1 - ALPHA, without + 1, TRIALS - without)
     return math.log(least / most)
 
 

@@ -18,7 +18,8 @@ from parties.data import Dataset
 from protocols.aggregation import aggregator_named, aggregator_names
 from protocols.errors import LocalError
 from protocols.records import Column
-from protocols.statistics import Estimate, Statistic, statistics
+from protocols.statistics import Estimate, statistics
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
@@ -69,8 +70,8 @@ class Case:
     an exact statistic has none.
     """
 
-    statistic: Callable[[float, float], Statistic]
-    plain: Callable[[dict[str, Column], Statistic], Column | float]
+    statistic: Callable[[float, float], Bounded]
+    plain: Callable[[dict[str, Column], Bounded], Column | float]
     slack: Callable[[float, int, float], float] = lambda step, n, spread: 0.0
     least: int = 1
     """The records that it needs."""
@@ -79,9 +80,7 @@ class Case:
     shapes: tuple[str, ...] = field(default_factory=lambda: tuple(SHAPES))
 
 
-def bounded(
-    kind: Callable[..., Statistic], **options: object
-) -> Callable[[float, float], Statistic]:
+def bounded(kind: Callable[..., Bounded], **options: object) -> Callable[[float, float], Bounded]:
     return lambda lower, upper: kind(lower=lower, upper=upper, **options)
 
 
@@ -90,11 +89,11 @@ def _whole(lower: float, upper: float) -> int:
     return int(upper - lower) if upper - lower < 1000 and upper - lower > 2 else 10
 
 
-def at_thresholds(columns: dict[str, Column], statistic: Statistic) -> Column:
+def at_thresholds(columns: dict[str, Column], statistic: Bounded) -> Column:
     return np.array([(columns["value"] <= t).mean() for t in nominal(statistic)])
 
 
-def nominal(statistic: Statistic) -> Column:
+def nominal(statistic: Bounded) -> Column:
     """lower + i·step for integers and tenths, where doubles add up exactly or numpy divides."""
     lower, upper = statistic.bounds
     if (lower, upper) == (0.0, 1.0):
@@ -102,12 +101,12 @@ def nominal(statistic: Statistic) -> Column:
     return np.linspace(lower, upper, _whole(lower, upper) + 1)[1:]
 
 
-def right_closed_bins(columns: dict[str, Column], statistic: Statistic) -> Column:
+def right_closed_bins(columns: dict[str, Column], statistic: Bounded) -> Column:
     counts = [np.count_nonzero(columns["value"] <= t) for t in nominal(statistic)]
     return np.diff(counts, prepend=0).astype(float)
 
 
-def bins(columns: dict[str, Column], statistic: Statistic) -> Column:
+def bins(columns: dict[str, Column], statistic: Bounded) -> Column:
     lower, upper = statistic.bounds
     counts, _ = np.histogram(columns["value"], bins=_whole(lower, upper), range=(lower, upper))
     return counts.astype(float)
@@ -116,35 +115,35 @@ def bins(columns: dict[str, Column], statistic: Statistic) -> Column:
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def numpy_quantiles(columns: dict[str, Column], _: Statistic) -> Column:
+def numpy_quantiles(columns: dict[str, Column], _: Bounded) -> Column:
     return np.quantile(columns["value"], QUANTILES, method="inverted_cdf")
 
 
-def running(columns: dict[str, Column], _: Statistic) -> Column:
+def running(columns: dict[str, Column], _: Bounded) -> Column:
     order = np.argsort(columns["time"], kind="stable")
     return np.cumsum(columns["value"][order])
 
 
-def mean_difference(columns: dict[str, Column], _: Statistic) -> float:
+def mean_difference(columns: dict[str, Column], _: Bounded) -> float:
     return float(np.mean([abs(a - b) for a, b in combinations(columns["value"].tolist(), 2)]))
 
 
-def collisions(columns: dict[str, Column], _: Statistic) -> float:
+def collisions(columns: dict[str, Column], _: Bounded) -> float:
     equal = np.mean([a == b for a, b in combinations(columns["value"].tolist(), 2)])
     return -math.log(equal) if equal else math.inf
 
 
-def tau_a(columns: dict[str, Column], _: Statistic) -> float:
+def tau_a(columns: dict[str, Column], _: Bounded) -> float:
     x, y = columns["x"], columns["y"]
     pairs = combinations(range(len(x)), 2)
     return float(np.mean([np.sign(x[i] - x[j]) * np.sign(y[i] - y[j]) for i, j in pairs]))
 
 
-def tau_b(columns: dict[str, Column], _: Statistic) -> float:
+def tau_b(columns: dict[str, Column], _: Bounded) -> float:
     return float(stats.kendalltau(columns["x"], columns["y"]).statistic)
 
 
-def written(columns: dict[str, Column], statistic: Statistic) -> float:
+def written(columns: dict[str, Column], statistic: Bounded) -> float:
     return 2 * mean_difference(columns, statistic)
 
 
@@ -245,13 +244,13 @@ def test_every_statistic_has_a_case() -> None:
 
 def answers(
     case: Case, columns: dict[str, Column], lower: float, upper: float
-) -> Iterator[tuple[str, Estimate, Estimate | None, Statistic]]:
+) -> Iterator[tuple[str, Estimate, Estimate | None, Bounded]]:
     """What each aggregator that can says, the truth it reports, and the statistic that it asked."""
     statistic = case.statistic(lower, upper)
     if isinstance(statistic, RunningSum):
         statistic = replace(statistic, steps=len(columns["value"]))
     # Pairs within one party cost no circuit; that circuits compute the same is tested elsewhere.
-    alone = statistic.pairwise and lower != 1.7e9
+    alone = isinstance(statistic, Pairs) and lower != 1.7e9
     parties = 1 if alone else min(PARTIES, len(columns["value"]))
     for name in aggregator_names():
         servers = {aggregator_named(name).servers} | ({3} if name == "fss" else set())
@@ -333,7 +332,7 @@ EXACT = ("histogram", "ecdf", "cumulative-histogram", "ecdf-points", "quantile",
 
 
 @pytest.mark.parametrize("kind", [KendallTau, CollisionEntropy, Auc])
-def test_time_stamps_are_not_compared_without_bounds(kind: type[Statistic]) -> None:
+def test_time_stamps_are_not_compared_without_bounds(kind: type[Bounded]) -> None:
     """In 24 significant bits they are all the same: tau would be 0 where it is 1."""
     x = SHAPES["time stamps"][0][:12]
     columns = {"x": x, "y": x, "value": x, "score": x, "label": np.arange(12.0) % 2}

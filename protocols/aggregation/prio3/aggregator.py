@@ -53,6 +53,7 @@ class Prio3(Aggregator):
     """Records with proofs: any m-1 of m servers may collude, and parties may do what they like."""
 
     name: ClassVar[str] = "prio3"
+    joint: ClassVar[bool] = True
     rounds: ClassVar[int] = 9
     """And two more for each further `CHUNK_BYTES` of verifier shares."""
     party_bytes: ClassVar[str] = (
@@ -72,7 +73,11 @@ class Prio3(Aggregator):
     def check(self, query: Query) -> None:
         if query.servers < 2:
             raise LocalError(f"prio3 needs at least 2 servers, not {query.servers}")
-        if query.noise not in (Placement.EACH_SERVER, Placement.CURATOR):
+        if query.noise not in (
+            Placement.EACH_SERVER,
+            Placement.CURATOR,
+            Placement.JOINT,
+        ):
             raise LocalError("a party's noise would break its proof: choose the noise of servers")
         reporting(query).check_size()
 
@@ -84,10 +89,9 @@ class Prio3(Aggregator):
     ) -> Machine:
         """Liars claim a thousand records at the upper bound for each of their own."""
         statistic = query.statistic
-        best = holdings
-        if statistic.bounded is not None:
-            bound = np.full(holdings.rows, statistic.bounds[1])
-            best = replace(holdings, columns={**holdings.columns, statistic.value: bound})
+        bounds = statistic.column_bounds.items()
+        columns = {name: np.full(holdings.rows, upper) for name, (_, upper) in bounds}
+        best = replace(holdings, columns={**holdings.columns, **columns})
         lies = statistic.encode(best) * np.uint64(EXAGGERATION)
         lying = np.isin(holdings.ids, list(liars))
         claims = np.where(lying[:, None], lies, statistic.encode(holdings))

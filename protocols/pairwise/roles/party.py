@@ -35,13 +35,12 @@ from protocols.pairwise.sampling.pair_assignment import (
     pack_cells,
     parse_meetings,
 )
-from protocols.pairwise.sampling.schedule import Schedule
+from protocols.pairwise.sampling.schedule import Schedule, pairs_of
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Rejected, Step
 from protocols.run.messages import Message, Phase, Role, address
 from protocols.run.query import Query
-from protocols.statistics.pairwise import Pairs
 
 Bytes = NDArray[np.uint8]
 
@@ -62,11 +61,11 @@ class PairwiseParty:
     def __init__(
         self, aggregator: OneRound, query: Query, holdings: Holdings, randomness: Randomness
     ) -> None:
-        if not isinstance(query.statistic, Pairs):
-            raise LocalError(f"{query.statistic.name} is no statistic of pairs")
-        statistic = query.statistic
-        if int(holdings.counts.max()) > statistic.most:
-            raise LocalError(f"a party here has more than {statistic.most} records")
+        statistic = pairs_of(query)
+        if int(holdings.counts.max()) > statistic.max_records_per_party:
+            raise LocalError(
+                f"a party here has more than {statistic.max_records_per_party} records"
+            )
         self._aggregator = aggregator
         self._query = query
         self._statistic = statistic

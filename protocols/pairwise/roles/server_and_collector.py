@@ -12,7 +12,6 @@ from protocols.aggregation.contract import Bulk, OneRound, Records
 from protocols.aggregation.one_round import OneRoundServer
 from protocols.aggregation.rosters import members_of
 from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
 from protocols.garbling.links import Mask
 from protocols.pairwise.sampling.pair_assignment import (
     both_ends,
@@ -21,12 +20,11 @@ from protocols.pairwise.sampling.pair_assignment import (
     pack_cells,
     parse_cells,
 )
-from protocols.pairwise.sampling.schedule import Schedule
+from protocols.pairwise.sampling.schedule import Schedule, pairs_of
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Failed, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
-from protocols.statistics.pairwise import Pairs
 
 STAGES = 20
 """Deadlines that may pass until servers give up on parties, which may be at work all the while. The
@@ -35,12 +33,6 @@ collector excuses those that are not, once the others are done."""
 PATIENCE = 2
 """Deadlines without news until a party is left out. One whose partner is gone waits for it for a
 deadline of its own, which may begin when others are done: it must not pass for gone itself."""
-
-
-def pairs_of(query: Query) -> Pairs:
-    if not isinstance(query.statistic, Pairs):
-        raise LocalError(f"{query.statistic.name} is no statistic of pairs")
-    return query.statistic
 
 
 class PairwiseServer(OneRoundServer):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.laplace_circuit import CircuitLaplace
 from protocols.garbling.outputs import Integers
@@ -21,6 +22,13 @@ from protocols.statistics.pairwise import Pairs
 
 ROW_BYTES = MAX_WIRE_BYTES // 4
 """What one link's message has at most: rows of several links still fit one message."""
+
+
+def pairs_of(query: Query) -> Pairs:
+    """The query's statistic, of pairs as the machines here take it. Raises `LocalError`."""
+    if not isinstance(query.statistic, Pairs):
+        raise LocalError(f"{query.statistic.name} is no statistic of pairs")
+    return query.statistic
 
 
 class Cut(NamedTuple):

@@ -17,7 +17,7 @@ from protocols.aggregation.prio3.server import Prio3Server
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
-from protocols.statistics import Statistic
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Sum
@@ -43,7 +43,7 @@ from tests.protocols.aggregation.prio3_runs import (
 
 @pytest.mark.parametrize("servers", [2, 3])
 @pytest.mark.parametrize("statistic", STATISTICS, ids=name_of)
-def test_every_sum_is_exact(statistic: Statistic, servers: int) -> None:
+def test_every_sum_is_exact(statistic: Bounded, servers: int) -> None:
     holdings = uneven_holdings(*statistic.bounds)
     total = total_of(exchange_about(query_about(statistic, servers), holdings))
     expected = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
@@ -93,7 +93,7 @@ def test_it_is_installed_and_catches() -> None:
 )
 @pytest.mark.parametrize("reports", [1, 2, 3, 5, 100])
 def test_chunks_change_nothing_but_the_number_of_steps(
-    reports: int, statistic: Statistic, monkeypatch: pytest.MonkeyPatch
+    reports: int, statistic: Bounded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = query_about(statistic, 2)
     size = reports * reporting(query).prio3.verifier_share_bytes
@@ -118,7 +118,7 @@ def test_chunks_change_nothing_but_the_number_of_steps(
     ],
     ids=name_of,
 )
-def test_every_server_adds_the_whole_noise(statistic: Statistic, servers: int) -> None:
+def test_every_server_adds_the_whole_noise(statistic: Bounded, servers: int) -> None:
     """Released minus measured, 5 runs of 400 or more integers: sums of discrete Laplace noises."""
     holdings = uneven_holdings(*statistic.bounds)
     exact = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)

@@ -68,9 +68,9 @@ def a_pairs_query(
     seed: bytes = SEED,
     **changes: Any,
 ) -> Query:
-    most = int(holdings.counts.max())
+    max_records_per_party = int(holdings.counts.max())
     inside = noise is Placement.PER_PAIR
-    prepared = statistic.prepared(holdings.rows, most, epsilon, inside, seed)
+    prepared = statistic.prepared(holdings.rows, max_records_per_party, epsilon, inside, seed)
     parties = len(holdings.ids)
     return a_query(
         statistic=prepared,
@@ -79,7 +79,12 @@ def a_pairs_query(
         servers=servers,
         epsilon=epsilon,
         noise=noise,
-        **{"minimum": parties, "most": most, "records": holdings.rows} | changes,
+        **{
+            "min_parties": parties,
+            "max_records_per_party": max_records_per_party,
+            "records": holdings.rows,
+        }
+        | changes,
     )
 
 
@@ -317,10 +322,14 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
         return randomness.rows(label, links, count * 32).reshape(len(links), count, 32)
 
+    def bind_scalars(scalars: Bytes, points: Bytes) -> Bytes:
+        return scalars
+
     for name, dealt in (
         ("sender_points", sender_points),
         ("receiver_points", receiver_points),
         ("sender_keys", sender_keys),
         ("draw_scalars", draw_scalars),
+        ("bind_scalars", bind_scalars),
     ):
         monkeypatch.setattr(base_ot, name, dealt)

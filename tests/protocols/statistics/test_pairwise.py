@@ -134,11 +134,11 @@ def test_automatic_pairs_depend_on_nothing_but_what_is_public(
 
 def test_the_noise_of_a_pair_follows_from_epsilon_and_matchings() -> None:
     prepared = ready(KendallTau(pairs_per_party="5"), inside=True)
-    noise = prepared.circuit_noise(Fraction(2), 1e-9, group=3)
+    noise = prepared.circuit_noise(Fraction(2), 1e-9, records_per_unit=3)
     assert noise is not None
     assert noise.scale == Fraction(2 * 5 * 3, 2)
     assert noise.delta(Fraction(2), 15, 1) <= 1e-9
-    by_default = prepared.circuit_noise(Fraction(2), 0.0, group=3)
+    by_default = prepared.circuit_noise(Fraction(2), 0.0, records_per_unit=3)
     assert by_default is not None
     assert by_default.delta(Fraction(2), 15, 1) <= DEFAULT_DELTA
     assert prepared.circuit_noise(None, 0.0, 1) is None
@@ -272,8 +272,8 @@ def test_records_outside_bounds_are_counted_once_whatever_their_columns() -> Non
     assert KendallTau(**UNIT).clipped(holdings) == 3
     written = Pairwise(**UNIT, kernel_name="if(a.label > b.label, a.x, b.x)")
     assert written.clipped(holdings) == 2
-    assert written.bounded == "x"
-    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded is None
+    assert written.bounded == ("x",)
+    assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded == ("x", "y")
 
 
 def test_bounds_are_public_or_not_needed() -> None:
@@ -281,7 +281,7 @@ def test_bounds_are_public_or_not_needed() -> None:
         _ = Gini().kernel
     for statistic in (CollisionEntropy(), KendallTau(), Auc()):
         assert isinstance(statistic.grid, OrderedGrid)
-        assert statistic.bounded is None
+        assert statistic.bounded == ()
         assert statistic.clipped(some()) == 0
         assert not isinstance(replace(statistic, lower=0.0, upper=1.0).grid, OrderedGrid)
 
@@ -300,7 +300,7 @@ HOSTILE: dict[str, dict[str, object]] = {
     "too many bits": {"bits": 33},
     "a truth for bits": {"bits": True},
     "negative matchings": {"matchings": -1},
-    "nobody": {"most": 0},
+    "nobody": {"max_records_per_party": 0},
     "half a seed": {"pairing": "00" * 8},
     "a seed that is none": {"pairing": "zz" * 16},
     "a seed with a break": {"pairing": "00" * 16 + "\n"},
@@ -366,7 +366,7 @@ def test_a_pilot_decides_how_many_pairs() -> None:
     generator = np.random.default_rng(3)
     pilot = deal({"value": generator.random(300)}, 1)
     statistic = Gini(lower=0.0, upper=1.0, bits=16)
-    one, two = statistic.vary_as(pilot)
+    one, two = statistic.planned_by(pilot, {}).pilot
     assert 0 < 2 * one < two
     known = replace(statistic, pilot=(one, two))
     for epsilon in (1, 30, 300):

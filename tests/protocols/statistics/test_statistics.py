@@ -18,6 +18,7 @@ from protocols.algebra.ring import signed
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
 from protocols.statistics import Curve, Estimate, Statistic, statistics
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.estimates import Bins
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
@@ -49,7 +50,7 @@ def distance(statistic: Statistic, left: list[float], right: list[float]) -> int
 
 
 @pytest.mark.parametrize("statistic", STATED, ids=repr)
-def test_some_replacement_attains_the_sensitivity_and_none_exceeds_it(statistic: Statistic) -> None:
+def test_some_replacement_attains_the_sensitivity_and_none_exceeds_it(statistic: Bounded) -> None:
     lower, upper = statistic.bounds
     points = [*np.linspace(lower - 1, upper + 1, 40).tolist(), lower, upper]
     moves = [
@@ -200,7 +201,7 @@ def test_an_integer_no_double_holds_is_no_bound(bound: int) -> None:
 )
 @pytest.mark.parametrize("statistic", STATED[:3], ids=repr)
 def test_the_straight_line_run_is_the_federations(
-    statistic: Statistic, aggregator: OneRound, servers: int
+    statistic: Bounded, aggregator: OneRound, servers: int
 ) -> None:
     """The newcomer's first file and the machines give one answer, and it is the plain library's
     of values within the bounds."""

@@ -1,0 +1,50 @@
+"""The machines of a statistic of pairs, by role (`protocols.run.role_machines`)."""
+
+from protocols.aggregation.contract import Aggregator, Bulk, OneRound, Records
+from protocols.errors import LocalError
+from protocols.pairwise.roles.party import PairwiseParty
+from protocols.pairwise.roles.server_and_collector import STAGES, PairwiseCollector, PairwiseServer
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Machine
+from protocols.run.query import Query
+
+
+class PairwiseMachines:
+    """Parties meet two by two and submit shares of what their pairs computed."""
+
+    stages = STAGES
+    repeatable = False
+    """Shares depend on the other party, which may have been started anew since."""
+
+    def check(self, aggregator: Aggregator, query: Query) -> None:
+        _one_round(aggregator, query)
+
+    def party(
+        self, aggregator: Aggregator, query: Query, holdings: Holdings, randomness: Randomness
+    ) -> Machine:
+        return PairwiseParty(_one_round(aggregator, query), query, holdings, randomness)
+
+    def server(
+        self,
+        aggregator: Aggregator,
+        query: Query,
+        index: int,
+        randomness: Randomness,
+        bulk: Bulk,
+    ) -> Machine:
+        return PairwiseServer(_one_round(aggregator, query), query, index, randomness, bulk)
+
+    def collector(self, aggregator: Aggregator, query: Query, records: Records) -> Machine:
+        return PairwiseCollector(_one_round(aggregator, query), query, records)
+
+
+def _one_round(aggregator: Aggregator, query: Query) -> OneRound:
+    """Pairs that lost a party are left out when shares are added up, which takes an aggregator
+    whose servers hold every party's share by itself, element by element."""
+    if not isinstance(aggregator, OneRound) or not aggregator.elementwise:
+        raise LocalError(
+            f"{query.statistic.name} adds up shares of pairs: {aggregator.name} cannot, "
+            "additive or curator can"
+        )
+    return aggregator

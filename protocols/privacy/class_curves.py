@@ -1,0 +1,191 @@
+"""The curves of both classes of a classifier's scores, within one ε.
+
+A record is in one of 2N cells in a row: those of the negatives' scores, then those of the
+positives'. What is measured of a score's two curves depends on the mechanism of the curves
+(`curves.MECHANISMS`) and on whether labels are private.
+
+**Private labels.** Adjacency replaces a record, its label included, so the sizes of the classes are
+noisy too; n is public. What replacing a record moves, in the 1-norm:
+- a hierarchy of h levels over each class, and the number of positives: 2h within a class, and if
+  the label flips h in each and 1 for the number, 2h + 1 in all (the negatives are n less those);
+- S0's tree of L levels over each class: a score that moves within a class shifts an interval of one
+  curve, which L + 1 noises explain (Theorem 1). A flipped label shifts a suffix of each curve. A
+  suffix of m leaves is made of popcount(m) blocks, or of the root less popcount(2^L − m) blocks;
+  the smaller is at most (L + 2)/2, so L + 2 noises explain both. S0 §5.1 spends ε a curve.
+
+**Public labels**, as S0 and S1 assume. Only the score of a record is protected: the sizes of the
+classes are exact, and one curve moves at a time, by what one curve moves.
+
+Several scores of the same records add up, but for the number of positives, which they share.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from protocols.privacy.curves import (
+    MECHANISMS,
+    CurveMechanism,
+    HierarchyMechanism,
+    Reals,
+    Shares,
+    TreeMechanism,
+)
+from protocols.privacy.isotonic import monotone
+
+SMOOTHINGS = ("isotonic", "none", "1", "2")
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How curves are made non-decreasing again: not at all, by projection (`isotonic`), or by S0
+    Eq. 3 in a norm, within [0, 1] if `box`."""
+
+    kind: str = "isotonic"
+    box: bool = True
+    solver: str = "interior-point"
+
+
+@dataclass(frozen=True)
+class ClassDistributions:
+    """Of one score: the share of each class at most each threshold, and the classes' sizes."""
+
+    negatives: float
+    positives: float
+    negative: Reals
+    positive: Reals
+
+
+@dataclass(frozen=True)
+class ClassCurves:
+    """Over `points` thresholds of each of `scores` scores; vectors hold, for each score, the counts
+    of records in cells 1..i of its row of 2N."""
+
+    points: int
+    mechanism: str = "hierarchy"
+    public: bool = False
+    scores: int = 1
+
+    @cached_property
+    def curve(self) -> CurveMechanism:
+        """Of one class of one score."""
+        return MECHANISMS[self.mechanism](self.points)
+
+    @property
+    def length(self) -> int:
+        return 2 * self.points * self.scores
+
+    @property
+    def _counts_positives(self) -> bool:
+        """Whether their number is a value of its own: a tree's last counts tell it."""
+        return self.public or not isinstance(self.curve, TreeMechanism)
+
+    @property
+    def sensitivity(self) -> int:
+        if self.public:
+            return self.scores * self.curve.sensitivity
+        if isinstance(self.curve, TreeMechanism):
+            return self.scores * (self.curve.shape.levels + 2)
+        return self.scores * self.curve.sensitivity + 1
+
+    @property
+    def noises(self) -> int:
+        own = self._counts_positives and not self.public
+        return own + 2 * self.scores * self.curve.noises
+
+    @property
+    def released(self) -> int:
+        return self._counts_positives + 2 * self.scores * self.curve.released
+
+    def measure(self, counts: Shares) -> Shares:
+        """The number of positives, where it is counted, and each class's curve of each score."""
+        rows = counts.reshape(self.scores, 2, self.points)
+        positives = rows[:1, 1, -1] - rows[:1, 0, -1]
+        parts = [positives] if self._counts_positives else []
+        for row in rows:
+            parts += [self.curve.measure(row[0]), self.curve.measure(row[1] - row[0, -1])]
+        return np.concatenate(parts)
+
+    def place(self, noise: Shares) -> Shares:
+        parts = []
+        if self.public:
+            parts.append(np.zeros(1, dtype=noise.dtype))
+        elif self._counts_positives:
+            parts, noise = [noise[:1]], noise[1:]
+        parts += [self.curve.place(each) for each in noise.reshape(2 * self.scores, -1)]
+        return np.concatenate(parts)
+
+    def exact(self, counts: Reals) -> list[ClassDistributions]:
+        """From the counts themselves; NaN for a class without records."""
+        found = []
+        for below in counts.reshape(self.scores, 2, self.points):
+            negative, positive = below[0], below[1] - below[0, -1]
+            with np.errstate(invalid="ignore"):
+                shares = negative / negative[-1], positive / positive[-1]
+            found.append(ClassDistributions(float(negative[-1]), float(positive[-1]), *shares))
+        return found
+
+    def estimates(
+        self, released: Reals, records: int, smoothing: Smoothing
+    ) -> list[ClassDistributions]:
+        """From what was released. Either class is taken to hold at least one of the records."""
+        values = released[1:] if self._counts_positives else released
+        curves = values.reshape(self.scores, 2, -1)
+        negatives, positives = self.class_sizes(released, records)
+        return [
+            ClassDistributions(
+                negatives,
+                positives,
+                self._distribution(negative, negatives, smoothing),
+                self._distribution(positive, positives, smoothing),
+            )
+            for negative, positive in curves
+        ]
+
+    def class_sizes(self, released: Reals, records: int) -> tuple[int, int]:
+        """Negatives and positives, as well as the release tells: whole numbers, not below 1."""
+        if self.public:
+            positives = float(released[0])
+        else:
+            values = released[1:] if self._counts_positives else released
+            positives = self._positives(released[0], values.reshape(self.scores, 2, -1), records)
+        sure = min(max(round(positives), 1), max(records - 1, 1))
+        return max(records - sure, 1), sure
+
+    def _positives(self, counted: float, curves: Reals, records: int) -> float:
+        """By inverse variance: what was counted, and what the classes' curves tell."""
+        if not isinstance(self.curve, HierarchyMechanism):
+            return float(np.mean((curves[:, 1, -1] + records - curves[:, 0, -1]) / 2))
+        told, weights = [counted], [1.0]
+        for negative, positive in curves:
+            without, variance = self.curve.shape.total(negative)
+            own, _ = self.curve.shape.total(positive)
+            told += [own, records - without]
+            weights += [1 / variance] * 2
+        return float(np.average(told, weights=weights))
+
+    def _distribution(self, values: Reals, size: int, smoothing: Smoothing) -> Reals:
+        if smoothing.kind in ("1", "2"):
+            norm = int(smoothing.kind)
+            found = self.curve.smoothed(values, size, norm, smoothing.box, smoothing.solver)
+        else:
+            found = self.curve.estimate(values, size)
+        found = np.append(found[:-1], 1.0)
+        return monotone(found) if smoothing.kind == "isotonic" else found
+
+    def count_deviations(self, noise_variance: float) -> Reals:
+        """Standard deviation of a class's count at each threshold, its size being known."""
+        deviations: Reals = np.sqrt(self.curve.count_variances(noise_variance))
+        deviations[-1] = 0.0
+        return deviations
+
+    @property
+    def words(self) -> str:
+        """What noise is added to."""
+        curves = f"{self.curve.words}, for each class"
+        if self.scores > 1:
+            curves += f" and each of {self.scores} scores"
+        if self.public:
+            return f"{curves}; labels are taken to be public and are not protected"
+        return curves + (" and the number of positives" if self._counts_positives else "")

@@ -1,0 +1,44 @@
+"""What a statistic brings along that has machines of its own for the roles of a run."""
+
+from typing import Protocol
+
+from protocols.aggregation.contract import Aggregator, Bulk, Records
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Machine
+from protocols.run.query import Query
+
+
+class RoleMachines(Protocol):
+    """The machines of a statistic whose parties do more than submit one vector each. What they
+    submit in the end goes through the aggregator of the query."""
+
+    @property
+    def stages(self) -> int:
+        """How often somebody waits for parties, each time for at most the query's deadline."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a party that is asked again may compute its answer again. It may not where the
+        answer depends on what other parties said to it."""
+
+    def check(self, aggregator: Aggregator, query: Query) -> None:
+        """Raises `LocalError` if that aggregator cannot take what parties submit."""
+
+    def party(
+        self, aggregator: Aggregator, query: Query, holdings: Holdings, randomness: Randomness
+    ) -> Machine:
+        """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
+
+    def server(
+        self,
+        aggregator: Aggregator,
+        query: Query,
+        index: int,
+        randomness: Randomness,
+        bulk: Bulk,
+    ) -> Machine:
+        """The machine of one server."""
+
+    def collector(self, aggregator: Aggregator, query: Query, records: Records) -> Machine:
+        """The coordinator's machine, which is done with a `Total`."""

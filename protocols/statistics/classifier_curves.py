@@ -1,0 +1,352 @@
+"""ROC and precision–recall curves of scores whose labels parties hold (S0 §5.1): both classes'
+curves from one release, and all that follows from them.
+
+With `labels` private, a record and its label are protected together, and the sizes of the classes
+are estimated; with public labels only scores are (`protocols.privacy.class_curves`).
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.names import look_up
+from protocols.privacy.class_curves import (
+    SMOOTHINGS,
+    ClassCurves,
+    ClassDistributions,
+    Smoothing,
+)
+from protocols.privacy.curves import MECHANISMS
+from protocols.records import Column, Holdings
+from protocols.statistics.bounded import Bounded
+from protocols.statistics.classifier_estimates import (
+    Judgement,
+    Judgements,
+    PrecisionRecallEstimate,
+    RocEstimate,
+    cost_of,
+)
+from protocols.statistics.contract import Statistic
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.labels import positives_of
+from protocols.statistics.measurement import Measurement, Step
+from protocols.statistics.option import option, role
+from protocols.statistics.thresholds import threshold_values
+
+MAX_THRESHOLDS = 1 << 16
+MAX_SCORES = 16
+SOLVERS = ("interior-point", "cvxopt")
+ROC_METHODS = ("curve", "binormal")
+
+
+@dataclass(frozen=True)
+class ClassCounts(Bounded):
+    """How many records of each class have a score at most each threshold."""
+
+    score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
+    label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = option(None, "The label of positive records, if it is not 1.")
+    thresholds: int = option(256, "Points of a curve.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.thresholds <= MAX_THRESHOLDS:
+            raise LocalError(
+                f"--thresholds must be between 1 and {MAX_THRESHOLDS}, not {self.thresholds}"
+            )
+        if not 1 <= len(set(self.score)) == len(self.score) <= MAX_SCORES:
+            raise LocalError(f"--score names 1 to {MAX_SCORES} columns, each once")
+        if self.label in self.score:
+            raise LocalError(f"column {self.label!r} cannot be both score and label")
+        if self.positive is not None and not math.isfinite(self.positive):
+            raise LocalError(f"--positive is a finite number, not {self.positive}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.score, self.label)
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        return self.score
+
+    @cached_property
+    def x(self) -> Column:
+        """τ_1 < … < τ_N, the last of them the upper bound."""
+        return threshold_values(*self.bounds, self.thresholds, "linear")
+
+    # --- records ---
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """In one row of cells: those of the negatives, then those of the positives. Several scores
+        are in several rows, which keys and proofs do not know."""
+        return Step(2 * self.thresholds) if len(self.score) == 1 else None
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self._cells(holdings)[0]
+        return found
+
+    def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
+        """Each record's cell in the row of each score."""
+        x, positive = self.x, self.positives(holdings)
+        found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
+        return (np.stack(found) + self.thresholds * positive).astype(np.int64)
+
+    def positives(self, holdings: Holdings) -> NDArray[np.bool]:
+        return positives_of(holdings.column(self.label), self.label, self.positive)
+
+    def _scores(self, holdings: Holdings, name: str) -> Column:
+        values = holdings.column(name)
+        if not np.isfinite(values).all():
+            raise LocalError(f"column {name!r} has scores that are not finite numbers")
+        return np.clip(values, *self.bounds)
+
+    @property
+    def length(self) -> int:
+        return 2 * self.thresholds * len(self.score)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        width, parties = 2 * self.thresholds, len(holdings.ids)
+        party = np.repeat(np.arange(parties), holdings.counts)
+        rows = [
+            np.bincount(party * width + cells, minlength=parties * width).reshape(parties, width)
+            for cells in self._cells(holdings)
+        ]
+        return np.concatenate([np.cumsum(row, axis=1) for row in rows], axis=1).astype(np.uint64)
+
+    @property
+    def grid_step(self) -> float:
+        lower, upper = self.bounds
+        return (upper - lower) / self.thresholds
+
+    @property
+    def grid_words(self) -> str:
+        return f"scores are compared with thresholds that are {self.grid_step:.3g} apart"
+
+
+@dataclass(frozen=True)
+class ClassifierCurves(ClassCounts):
+    """Both curves of every score within one ε. How they are smoothed, and which threshold is best,
+    is decided after the release and spends nothing."""
+
+    labels: str = option(
+        "private", "Whether labels are protected too.", choices=("private", "public")
+    )
+    mechanism: str = option("hierarchy", "Where noise is added.", choices=tuple(MECHANISMS))
+    smooth: str = option(
+        "isotonic", "Make the curves monotone again: by projection, in a norm.", choices=SMOOTHINGS
+    )
+    box: bool = option(True, "Keep curves smoothed in a norm within [0, 1].")
+    solver: str = option("interior-point", "What computes that smoothing.", choices=SOLVERS)
+    best: str = option(
+        "youden", "Which threshold is: youden, or cost=R (false positive: negative)."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for kind, known in (
+            ("labels", ("private", "public")),
+            ("mechanism", MECHANISMS),
+            ("smooth", SMOOTHINGS),
+            ("solver", SOLVERS),
+        ):
+            look_up(kind, getattr(self, kind), dict.fromkeys(known))
+        norms = MECHANISMS[self.mechanism].smoothings
+        if self.smooth not in ("isotonic", "none", *norms):
+            raise LocalError(
+                f"the {self.mechanism} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
+                "or --mechanism tree"
+            )
+        cost_of(self.best)
+
+    @cached_property
+    def class_curves(self) -> ClassCurves:
+        public = self.labels == "public"
+        return ClassCurves(self.thresholds, self.mechanism, public, len(self.score))
+
+    @property
+    def protected(self) -> str:
+        return "the score of one record" if self.labels == "public" else super().protected
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def sensitivity(self) -> int:
+        return self.class_curves.sensitivity
+
+    @property
+    def noises(self) -> int:
+        return self.class_curves.noises
+
+    @property
+    def released(self) -> int:
+        return self.class_curves.released
+
+    def measure(self, total: Vector) -> Vector:
+        return self.class_curves.measure(total)
+
+    def place(self, noise: Vector) -> Vector:
+        return self.class_curves.place(noise)
+
+    def release_key(self) -> str:
+        """The same for all curves and areas of the same scores."""
+        scores = (self.score, self.label, self.positive, *self.bounds)
+        return repr(("classes", *scores, self.thresholds, self.labels, self.mechanism))
+
+    @property
+    def reuse_key(self) -> str | None:
+        return self.release_key()
+
+    def mechanism_words(self, scale: float) -> str:
+        return (
+            f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {self.class_curves.words}"
+        )
+
+    # --- the answer ---
+
+    def judgements(self, released: Vector, records: int, exact: bool) -> dict[str, Judgement]:
+        """By score, from what was released."""
+        values = signed(released).astype(np.float64)
+        if exact:
+            found = self.class_curves.exact(values)
+        else:
+            smoothing = Smoothing(self.smooth, self.box, self.solver)
+            found = self.class_curves.estimates(values, records, smoothing)
+        return {
+            name: Judgement.of(each, self.x, self.best)
+            for name, each in zip(self.score, found, strict=True)
+        }
+
+    def true_judgements(self, holdings: Holdings) -> dict[str, Judgement]:
+        """Rates at the thresholds on the raw scores, and their AUC as scikit-learn has it."""
+        positive = self.positives(holdings)
+        return {
+            name: Judgement.of(
+                shares_of(holdings.column(name), positive, self.x),
+                self.x,
+                self.best,
+                true_auc(holdings.column(name), positive),
+            )
+            for name in self.score
+        }
+
+    def rate_deviations(
+        self, released: Vector, noise_variance: float, records: int
+    ) -> tuple[Column, Column]:
+        """Of the false and of the true positive rate at −∞ and each threshold, before they are
+        made monotone, the class's size being known."""
+        values = signed(released).astype(np.float64)
+        sizes = self.class_curves.class_sizes(values, records)
+        counts = np.append(0.0, self.class_curves.count_deviations(noise_variance))
+        return counts / sizes[0], counts / sizes[1]
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Not known before the classes' sizes are."""
+        return np.full(2 * (self.thresholds + 1) * len(self.score), np.nan)
+
+
+@dataclass(frozen=True)
+class Drawn(ClassifierCurves):
+    """A curve of every score."""
+
+    style: ClassVar[Style] = Style("steps")
+
+    @abstractmethod
+    def shape(self, named: dict[str, Judgement]) -> Judgements: ...
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self.shape(self.judgements(released, records, exact))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self.shape(self.true_judgements(holdings))
+
+    def before_smoothing(self) -> Self | None:
+        return None if self.smooth == "none" else replace(self, smooth="none")
+
+
+@dataclass(frozen=True)
+class Roc(Drawn):
+    """True against false positive rate at every threshold, with AUC and the best threshold."""
+
+    method: str = option(
+        "curve", "The curve itself, or the binormal one of a private AUC.", choices=ROC_METHODS
+    )
+
+    name: ClassVar[str] = "roc"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("method", self.method, dict.fromkeys(ROC_METHODS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        if self.method == "curve":
+            return self
+        from protocols.statistics.areas import way
+        from protocols.statistics.curated import BinormalRoc
+
+        return way(self, BinormalRoc)
+
+    def shape(self, named: dict[str, Judgement]) -> Judgements:
+        return RocEstimate(named)
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        both = self.rate_deviations(released, noise_variance, records)
+        return np.tile(np.concatenate(both), len(self.score))
+
+
+@dataclass(frozen=True)
+class PrCurve(Drawn):
+    """Precision against recall at every threshold, with average precision."""
+
+    name: ClassVar[str] = "pr-curve"
+    style: ClassVar[Style] = Style()
+
+    def shape(self, named: dict[str, Judgement]) -> Judgements:
+        return PrecisionRecallEstimate(named)
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        """Of precision to first order."""
+        false, true = self.rate_deviations(released, noise_variance, records)
+        found = []
+        for each in self.judgements(released, records, exact=False).values():
+            right, wrong = (
+                np.maximum(rate, 0) * size
+                for rate, size in (
+                    (each.true_positive, each.positives),
+                    (each.false_positive, each.negatives),
+                )
+            )
+            spread = np.hypot(wrong * true * each.positives, right * false * each.negatives)
+            taken = (right + wrong) ** 2
+            found += [true, np.divide(spread, taken, out=np.ones_like(taken), where=taken > 1)]
+        bounded: Column = np.minimum(np.concatenate(found), 1.0)
+        return bounded
+
+
+def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
+    """On raw records: those above the range are at most no threshold."""
+    classes = [np.sort(scores[~positive]), np.sort(scores[positive])]
+    shares = [
+        np.searchsorted(each, x, side="right") / len(each) if len(each) else np.full(len(x), np.nan)
+        for each in classes
+    ]
+    return ClassDistributions(float(len(classes[0])), float(len(classes[1])), *shares)
+
+
+def true_auc(scores: Column, positive: NDArray[np.bool]) -> float:
+    """As scikit-learn computes it; NaN if a class is empty."""
+    if positive.all() or not positive.any():
+        return math.nan
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(positive, scores))

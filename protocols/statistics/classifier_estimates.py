@@ -1,0 +1,325 @@
+"""What is known of a classifier at every threshold, and what follows from it: AUC, average
+precision, the best threshold. ROC and precision–recall curves are two pictures of it.
+
+A record is taken for positive if its score is above the threshold. The first threshold is −∞:
+everything is positive.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.privacy.class_curves import ClassDistributions
+from protocols.records import Column
+from protocols.statistics.drawing import QUIET, SEVERAL, TRUTH, Beside
+from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+YOUDEN = "youden"
+COST = "cost="
+
+
+def cost_of(best: str) -> float | None:
+    """What a false positive costs in units of a false negative; None for Youden's index.
+
+    Raises `LocalError` for anything else.
+    """
+    if best == YOUDEN:
+        return None
+    try:
+        cost = float(best.removeprefix(COST)) if best.startswith(COST) else math.nan
+    except ValueError:
+        cost = math.nan
+    if not 0 < cost < 1e9:
+        raise LocalError(f"--best is {YOUDEN}, or {COST}R with R above 0, not {best!r}")
+    return cost
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One classifier. Rates of classes without records are NaN.
+
+    `thresholds` start at −∞ and grow; both rates fall from 1 to 0. `area` is the AUC where more is
+    known than the rates at the thresholds: the truth.
+    """
+
+    thresholds: Column
+    false_positive: Column
+    true_positive: Column
+    negatives: float
+    positives: float
+    best: str = YOUDEN
+    area: float | None = None
+
+    @classmethod
+    def of(
+        cls, found: ClassDistributions, x: Column, best: str, area: float | None = None
+    ) -> "Judgement":
+        thresholds = np.concatenate([[-math.inf], x])
+        false, true = (1.0 - np.append(0.0, each) for each in (found.negative, found.positive))
+        return cls(thresholds, false, true, found.negatives, found.positives, best, area)
+
+    @cached_property
+    def auc(self) -> float:
+        """By the trapezoidal rule: records between the same two thresholds count as ties, ½."""
+        if self.area is not None:
+            return self.area
+        return float(-np.trapezoid(self.true_positive, self.false_positive))
+
+    @cached_property
+    def precision(self) -> Column:
+        """1 where nothing is taken for positive."""
+        right = self.true_positive * self.positives
+        taken = right + self.false_positive * self.negatives
+        sure = np.abs(taken) > 1e-9
+        found: Column = np.divide(right, taken, out=np.ones_like(right), where=sure)
+        return np.where(np.isnan(taken), np.nan, found)
+
+    @cached_property
+    def average_precision(self) -> float:
+        """Precision at each threshold, by how much recall it adds: scikit-learn's definition, with
+        scores between the same two thresholds tied."""
+        return float(-np.sum(np.diff(self.true_positive) * self.precision[:-1]))
+
+    @cached_property
+    def best_place(self) -> int:
+        """Of the threshold that is best: the least of those that tie."""
+        cost = cost_of(self.best)
+        if cost is None:
+            gain = self.true_positive - self.false_positive
+        else:
+            gain = self.true_positive * self.positives - (
+                cost * self.false_positive * self.negatives
+            )
+        return 0 if np.isnan(gain).any() else int(np.argmax(gain))
+
+    @property
+    def monotone(self) -> bool:
+        rates = (self.false_positive, self.true_positive)
+        return all(bool((np.diff(each) <= 1e-12).all()) for each in rates)
+
+    def as_json(self) -> dict[str, object]:
+        place = self.best_place
+        return {
+            "auc": self.auc,
+            "average_precision": self.average_precision,
+            "best": {
+                "by": self.best,
+                "threshold": float(self.thresholds[place]),
+                "false_positive_rate": float(self.false_positive[place]),
+                "true_positive_rate": float(self.true_positive[place]),
+                "precision": float(self.precision[place]),
+            },
+            "negatives": self.negatives,
+            "positives": self.positives,
+            "thresholds": self.thresholds.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Judgements(Shape):
+    """Classifiers by the name of their score; a subclass says which curve is drawn of each."""
+
+    named: dict[str, Judgement]
+
+    across: ClassVar[str]
+    up: ClassVar[str]
+
+    def curve(self, each: Judgement) -> tuple[Column, Column]:
+        """Its points, across and up, by growing thresholds."""
+        raise NotImplementedError
+
+    def area(self, each: Judgement) -> tuple[str, float]:
+        """What sums the curve up, by name."""
+        raise NotImplementedError
+
+    def values(self) -> Column:
+        return np.concatenate([axis for each in self.named.values() for axis in self.curve(each)])
+
+    def as_json(self) -> object:
+        x, y = (each.replace(" ", "_") for each in (self.across, self.up))
+        found = {}
+        for name, each in self.named.items():
+            across, up = self.curve(each)
+            found[name] = {**each.as_json(), x: across.tolist(), y: up.tolist()}
+        return plain(found)
+
+    def table(self) -> tuple[Heads, Cells]:
+        rows: Cells = []
+        for name, each in self.named.items():
+            points = zip(each.thresholds, *self.curve(each), strict=True)
+            rows += [[name, float(at), float(x), float(y)] for at, x, y in points]
+        return ["score", "threshold", self.across, self.up], rows
+
+    def error(self, truth: Estimate) -> Error:
+        """Of the rates; the area between the curves, the largest of several, NaN where noise lets
+        one cross itself; and of what sums them up."""
+        if type(truth) is not type(self) or not isinstance(truth, Judgements):
+            raise ValueError("curves of another kind")
+        if truth.named.keys() != self.named.keys():
+            raise ValueError("curves of other names")
+        areas, sums, apart = [], [], []
+        for name, each in self.named.items():
+            true = truth.named[name]
+            areas.append(
+                area_between(self.curve(each), self.curve(true)) if each.monotone else math.nan
+            )
+            sums.append(abs(self.area(each)[1] - self.area(true)[1]))
+            apart.append(self._apart(each, true))
+        difference = np.concatenate(apart)
+        label = self.area(next(iter(self.named.values())))[0]
+        return {
+            "rmse": float(np.sqrt(np.mean(difference**2))),
+            "max": float(np.max(difference)),
+            "symmetric_difference": float(np.max(areas)),
+            label: float(np.max(sums)),
+        }
+
+    def _apart(self, each: Judgement, true: Judgement) -> Column:
+        """In both axes at the same thresholds; one above the other, where thresholds differ."""
+        x, y = self.curve(each)
+        if np.array_equal(each.thresholds, true.thresholds):
+            both: Column = np.abs(np.concatenate([x, y]) - np.concatenate(self.curve(true)))
+            return both
+        above: Column = np.abs(y - np.interp(x, *_forward(self.curve(true))))
+        return above
+
+    def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
+        several = len(self.named) > 1
+        band = beside.band
+        start = 0
+        for place, (name, each) in enumerate(self.named.items()):
+            colour = SEVERAL[(place + (not several)) % len(SEVERAL)]
+            x, y = self.curve(each)
+            size = 2 * len(x)
+            if band is not None and len(band) >= start + size and band[start : start + size].any():
+                wide, high = band[start : start + size].reshape(2, -1)
+                self._band(axes, x, y, wide, high, colour)
+            start += size
+            true = truth.named.get(name) if isinstance(truth, Judgements) else None
+            if true is not None:
+                axes.plot(
+                    *self.curve(true),
+                    color=colour if several else TRUTH,
+                    lw=1.0 if several else 2.2,
+                    ls="--" if several else "-",
+                    label=self._label(f"{name}, truth" if several else "truth", true),
+                )
+            told = self._label(name if several else beside.label, each)
+            axes.plot(x, y, color=colour, lw=1.4, label=told)
+            best = each.best_place
+            if np.isnan(each.thresholds[best]):
+                continue
+            axes.plot(x[best], y[best], "o", ms=5, color=colour)
+            axes.annotate(
+                f"{each.thresholds[best]:.3g}",
+                (float(x[best]), float(y[best])),
+                xytext=(6, -10),
+                textcoords="offset points",
+                fontsize=8,
+                color=colour,
+            )
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_ylim(-0.02, 1.05)
+        axes.set_xlabel(self.across)
+        axes.set_ylabel(self.up)
+
+    def _label(self, name: str, each: Judgement) -> str:
+        called, value = self.area(each)
+        return f"{name}, {called.replace('_', ' ')} {value:.4f}"
+
+    def _band(
+        self, axes: "Axes", x: Column, y: Column, wide: Column, high: Column, colour: str
+    ) -> None:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        told = []
+        for name, each in self.named.items():
+            told.append(
+                f"{name}: AUC {each.auc:.6g}, average precision {each.average_precision:.6g}, "
+                f"best threshold {each.thresholds[each.best_place]:.6g} ({each.best})"
+            )
+        return "; ".join(told)
+
+
+@dataclass(frozen=True)
+class RocEstimate(Judgements):
+    across: ClassVar[str] = "false positive rate"
+    up: ClassVar[str] = "true positive rate"
+
+    def curve(self, each: Judgement) -> tuple[Column, Column]:
+        return each.false_positive, each.true_positive
+
+    def area(self, each: Judgement) -> tuple[str, float]:
+        return "auc", each.auc
+
+    def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
+        axes.plot([0, 1], [0, 1], color=QUIET, lw=0.8, ls=":")
+        super().draw(axes, truth, beside)
+
+    def _band(
+        self, axes: "Axes", x: Column, y: Column, wide: Column, high: Column, colour: str
+    ) -> None:
+        """Both rates err: from where both help the classifier to where both harm it."""
+        above = np.clip(x - wide, 0, 1), np.clip(y + high, 0, 1)
+        below = np.clip(x + wide, 0, 1)[::-1], np.clip(y - high, 0, 1)[::-1]
+        axes.fill(
+            np.concatenate([above[0], below[0]]),
+            np.concatenate([above[1], below[1]]),
+            color=colour,
+            alpha=0.18,
+            lw=0,
+        )
+
+
+@dataclass(frozen=True)
+class PrecisionRecallEstimate(Judgements):
+    across: ClassVar[str] = "recall"
+    up: ClassVar[str] = "precision"
+
+    def curve(self, each: Judgement) -> tuple[Column, Column]:
+        return each.true_positive, each.precision
+
+    def area(self, each: Judgement) -> tuple[str, float]:
+        return "average_precision", each.average_precision
+
+    def _band(
+        self, axes: "Axes", x: Column, y: Column, wide: Column, high: Column, colour: str
+    ) -> None:
+        low, top = np.clip(y - high, 0, 1), np.clip(y + high, 0, 1)
+        axes.fill_between(x, low, top, color=colour, alpha=0.18, lw=0)
+
+
+Polyline = tuple[Column, Column]
+
+
+def area_between(one: Polyline, two: Polyline) -> float:
+    """∫|y₁ − y₂| dx over [0, 1] for two lines whose x goes one way; exact, steps included."""
+    lines = [_forward(line) for line in (one, two)]
+    ends = np.unique(np.clip(np.concatenate([[0.0, 1.0], *(x for x, _ in lines)]), 0.0, 1.0))
+    if not np.isfinite(ends).all() or len(ends) < 2:
+        return math.nan
+    width = np.diff(ends)
+    # Both are straight between neighbouring ends: two inner points tell the values at the ends.
+    quarter, middle = (
+        np.interp(ends[:-1] + share * width, *lines[0])
+        - np.interp(ends[:-1] + share * width, *lines[1])
+        for share in (0.25, 0.5)
+    )
+    left, right = 2 * quarter - middle, 3 * middle - 2 * quarter
+    crosses = left * right < 0
+    total = np.abs(left) + np.abs(right)
+    apart = np.divide(left**2 + right**2, total, out=np.zeros_like(total), where=crosses)
+    return float((width * np.where(crosses, apart, total) / 2).sum())
+
+
+def _forward(line: Polyline) -> Polyline:
+    x, y = line
+    return (x[::-1], y[::-1]) if x[0] > x[-1] else (x, y)

@@ -1,0 +1,29 @@
+"""Labels of two classes, as columns of numbers have them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError
+from protocols.records import Column
+
+MOST_SHOWN = 5
+
+
+def positives_of(labels: Column, name: str, positive: float | None) -> NDArray[np.bool]:
+    """Which records are positive: those labelled 1 of 0 and 1, or those labelled `positive`.
+
+    Raises `LocalError` for other labels where nobody said which is positive, and tells them.
+    """
+    if not np.isfinite(labels).all():
+        raise LocalError(f"column {name!r} has labels that are missing or not finite")
+    if positive is not None:
+        return np.asarray(labels == positive)
+    if not np.isin(labels, (0.0, 1.0)).all():
+        found = np.unique(labels)
+        shown = ", ".join(f"{each:g}" for each in found[:MOST_SHOWN])
+        more = ", …" if len(found) > MOST_SHOWN else ""
+        raise LocalError(
+            f"labels are 0 or 1: column {name!r} has {shown}{more}; "
+            f"name the positive one: --positive {found[-1]:g}"
+        )
+    return np.asarray(labels == 1.0)

@@ -1,0 +1,83 @@
+"""How many records there are of each sign and order of magnitude: needs no bounds, finds them."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.bounded import OneColumn
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.measurement import Measurement, OneHot
+
+LEAST, MOST = -32, 48
+"""Exponents of the smallest and of the largest magnitude that are told apart."""
+SIDE = MOST - LEAST
+BINS = 2 * SIDE + 1
+EDGES = np.ldexp(1.0, np.arange(LEAST, MOST + 1))
+"""Of the bins of positive values."""
+
+
+@dataclass(frozen=True)
+class Magnitudes(OneColumn):
+    """Counts of records by sign and power of two, over all numbers; needs no bounds.
+
+    A bin of positive values is [2^k, 2^(k+1)) for k from -32 to 47, the bins of negative values are
+    its mirror images, and between the two is a bin for what is closer to 0 than 2^-32. Values of
+    2^48 and above are in the outermost bins.
+    """
+
+    name: ClassVar[str] = "magnitudes"
+    style: ClassVar[Style] = Style("marks", "value", "records")
+
+    @property
+    def length(self) -> int:
+        return BINS
+
+    @property
+    def sensitivity(self) -> int:
+        """A replaced record leaves one bin and enters another."""
+        return 2
+
+    @property
+    def measurement(self) -> Measurement:
+        return OneHot(BINS)
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        values = holdings.column(self.value)
+        if not np.isfinite(values).all():
+            raise LocalError(f"column {self.value!r} has values that are not finite numbers")
+        steps = np.searchsorted(EDGES, np.abs(values), side="right").astype(np.int64)
+        return SIDE + np.sign(values).astype(np.int64) * np.minimum(steps, SIDE)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
+        cells = party * BINS + self.measured(holdings)
+        counts = np.bincount(cells, minlength=len(holdings.ids) * BINS)
+        return counts.astype(np.uint64).reshape(len(holdings.ids), BINS)
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return _curve(signed(released).astype(float))
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(BINS, math.sqrt(noise_variance))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """As numpy counts, which has bins half-open on the one side only: by magnitude, then."""
+        values = holdings.column(self.value)
+        edges = np.concatenate([[0.0], EDGES[:-1], [np.inf]])
+        negative, _ = np.histogram(-values[values < 0], edges)
+        positive, _ = np.histogram(values[values >= 0], edges)
+        middle = [negative[0] + positive[0]]
+        return _curve(np.concatenate([negative[:0:-1], middle, positive[1:]]).astype(float))
+
+
+def _curve(counts: Column) -> Curve:
+    """Over the end of each bin that is closer to 0."""
+    inner = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[:-1]])
+    return Curve(inner.tolist(), counts.tolist())

@@ -1,0 +1,143 @@
+"""The suite that every study must pass; other packages import it too.
+
+    from protocols.studies.contract import StudyContract
+
+    class TestMine(StudyContract):
+        study = Mine(lower=0.0, upper=1.0)
+
+It needs pytest. Answers are those of the statistics without noise, and then with far too much. A
+study whose records need other columns than uniform ones between its bounds brings `holdings`.
+"""
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from protocols.algebra.ring import Vector
+from protocols.errors import LocalError, RunFailed
+from protocols.records import Holdings
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import plain, shape_of
+from protocols.studies import study_named
+from protocols.studies.budget import Budget
+from protocols.studies.contract import Answer, Ask, Finding, Study
+
+Answering = Callable[[Ask], Answer]
+
+
+class StudyContract:
+    """`study` is one with its bounds, as it is put to an aggregator of sums."""
+
+    study: ClassVar[Study]
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
+        """Records within the bounds, dealt to parties evenly."""
+        generator = np.random.default_rng(seed)
+        lower, upper = (getattr(self.study, name, None) for name in ("lower", "upper"))
+        low, high = (0.0 if lower is None else lower), (1.0 if upper is None else upper)
+        columns = {name: generator.uniform(low, high, records) for name in self.study.columns}
+        starts = np.arange(parties) * (records // parties)
+        return Holdings(np.arange(parties, dtype=np.uint32), starts, columns)
+
+    def exactly(self, ask: Ask) -> Answer:
+        """The answer without noise."""
+        estimate = ask.statistic.noiseless(self.holdings())
+        return Answer(estimate, np.zeros(len(shape_of(estimate).values())), self.holdings().rows)
+
+    def drowned(self, generator: np.random.Generator) -> Answering:
+        """Answers in which nothing is left but noise."""
+
+        def answer(ask: Ask) -> Answer:
+            statistic, holdings = ask.statistic, self.holdings()
+            total = statistic.measure(_total(statistic, holdings))
+            drawn = generator.integers(-(1 << 30), 1 << 30, len(total)).astype(np.uint64)
+            estimate = statistic.decode(total + drawn, holdings.rows)
+            return Answer(estimate, statistic.deviations(2.0**60 / 3, holdings.rows), holdings.rows)
+
+        return answer
+
+    def test_it_is_found_by_its_name(self) -> None:
+        assert study_named(self.study.name) is type(self.study)
+
+    def test_it_says_what_it_is_and_what_may_be_set(self) -> None:
+        assert self.study.summary()
+        for option in self.study.options():
+            assert option.help
+            assert not option.choices or option.default in option.choices
+
+    def test_parameters_go_through_json_and_back(self) -> None:
+        sent = json.loads(json.dumps(self.study.parameters(), allow_nan=False))
+        assert type(self.study).from_parameters(sent) == self.study
+        with pytest.raises(LocalError):
+            type(self.study).from_parameters({"no such parameter": 1})
+
+    def test_it_declares_no_more_than_the_whole(self) -> None:
+        shares = self.study.shares()
+        assert shares
+        assert all(isinstance(share, Fraction) and share > 0 for share in shares)
+        assert sum(shares) <= 1
+
+    def test_its_examples_are_within_what_it_declares(self) -> None:
+        for example in self.study.examples():
+            assert example.share <= sum(self.study.shares())
+
+    def test_it_finds_what_the_reference_does_in_kind(self) -> None:
+        finding, asked = conducted(self.study, self.exactly)
+        assert 1 <= len(asked) <= len(self.study.shares())
+        json.dumps(plain(finding.estimate), allow_nan=False)
+        truth = self.study.reference(self.holdings())
+        if truth is not None:
+            assert type(shape_of(finding.estimate)) is type(shape_of(truth))
+        if finding.deviations is not None:
+            assert finding.deviations.shape == shape_of(finding.estimate).values().shape
+
+    def test_the_same_answers_lead_to_the_same_questions(self) -> None:
+        """Or a study that is run again after an interruption would pay twice."""
+        assert _outcome(self.study, self.exactly) == _outcome(self.study, self.exactly)
+        runs = [_outcome(self.study, self.drowned(np.random.default_rng(1))) for _ in range(2)]
+        assert runs[0] == runs[1]
+
+    def test_whatever_the_noise_it_stays_within_what_it_declared(self) -> None:
+        """`conducted` raises where it does not; giving up is allowed, in one line."""
+        for seed in range(20):
+            said, asked = _outcome(self.study, self.drowned(np.random.default_rng(seed)))
+            assert said
+            assert "\n" not in said
+            assert 1 <= len(asked) <= len(self.study.shares())
+
+
+def conducted(study: Study, answering: Answering) -> tuple[Finding, list[Ask]]:
+    """Runs a study on such answers, held to its budget: its finding, and what it asked."""
+    asked: list[Ask] = []
+    return _conclude(study, answering, asked), asked
+
+
+def _conclude(study: Study, answering: Answering, asked: list[Ask]) -> Finding:
+    budget = Budget(study, Fraction(1), 1e-6)
+    steps = study.steps()
+    try:
+        ask = next(steps)
+        while True:
+            budget.grant(ask)
+            asked.append(ask)
+            ask = steps.send(answering(ask))
+    except StopIteration as stop:
+        finding: Finding = stop.value
+        return finding
+
+
+def _outcome(study: Study, answering: Answering) -> tuple[str, list[Ask]]:
+    asked: list[Ask] = []
+    try:
+        return json.dumps(plain(_conclude(study, answering, asked).estimate)), asked
+    except RunFailed as error:
+        return str(error), asked
+
+
+def _total(statistic: Statistic, holdings: Holdings) -> Vector:
+    total: Vector = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+    return total

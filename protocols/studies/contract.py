@@ -1,0 +1,178 @@
+"""The contract of a study: ask, look at the answer, ask again, conclude.
+
+A study does no input or output. `steps` is a generator: it yields an `Ask`, is sent the `Answer`,
+and returns its `Finding`. Whoever drives it puts the questions to a federation, charges each one
+and holds the study to the budget that it declared (`protocols.studies.budget`).
+
+    @dataclass(frozen=True)
+    class TwoMeans(Study):
+        \"\"\"The mean, and then the mean again.\"\"\"
+
+        name: ClassVar[str] = "two-means"
+
+        def shares(self) -> tuple[Fraction, ...]:
+            return (Fraction(1, 2), Fraction(1, 2))
+
+        def steps(self) -> Steps:
+            first = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
+            second = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
+            return Finding((first.estimate + second.estimate) / 2)
+
+Every choice must follow from the fields and the answers alone. A study that was interrupted is run
+again from its beginning; it asks the same, and is given the answers that are there already.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.contract import Bounds, Parameter, Statistic, _fits, _plain
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.option import Option, options_of, summary_of
+
+if TYPE_CHECKING:
+    from protocols.studies.conformance import StudyContract as StudyContract
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question: a statistic, with its share of the study's ε and of its δ.
+
+    `aggregator` is one that it must be asked with, as on the command line; None leaves that to the
+    user's choice.
+    """
+
+    statistic: Statistic
+    share: Fraction
+    aggregator: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise LocalError(f"a question's share of ε is above 0 and at most 1, not {self.share}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`deviations` are the standard deviations of the noise in each value of the estimate, 0 where
+    there is none and NaN where it is not known; `records` is how many are in it. `notes` are what
+    the user is told of this question in any case."""
+
+    estimate: Estimate
+    deviations: Column
+    records: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a study concludes. `deviations` are as in `Answer`; None where nobody knows them.
+
+    `statistic` is the one whose estimate this is, where it is the estimate of a single question: it
+    knows the truth to compare with, and how it is drawn. `notes` are what the user must be told.
+    """
+
+    estimate: Estimate
+    notes: tuple[str, ...] = ()
+    deviations: Column | None = None
+    statistic: Statistic | None = None
+
+
+Steps = Generator[Ask, Answer, Finding]
+
+
+@dataclass(frozen=True)
+class Study(ABC):
+    """Subclasses are frozen dataclasses. Fields made with `option` or `role` are what a user may
+    set, as with a statistic."""
+
+    name: ClassVar[str]
+    style: ClassVar[Style] = Style()
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """What a user may set."""
+        return options_of(cls)
+
+    @classmethod
+    def summary(cls) -> str:
+        """It in one line."""
+        return summary_of(cls)
+
+    @abstractmethod
+    def shares(self) -> tuple[Fraction, ...]:
+        """The most that it can ask: a share of ε and δ for each question, at most 1 together.
+
+        The whole is set aside before the first question. A study whose number of questions depends
+        on the answers declares the most there can be, and pays for those that it asks. Questions
+        may divide the sum otherwise than is said here.
+        """
+
+    @abstractmethod
+    def steps(self) -> Steps:
+        """Asks and concludes. Raises `RunFailed` where the answers allow no conclusion."""
+
+    def examples(self) -> tuple[Ask, ...]:
+        """Questions like those it may ask, with stand-ins for what answers will decide.
+
+        They are checked before the first question: nothing is spent on a study of which a later
+        question cannot be asked of the federation at hand.
+        """
+        return ()
+
+    def reference(self, holdings: Holdings) -> Estimate | None:
+        """What it would find in the raw records, as numpy or scipy compute it; None if nothing
+        plain compares. Simulations tell the error against it."""
+        return None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data that it is about: those that its roles name."""
+        return tuple(str(getattr(self, each.name)) for each in self.options() if each.role)
+
+    @property
+    def title(self) -> str:
+        """What its result is called."""
+        return self.name
+
+    def asked_of(self, aggregator: str) -> "Study | Statistic":
+        """What is put to a federation with that aggregator.
+
+        Most studies are the same everywhere. One that a single release of some aggregator answers
+        is asked as that statistic there.
+        """
+        return self
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        """The study with bounds that a data set publishes, where it has none of its own."""
+        return self
+
+    def parameters(self) -> dict[str, Parameter]:
+        """In one form: a real number is a float, whether it was written 1 or 1.0."""
+        return {f.name: _plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
+        """Raises `LocalError` on anything unexpected."""
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        if unknown := parameters.keys() - fields.keys():
+            raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
+        for key, value in parameters.items():
+            if not _fits(value, fields[key].type):
+                raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
+        return cls(**values)
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every study must pass; it needs pytest."""
+    if name == "StudyContract":
+        from protocols.studies.conformance import StudyContract
+
+        return StudyContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

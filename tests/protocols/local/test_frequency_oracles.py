@@ -1,0 +1,232 @@
+"""Every frequency oracle: its ε as it is drawn from integers, its estimates and their variances."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from protocols.errors import LocalError
+from protocols.local import (
+    RANDOMIZERS,
+    FrequencyOracle,
+    HadamardResponse,
+    LocalHashing,
+    RandomizedResponse,
+    UnaryEncoding,
+    frequency_oracle,
+)
+from protocols.local.contract import Bodies
+from protocols.local.response import WORD
+from protocols.randomness import Randomness
+from tests.goodness import ALPHA
+from tests.protocols.local.test_response import exponential
+
+EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(2)]
+Law = dict[bytes, Fraction]
+
+
+def oracle(name: str, epsilon: Fraction, values: int) -> FrequencyOracle:
+    return RANDOMIZERS[name](lambda _: epsilon, values)
+
+
+def law_of(randomizer: FrequencyOracle, value: int, question: Bodies) -> Law:
+    """The exact probability of every report, found by asking what words say.
+
+    The words that give one report are a stretch, so ends that agree agree between; where the ends
+    of a range differ it is halved. Bits of a unary report have a word each.
+    """
+    if isinstance(randomizer, UnaryEncoding):
+        return unary_law(randomizer, value, question)
+
+    def said(word: int) -> bytes:
+        words = np.array([[word]], dtype=np.uint64)
+        return randomizer.reports(np.array([value]), question, words).tobytes()
+
+    law: Law = {}
+    ranges = [(0, WORD - 1, said(0), said(WORD - 1))]
+    while ranges:
+        first, last, left, right = ranges.pop()
+        if left == right:
+            law[left] = law.get(left, Fraction(0)) + Fraction(last - first + 1, WORD)
+            continue
+        middle = (first + last) // 2
+        ranges.append((first, middle, left, said(middle)))
+        ranges.append((middle + 1, last, said(middle + 1), right))
+    return law
+
+
+def unary_law(randomizer: UnaryEncoding, value: int, question: Bodies) -> Law:
+    k = randomizer.values
+    chances = []
+    for bit in range(k):
+
+        def is_set(word: int, bit: int = bit) -> bool:
+            words = np.full((1, k), WORD - 1, dtype=np.uint64)
+            words[0, bit] = word
+            report = randomizer.reports(np.array([value]), question, words)
+            return bool(np.unpackbits(report)[bit])
+
+        low, high = 0, WORD - 1  # set below some word, and not from there on
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if is_set(middle) else (low, middle)
+        chances.append(Fraction(low, WORD))
+    law: Law = {}
+    for bits in itertools.product((0, 1), repeat=k):
+        each = [c if bit else 1 - c for c, bit in zip(chances, bits, strict=True)]
+        law[np.packbits(np.array(bits, dtype=np.uint8)).tobytes()] = math.prod(
+            each, start=Fraction(1)
+        )
+    return law
+
+
+def questions_of(randomizer: FrequencyOracle) -> list[Bodies]:
+    """All of them, or a few of the many hash functions."""
+    if isinstance(randomizer, HadamardResponse):
+        words = np.arange(randomizer.order, dtype=np.uint64)[:, None]
+    else:
+        words = Randomness(bytes(16)).words(3 * randomizer.question_words).reshape(3, -1)
+        words = words if randomizer.question_words else words[:1]
+    return [row[None, :] for row in randomizer.questions(words)]
+
+
+@pytest.mark.parametrize("name", RANDOMIZERS)
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("values", [2, 5])
+def test_the_largest_ratio_of_probabilities_is_e_to_epsilon(
+    name: str, epsilon: Fraction, values: int
+) -> None:
+    """Over all inputs, reports and questions: e^ε at most, and to 12 digits no less."""
+    randomizer = oracle(name, epsilon, values)
+    largest = Fraction(0)
+    for question in questions_of(randomizer):
+        laws = [law_of(randomizer, value, question) for value in range(values)]
+        assert all(sum(law.values()) == 1 for law in laws)
+        for one, other in itertools.permutations(laws, 2):
+            assert one.keys() == other.keys()
+            largest = max(largest, *(one[report] / other[report] for report in one))
+    assert largest == randomizer.ratio
+    assert exponential(epsilon) * (1 - Fraction(1, 10**12)) < largest <= exponential(epsilon)
+
+
+@pytest.mark.parametrize("name", ["response", "unary", "hadamard"])
+def test_one_report_is_unbiased_with_exactly_the_stated_variance(name: str) -> None:
+    """By enumeration of questions and reports, for every value that a record may have."""
+    randomizer = oracle(name, Fraction(1), 5)
+    questions = questions_of(randomizer)
+    for value in range(5):
+        mean, second = np.zeros(5), np.zeros(5)
+        for question in questions:
+            for report, chance in law_of(randomizer, value, question).items():
+                row = np.frombuffer(report, dtype=np.uint8)[None, :]
+                assert randomizer.possible(row, question).all()
+                estimate = randomizer.summarise(row, question).vector
+                mean += float(chance) / len(questions) * estimate
+                second += float(chance) / len(questions) * estimate**2
+        truth = np.eye(5)[value]
+        assert mean == pytest.approx(truth, abs=1e-9)
+        assert second - mean**2 == pytest.approx(randomizer.variances(truth, 1))
+        others = np.delete(second - mean**2, value)
+        assert others == pytest.approx(randomizer.empty_variance)
+
+
+@pytest.mark.parametrize("name", RANDOMIZERS)
+def test_estimates_are_unbiased_with_the_variance_that_is_stated(name: str) -> None:
+    """1500 estimates from 200 records in any order: means within the two-sided ALPHA quantile of
+    their deviation, the ratio of variances within that of a normal with deviation √(2/1500)."""
+    runs, records = 1500, 200
+    randomizer = oracle(name, Fraction(1), 6)
+    truth = np.array([120, 50, 20, 10, 0, 0])
+    inputs = np.repeat(np.arange(6), truth)
+    source = Randomness(bytes(16))
+    found = []
+    for _ in range(runs):
+        asked = source.words(records * randomizer.question_words).reshape(records, -1)
+        questions = randomizer.questions(asked)
+        words = source.words(records * randomizer.words).reshape(records, -1)
+        reports = randomizer.reports(inputs, questions, words)
+        found.append(randomizer.summarise(reports, questions).vector)
+    order = np.random.default_rng(1).permutation(records)
+    again = randomizer.summarise(reports[order], questions[order])
+    assert (again.vector == found[-1]).all()
+    assert (again.records, again.refused) == (records, 0)
+    estimates = np.stack(found)
+    variances = randomizer.variances(truth.astype(float), records)
+    bound = stats.norm.isf(ALPHA / 2)
+    assert (np.abs(estimates.mean(axis=0) - truth) < bound * np.sqrt(variances / runs)).all()
+    ratio = estimates.var(axis=0) / variances
+    assert (np.abs(ratio - 1) < bound * math.sqrt(2 / runs)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "report", "question"),
+    [
+        ("response", b"\x05", b""),
+        ("unary", b"\x01", b""),
+        ("hadamard", b"\x02", bytes(4)),
+        ("hadamard", b"\x00", b"\x08\0\0\0"),
+        ("hashing", b"\x04", bytes(8)),
+        ("hashing", b"\x00", b"\xff\xff\xff\x7f" + bytes(4)),
+    ],
+)
+def test_what_is_no_report_is_refused_and_counted(
+    name: str, report: bytes, question: bytes
+) -> None:
+    randomizer = oracle(name, Fraction(1), 5)
+    good = randomizer.questions(np.zeros((3, randomizer.question_words), dtype=np.uint64))
+    words = np.zeros((3, randomizer.words), dtype=np.uint64)
+    reports = randomizer.reports(np.arange(3), good, words)
+    honest = randomizer.summarise(reports, good)
+    bad = np.frombuffer(report, dtype=np.uint8)[None, :]
+    asked = np.frombuffer(question, dtype=np.uint8)[None, :]
+    mixed = randomizer.summarise(np.vstack([reports, bad]), np.vstack([good, asked]))
+    assert (mixed.records, mixed.refused) == (3, 1)
+    assert (mixed.vector == honest.vector).all()
+
+
+def test_a_wide_alphabet_does_not_let_a_report_fill_the_memory() -> None:
+    randomizer = RandomizedResponse.spending(Fraction(1), 1 << 17)
+    worst = np.full((1, 4), 255, dtype=np.uint8)
+    found = randomizer.summarise(worst, np.zeros((1, 0), dtype=np.uint8))
+    assert (found.records, found.refused, len(found.vector)) == (0, 1, 1 << 17)
+
+
+def test_values_of_one_byte_are_all_counted_the_same() -> None:
+    values = np.random.default_rng(1).integers(0, 200, 4097).astype(np.uint8)
+    randomizer = RandomizedResponse.spending(Fraction(1), 200)
+    counts = randomizer.tally(values[:, None], np.zeros((4097, 0), dtype=np.uint8))
+    assert counts.tolist() == np.bincount(values, minlength=200).tolist()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_the_choice_has_the_least_variance(epsilon: float) -> None:
+    """Wang et al.: randomized response while k < 3e^ε + 2, then unary encoding."""
+    edge = 3 * math.exp(epsilon) + 2
+    for values in range(2, 300):
+        chosen = frequency_oracle("auto", lambda _: Fraction(epsilon), values)
+        assert isinstance(chosen, RandomizedResponse if values < edge else UnaryEncoding)
+
+
+def test_what_is_too_large_for_one_randomizer_is_counted_by_another() -> None:
+    chosen = frequency_oracle("auto", lambda _: Fraction(1), 1 << 13)
+    assert isinstance(chosen, HadamardResponse)
+    for kind in (UnaryEncoding, LocalHashing):
+        with pytest.raises(LocalError, match="4096 values"):
+            kind.spending(Fraction(1), 1 << 13)
+    with pytest.raises(LocalError, match="did you mean hadamard"):
+        frequency_oracle("hadamar", lambda _: Fraction(1), 3)
+    with pytest.raises(LocalError, match="too small"):
+        frequency_oracle("auto", lambda _: Fraction(1, 10**30), 3)
+
+
+@pytest.mark.parametrize("name", RANDOMIZERS)
+def test_huge_budgets_overflow_nowhere(name: str) -> None:
+    randomizer = oracle(name, Fraction(10**6), 4)
+    questions = randomizer.questions(np.zeros((4, randomizer.question_words), dtype=np.uint64))
+    words = np.full((4, randomizer.words), WORD - 1, dtype=np.uint64)
+    summary = randomizer.summarise(randomizer.reports(np.arange(4), questions, words), questions)
+    assert np.isfinite(summary.vector).all()
+    assert np.isfinite(randomizer.variances(summary.vector, 4)).all()
