@@ -57,7 +57,9 @@ class TestDistribution:
         assert isinstance(band, PolyCollection)
         corners = np.asarray(band.get_paths()[0].vertices)[:, 1]
         y = np.array(curve(result.estimate).y)
-        assert np.isclose(corners.max(), np.clip(y + 1.96 * result.deviations, y, 1).max())
+        assert np.isclose(
+            corners.max(), np.maximum(np.clip(y + 1.96 * result.deviations, 0, 1), y).max()
+        )
         assert np.isclose(
             corners.min(), np.minimum(np.clip(y - 1.96 * result.deviations, 0, 1), y).min()
         )
@@ -101,17 +103,19 @@ class TestQuantiles:
         axes = figure.axes[0]
         assert [text.get_text() for text in axes.get_xticklabels()] == ["0.1", "0.5", "0.9"]
         high, low, middle = curve(result.estimate).y
-        assert heights(lines(figure)["private"]) == [low, middle, high]
-        assert legend(figure) == ["truth", "private"]
+        [container] = axes.containers
+        assert isinstance(container, ErrorbarContainer)
+        assert heights(container.lines[0]) == [low, middle, high]
+        assert container.has_yerr
+        assert legend(figure) == ["truth", "private, 95 % interval of the noise"]
 
-    def test_one_is_a_number_without_bars(self) -> None:
+    def test_one_is_a_number_with_its_interval(self) -> None:
         result = answer(Quantile(value="score"))
-        assert np.isnan(result.deviations).all()
         figure = result.plot()
-        assert not any("σ" in text for text in legend(figure))
         [container] = figure.axes[0].containers
         assert isinstance(container, ErrorbarContainer)
-        assert not container.has_xerr
+        assert container.has_xerr
+        assert figure.axes[0].get_xlabel() == "quantile of score"
 
 
 class TestHistograms:
@@ -124,7 +128,7 @@ class TestHistograms:
             )
         )
         assert legend(plain) == ["truth", "private, 95 % interval of the noise"]
-        assert legend(cumulative) == ["truth", "private"]
+        assert legend(cumulative) == legend(plain)
 
     def test_logarithmic_bins_have_their_own_widths(self) -> None:
         kind = CumulativeHistogram(
