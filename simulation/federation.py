@@ -202,7 +202,7 @@ class Federation:
         query, proof = opened.prove(question)
         release = self._aggregator.release(query)
         return Result(
-            statistic.name,
+            statistic.way_of or statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             self._setting.privacy(question, release),

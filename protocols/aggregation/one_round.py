@@ -248,6 +248,8 @@ class SummingServer(CollectingServer):
         """This server's share of the sum, once it was told to release it."""
         self.drawn: Vector | None = None
         """This server's share of noise that it drew with the other one; `open` waits for it."""
+        self.chosen: Vector | None = None
+        """Its share of what they chose, where that is all that is released."""
 
     @abstractmethod
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
@@ -266,15 +268,20 @@ class SummingServer(CollectingServer):
 
     def open(self) -> Step:
         """The release, if it was asked for, and its noise is there."""
-        if self.total is None or (self._draws_together and self.drawn is None):
+        if self.total is None or self._computes_together:
             return Continue()
-        if self._share is None:
+        if self._share is None and self.chosen is not None:
+            self._share = self.chosen.astype("<u8").tobytes()
+        elif self._share is None:
             self._share = self.publish(self.total)
         return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
 
     @property
-    def _draws_together(self) -> bool:
-        return self._query.joint_noise is not None
+    def _computes_together(self) -> bool:
+        """Whether there is still something to come of what both servers compute."""
+        if self._query.choice is not None:
+            return self.chosen is None
+        return self._query.joint_noise is not None and self.drawn is None
 
     @property
     def noise_field(self) -> Field | None:

@@ -24,6 +24,8 @@ def check(query: Query) -> None:
     aggregator.check(query)
     if query.noise is Placement.JOINT and not aggregator.joint:
         raise LocalError(f"{aggregator.name} has no servers that could draw joint noise")
+    if query.choice is not None and not aggregator.chooses:
+        raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
     query.check_delta(aggregator.release(query).delta)
 
 
@@ -85,7 +87,8 @@ def server_machine(
 ) -> Machine:
     """`bases` are kept from run to run; without, those of this run are its own."""
     machine = _alone(query, index, randomness, bulk, vouchers)
-    if query.joint_noise is None or not isinstance(machine, SummingServer):
+    together = query.joint_noise is not None or query.choice is not None
+    if not together or not isinstance(machine, SummingServer):
         return machine
     return TogetherServer(machine, query, index, randomness, bases or BaseTransfers(randomness))
 

@@ -42,6 +42,7 @@ class Fss(Aggregator):
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
+    chooses: ClassVar[bool] = True
     party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def threat_model(self, servers: int) -> ThreatModel:
