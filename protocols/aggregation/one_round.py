@@ -16,6 +16,9 @@ from protocols.aggregation.rosters import (
 )
 from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
+from protocols.joint.choice import choose
+from protocols.joint.computation import Program
+from protocols.joint.noise_circuit import JointGeometric
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -248,8 +251,9 @@ class SummingServer(CollectingServer):
         """This server's share of the sum, once it was told to release it."""
         self.drawn: Vector | None = None
         """This server's share of noise that it drew with the other one; `open` waits for it."""
-        self.chosen: Vector | None = None
-        """Its share of what they chose, where that is all that is released."""
+        self.awaits_program = query.choice is not None
+        """Whether there is something yet that both servers have to compute on what they share."""
+        self._chosen: Vector | None = None
 
     @abstractmethod
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
@@ -268,20 +272,30 @@ class SummingServer(CollectingServer):
 
     def open(self) -> Step:
         """The release, if it was asked for, and its noise is there."""
-        if self.total is None or self._computes_together:
+        drawing = self._query.joint_noise is not None and self.drawn is None
+        if self.total is None or drawing or self.awaits_program:
             return Continue()
-        if self._share is None and self.chosen is not None:
-            self._share = self.chosen.astype("<u8").tobytes()
+        if self._share is None and self._chosen is not None:
+            self._share = self._chosen.astype("<u8").tobytes()
         elif self._share is None:
             self._share = self.publish(self.total)
         return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
 
-    @property
-    def _computes_together(self) -> bool:
-        """Whether there is still something to come of what both servers compute."""
-        if self._query.choice is not None:
-            return self.chosen is None
-        return self._query.joint_noise is not None and self.drawn is None
+    def program(self) -> tuple[str, Program]:
+        """What both servers compute on what they share, and the name of all that is public of it.
+        Sum and noise are there."""
+        choice, noise = self._query.choice, self._query.joint_noise
+        assert choice is not None
+        assert self.total is not None
+        width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
+        program = choose(choice, self._index, self.total, self.drawn, width)
+        return repr((choice, width)), program
+
+    def take_result(self, result: Vector) -> None:
+        """This server's share of what the program gave: of what is chosen, and all that is to be
+        released."""
+        self._chosen = result
+        self.awaits_program = False
 
     @property
     def noise_field(self) -> Field | None:

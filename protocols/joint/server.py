@@ -1,8 +1,8 @@
 """A server that computes with the other one: what it does alone, and its end of what they do.
 
 Noise does not depend on data, so it is drawn while parties submit. Whichever comes last, noise or
-the word to release, lets the share go; or has the two choose, where indices are all that is to be
-released.
+the word to release, lets the share go; or begins what the two compute on what they share, where
+there is something.
 """
 
 from dataclasses import replace
@@ -12,10 +12,8 @@ import numpy as np
 from protocols.aggregation.one_round import SummingServer
 from protocols.errors import PeerError
 from protocols.joint.base_transfers import BaseTransfers
-from protocols.joint.choice import choose
 from protocols.joint.computation import EVALUATOR, STEP_BYTES, Bytes, Computation, Name, computation
 from protocols.joint.noise import draw_noise
-from protocols.joint.noise_circuit import JointGeometric
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Failed, Rejected, Step
 from protocols.run.messages import Message, Phase, Role, address
@@ -89,12 +87,12 @@ class TogetherServer:
         if message.phase is Phase.PREPARE:
             self._alone.drawn = end.result
         else:
-            self._alone.chosen = end.result
+            self._alone.take_result(end.result)
         return self._go_on(_and(self._alone.open(), messages))
 
     def _hold_back(self, message: Message) -> Step:
         """The other was told to release before us: its opening waits."""
-        if message.phase is Phase.PREPARE or self._query.choice is None:
+        if message.phase is Phase.PREPARE or not self._alone.awaits_program:
             return Rejected(message.sender, "there is nothing to compute together")
         if self._early is not None and not np.array_equal(self._early.body, message.body):
             return Failed(f"{message.sender}: said another opening before")
@@ -102,20 +100,15 @@ class TogetherServer:
         return Continue()
 
     def _go_on(self, step: Step) -> Step:
-        """Begins to choose, once the sum and the noise are there. From here on indices may become
-        known: it is paid for first."""
+        """Begins with what is computed on the sum, once that and the noise are there. What is
+        chosen may become known from here on: it is paid for first."""
         query, alone = self._query, self._alone
-        choice = query.choice
         ready = alone.total is not None and (query.joint_noise is None or alone.drawn is not None)
-        if choice is None or not ready or Phase.TOGETHER in self._ends:
+        if not alone.awaits_program or not ready or Phase.TOGETHER in self._ends:
             return step
-        assert alone.total is not None
-        noise = query.joint_noise
-        width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
-        source = self._randomness.derive("choice")
-        program = choose(choice, self._index, alone.total, alone.drawn, width)
-        name = Name(query.run, repr((choice, width)))
-        end = computation(self._index, name, program, self._bases, source)
+        source = self._randomness.derive("together")
+        of, program = alone.program()
+        end = computation(self._index, Name(query.run, of), program, self._bases, source)
         self._ends[Phase.TOGETHER] = end
         step = _and(step, self._said(Phase.TOGETHER, end.start()))
         if isinstance(step, Continue):

@@ -87,8 +87,9 @@ def server_machine(
 ) -> Machine:
     """`bases` are kept from run to run; without, those of this run are its own."""
     machine = _alone(query, index, randomness, bulk, vouchers)
-    together = query.joint_noise is not None or query.choice is not None
-    if not together or not isinstance(machine, SummingServer):
+    if not isinstance(machine, SummingServer):
+        return machine
+    if query.joint_noise is None and not machine.awaits_program:
         return machine
     return TogetherServer(machine, query, index, randomness, bases or BaseTransfers(randomness))
 
