@@ -318,12 +318,18 @@ class SummingServer(CollectingServer):
             return statistic.place(self.drawn)
         if mechanism is None or not self._adds_noise:
             return None
-        return statistic.place(mechanism.draw(statistic.noises, self._randomness).view(np.uint64))
+        if self._query.noise is Placement.SHARED:
+            drawn = mechanism.draw_server_share(
+                self._query.servers, statistic.noises, self._randomness
+            )
+        else:
+            drawn = mechanism.draw(statistic.noises, self._randomness)
+        return statistic.place(drawn.view(np.uint64))
 
     @property
     def _adds_noise(self) -> bool:
         match self._query.noise:
-            case Placement.EACH_SERVER:
+            case Placement.EACH_SERVER | Placement.SHARED:
                 return True
             case Placement.CURATOR | Placement.TOTAL:
                 return self._index == 0

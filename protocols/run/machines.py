@@ -22,8 +22,8 @@ def check(query: Query) -> None:
     if (own := query.statistic.machines()) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
-    if query.noise is Placement.JOINT and not aggregator.joint:
-        raise LocalError(f"{aggregator.name} has no servers that could draw joint noise")
+    if query.noise in (Placement.JOINT, Placement.SHARED) and not aggregator.joint:
+        raise LocalError(f"{aggregator.name} has no servers that could draw {query.noise} noise")
     if query.choice is not None and not aggregator.chooses:
         raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
     query.check_delta(aggregator.release(query).delta)

@@ -145,6 +145,10 @@ class Query:
                 f"{statistic.name} opens nothing but what is chosen, which two servers do "
                 "together: --noise joint"
             )
+        if self.noise is Placement.SHARED and self.servers < 3:
+            raise LocalError(
+                f"shared noise takes three servers or more, not {self.servers}: two draw it joint"
+            )
         if self.noise is Placement.JOINT and self.servers != 2:
             raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
         if self.noise is Placement.JOINT and statistic.noises > MAX_JOINT_NOISES:

@@ -60,8 +60,9 @@ class Fss(Aggregator):
         compared(query)
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
-        if query.noise is Placement.JOINT and query.statistic.on_demand:
-            raise LocalError("noise on demand is each server's own: it cannot be joint")
+        together = query.noise in (Placement.JOINT, Placement.SHARED)
+        if together and query.statistic.on_demand:
+            raise LocalError(f"noise on demand is each server's own: it cannot be {query.noise}")
         if query.statistic.on_demand and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         comparison(query)
