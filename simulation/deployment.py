@@ -103,7 +103,7 @@ class Deployment:
         setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
         release = aggregator.release(query)
         return Result(
-            question.statistic.name,
+            question.statistic.way_of or question.statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
@@ -121,6 +121,7 @@ class Deployment:
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
             reused=opened.reused,
             lost_pairs=opened.lost_pairs,
             key=question.key,

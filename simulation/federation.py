@@ -221,6 +221,7 @@ class Federation:
             opened.lost_pairs,
             proof=proof,
             style=statistic.style,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
         )
 
     def _check(self, question: Question) -> None:
