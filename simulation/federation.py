@@ -255,6 +255,7 @@ class Federation:
             proof=proof,
             style=statistic.style,
             interval=interval,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
         )
         return result, present
 

@@ -25,6 +25,7 @@ from protocols.statistics.option import Option, options_of, summary_of
 
 if TYPE_CHECKING:
     from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.joint.choice import Choice
     from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
@@ -177,6 +178,11 @@ class Statistic(ABC):
 
     def placement(self, servers: int) -> Placement | None:
         """Who adds the noise if nobody says; None where the aggregator decides."""
+        return None
+
+    def choice(self, records: int) -> "Choice | None":
+        """What two servers choose of the counts over so many records, where indices are all that
+        is released; None where the sums are."""
         return None
 
     def check_asked(self, parties: int, noise: Placement) -> None:
