@@ -99,6 +99,8 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "most": lambda query: query.most + 1,
     "deadline": lambda query: query.deadline + 1,
     "delta": lambda query: query.delta / 2 or 1e-9,
+    "later_epsilon": lambda query: query.later_epsilon + 1,
+    "later_delta": lambda query: query.later_delta / 2 or 1e-9,
 }
 """Another value for every field of a query."""
 
