@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -171,6 +172,7 @@ _RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
 assert len(_LEFT) == len(_RIGHT) == BINS == 2 * SIDE + 1
 
 
+@lru_cache(maxsize=64)
 def noise_threshold(deviation: float, probability: float, noises: int = 1) -> float:
     """What noise of that standard deviation exceeds with at most that probability.
 
