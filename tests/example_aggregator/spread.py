@@ -63,7 +63,7 @@ class NearTheMean(Study):
     def steps(self) -> Steps:
         first, rest = self.shares()
         mean = yield Ask(Mean(self.value, lower=self.lower, upper=self.upper), first)
-        counted = yield Ask(Within(self.value, float(mean.estimate), self.reach), rest)
+        counted = yield Ask(Within(self.value, mean.number, self.reach), rest)
         return Finding(counted.estimate, deviations=counted.deviations)
 
     def reference(self, holdings: Holdings) -> Estimate:

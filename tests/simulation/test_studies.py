@@ -79,7 +79,9 @@ def test_a_mean_with_private_bounds_against_numpy(shape: str) -> None:
     with Federation(parties=5, data={"value": values}, seed=4) as federation:
         result = federation.run(PrivateBounds(Mean()), epsilon=2)
     assert result.truth == pytest.approx(float(np.mean(values)))
-    lower, upper = result.data["bounds"]  # type: ignore[misc]
+    bounds = result.data["bounds"]
+    assert isinstance(bounds, list)
+    lower, upper = map(float, bounds)
     clipped = float(np.mean(np.clip(values, lower, upper)))
     assert result.noiseless == pytest.approx(clipped, abs=1e-6 * max(1.0, abs(clipped)))
     off = abs(float(result.estimate) - clipped)  # type: ignore[arg-type]
