@@ -59,7 +59,7 @@ class Deployment:
         epsilon: float | str | Fraction,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
@@ -75,7 +75,7 @@ class Deployment:
         those of the same study under its key, as far as it had come.
         """
         whole = Grant(parse_epsilon(str(epsilon)), delta)
-        manner = Manner(noise, unit, minimum, deadline, fresh, report)
+        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
         statistic = self.puts(statistic)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
@@ -139,7 +139,7 @@ class Deployment:
             grant.epsilon,
             setting.placement(manner.noise, statistic),
             unit=manner.unit,
-            minimum=manner.minimum,
+            min_parties=manner.min_parties,
             deadline=manner.deadline,
             delta=grant.delta,
             fresh=manner.fresh,
@@ -165,7 +165,9 @@ class Deployment:
         """Of the federation as it was when it was asked, not as it is now."""
         query, proof = opened.prove(question)
         aggregator = aggregator_named(question.aggregator)
-        setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
+        setting = Setting(
+            aggregator, query.parties, query.servers, query.max_records_per_party, query.records
+        )
         release = aggregator.release(query)
         return Result(
             question.statistic.name,

@@ -101,8 +101,10 @@ class Federation:
         count = len(self.holdings.ids)
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
-        most = int(self.holdings.counts.max())
-        self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
+        max_records_per_party = int(self.holdings.counts.max())
+        self._setting = Setting(
+            self._aggregator, count, self.servers, max_records_per_party, self.holdings.rows
+        )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
@@ -154,7 +156,7 @@ class Federation:
         epsilon: float | str | Fraction,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
@@ -163,11 +165,11 @@ class Federation:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
-        With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
-        for a curve, and pays for it, where an earlier release would be given again.
+        With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
+        noise for a curve, and pays for it, where an earlier release would be given again.
         """
         whole = Grant(parse_epsilon(str(epsilon)), delta)
-        manner = Manner(noise, unit, minimum, deadline, fresh, report)
+        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).asked_of(self._aggregator.name)
         if not isinstance(statistic, Study):
@@ -220,7 +222,7 @@ class Federation:
         query, proof = opened.prove(question)
         release = aggregator.release(query)
         result = Result(
-            statistic.name,
+            statistic.way_of or statistic.name,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             setting.privacy(question, release),
@@ -248,14 +250,14 @@ class Federation:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
-        script, minimum = self.misbehaviour, manner.minimum
+        script, min_parties = self.misbehaviour, manner.min_parties
         parties = len(self.holdings.ids)
-        if minimum is None and script != HONEST:
-            minimum = parties - len(script.silent) - len(script.cheats)
+        if min_parties is None and script != HONEST:
+            min_parties = parties - len(script.silent) - len(script.cheats)
         answering = parties - len(script.absent)
-        if minimum is not None and script.absent and minimum > answering:
+        if min_parties is not None and script.absent and min_parties > answering:
             raise LocalError(
-                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
+                f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
             )
         if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
@@ -267,7 +269,7 @@ class Federation:
             setting.placement(manner.noise, statistic),
             data=self.data.name,
             unit=manner.unit,
-            minimum=minimum,
+            min_parties=min_parties,
             deadline=manner.deadline,
             key=key,
             delta=grant.delta,

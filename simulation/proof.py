@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Ids
 from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError, RunFailed, TallyError
+from protocols.errors import AnswerRefused, LocalError, PeerError, TallyError
 from protocols.privacy.ledger import as_written
 from protocols.run.evidence import Answered, Evidence, Opening
 from protocols.run.messages import Role
@@ -75,14 +75,23 @@ def prove(
     total: Vector,
     contributors: Ids,
     records: int,
+    reused: bool = False,
 ) -> tuple[Query, Proof]:
-    """Holds an answer against the question. Raises `RunFailed` with who is not to be believed."""
+    """Holds an answer against the question. Raises `AnswerRefused` with who is not to be believed.
+
+    `reused` is whether the coordinator says that it is of an earlier release.
+    """
     try:
         if evidence is None:
             raise PeerError("coordinator", "it has no receipts")
         query = evidence.check(authority)
         if (field := question.difference(query)) is not None:
-            raise PeerError("coordinator", f"it put another question: its {field} is not as asked")
+            old = "it is the answer to an earlier asking"
+            other = f"it put another question: its {field} is not as asked"
+            raise PeerError("coordinator", old if field == "asking" else other)
+        again = bool(question.key) and query.asking != question.asking
+        if again and not reused and not query.statistic.on_demand:
+            raise PeerError("coordinator", "it passes an earlier release off as a new one")
         evidence.check_contributors(query, contributors, records)
         # As the question wants it read, with what the coordinator was to decide (`prepared`).
         statistic = question.as_put(query).statistic
@@ -90,7 +99,7 @@ def prove(
         if summed is not None and not np.array_equal(summed, total):
             raise PeerError("coordinator", "its total is not the sum of the servers' shares")
     except (PeerError, LocalError) as error:
-        raise RunFailed(f"the answer is refused: {error}") from None
+        raise AnswerRefused(f"the answer is refused: {error}") from None
     return query, Proof(evidence, authority, statistic, records)
 
 

@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import replace
 
-from protocols.errors import RunFailed
+from protocols.errors import AnswerRefused
 from protocols.run.question import Question
 
 _BYTES = 16
@@ -23,11 +23,11 @@ def keyed(question: Question, salt: str | None = None) -> Question:
 
 
 def check_resumed(key: str, question: Question) -> None:
-    """Raises `RunFailed` if this is not what was asked under `key`. Of a key that a person chose
-    it cannot be told."""
+    """Raises `AnswerRefused` if this is not what was asked under `key`. Of a key that a person
+    chose it cannot be told."""
     bound = _BOUND.fullmatch(key)
     if question.key != key or (bound and _digest(bound[1], question) != bound[2]):
-        raise RunFailed("the answer is refused: coordinator: it is not to what was asked")
+        raise AnswerRefused("the answer is refused: coordinator: it is not to what was asked")
 
 
 def _digest(salt: str, question: Question) -> str:

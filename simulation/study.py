@@ -46,7 +46,7 @@ class Manner:
 
     noise: str | None
     unit: str
-    minimum: int | None
+    min_parties: int | None
     deadline: float
     fresh: bool
     report: Report

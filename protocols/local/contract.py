@@ -49,6 +49,12 @@ class LocalRandomizer(ABC):
         """Secret words that a report takes."""
 
     @property
+    def amplified_as(self) -> int | None:
+        """Among how many values it is a randomized response, as shuffling amplifies it; None for
+        what is bounded as any randomizer is."""
+        return None
+
+    @property
     @abstractmethod
     def report_bits(self) -> int:
         """Bits that a report says."""
@@ -126,6 +132,10 @@ class OneValue(LocalRandomizer):
     @property
     @abstractmethod
     def alphabet(self) -> int: ...
+
+    @property
+    def amplified_as(self) -> int | None:
+        return self.alphabet
 
     @abstractmethod
     def randomize(self, inputs: Integers, words: Words) -> Integers:

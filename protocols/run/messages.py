@@ -32,6 +32,8 @@ MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
 
 _HEADER = struct.Struct(f"<BBBHB{RUN_BYTES}sIII")
+SINGLE_BYTES = _HEADER.size + 8
+"""What the wire adds to the body of a message from one to one."""
 """Both roles share a byte: every party pays for its header to every server."""
 _ROLES = 16
 _SHARED = 1
@@ -72,6 +74,8 @@ class Phase(IntEnum):
     PAIRED = 15  # party -> coordinator: which pairs are done
     GIVE_UP = 16  # server -> coordinator: why it cannot go on
     REFUSE = 17  # party -> coordinator: why it does not take part
+    PREPARE = 18  # server <-> server: what they compute together ahead of the data
+    TOGETHER = 19  # server <-> server: what they compute together on what they share
 
     @property
     def label(self) -> str:
@@ -104,6 +108,10 @@ class Message:
         return self.sender_role is self.receiver_role is Role.PARTY
 
     @property
+    def between_servers(self) -> bool:
+        return self.sender_role is self.receiver_role is Role.SERVER
+
+    @property
     def links(self) -> int:
         return max(len(self.senders), len(self.receivers))
 
@@ -122,7 +130,7 @@ class Message:
     @property
     def charge(self) -> int:
         """Bytes that each link is billed: the encoded size of its batch of one."""
-        return _HEADER.size + 8 + self.width
+        return SINGLE_BYTES + self.width
 
     @property
     def wire_bytes(self) -> int:

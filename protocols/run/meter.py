@@ -28,7 +28,7 @@ class Link:
     """All messages of one phase and round between a station and parties, stations, or parties.
 
     `station` is the index of the end that is not a party; between coordinator and server, the
-    server's; between parties, 0.
+    server's; between parties, 0; between servers, the sender's.
     """
 
     phase: Phase
@@ -55,6 +55,8 @@ class Link:
             return Role.PARTY.named(party), "other parties"
         if self.sender is Role.PARTY:
             return Role.PARTY.named(party), self.receiver.named(self.station)
+        if self.sender is self.receiver is Role.SERVER:
+            return Role.SERVER.named(self.station), "the other server"
         other = party if self.with_party else self.station
         return self.sender.named(self.station), self.receiver.named(other)
 
@@ -117,6 +119,8 @@ class Meter:
             ids, station = message.senders, int(message.receivers[0])
         elif message.receiver_role is Role.PARTY:
             ids, station = message.receivers, int(message.senders[0])
+        elif message.between_servers:
+            ids, station = np.zeros(1, dtype=np.uint32), int(message.senders[0])
         else:
             ids = np.zeros(1, dtype=np.uint32)
             station = max(int(message.senders[0]), int(message.receivers[0]))

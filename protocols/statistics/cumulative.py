@@ -76,7 +76,7 @@ class Cumulative(BoundedColumn):
     def measurement(self) -> Measurement:
         """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
         doubles, whatever the domain."""
-        return Step(self.thresholds)
+        return Step(self.thresholds, self.curve_mechanism.hierarchy)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         return self.cells(holdings.column(self.value)).astype(np.int64)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.local import AUTO, RANDOMIZERS
+from protocols.names import look_up
 from protocols.records import Column, Holdings
 from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.estimates import Curve, Estimate
@@ -23,6 +25,11 @@ class Histogram(BoundedColumn):
     """Bins are half-open but for the last, as numpy's are; values outside fall in the end bins."""
 
     bins: int = option(10, "How many bins of equal width.")
+    randomizer: str = option(
+        AUTO,
+        "What randomizes reports in the local model.",
+        choices=(AUTO, *RANDOMIZERS),
+    )
 
     name: ClassVar[str] = "histogram"
 
@@ -30,6 +37,7 @@ class Histogram(BoundedColumn):
         super().__post_init__()
         if not 1 <= self.bins <= MAX_BINS:
             raise LocalError(f"--bins must be between 1 and {MAX_BINS}, not {self.bins}")
+        look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *RANDOMIZERS)))
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -46,7 +54,7 @@ class Histogram(BoundedColumn):
 
     @property
     def measurement(self) -> Measurement:
-        return OneHot(self.bins)
+        return OneHot(self.bins, self.randomizer)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """The bin of every record."""

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Mapping
 
 from fss import native
-from protocols.statistics import statistics
+from protocols.statistics import offered
 from protocols.studies import studies
 from simulation.reports.trust import promises
 from simulation.runtimes import runtimes
 
 
 def _statistics() -> dict[str, str]:
-    found = statistics().items()
-    return {name: kind.summary() for name, kind in found if not kind.way_of}
+    return {name: kind.summary() for name, kind in offered().items()}
 
 
 def _studies() -> dict[str, str]:

@@ -89,9 +89,15 @@ class Opened:
     authority: bytes = b""
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
-        """Raises `RunFailed` unless the servers signed for this answer to this question."""
+        """Raises `AnswerRefused` unless the servers signed for this answer to this question."""
         return prove(
-            question, self.evidence, self.authority, self.total, self.contributors, self.records
+            question,
+            self.evidence,
+            self.authority,
+            self.total,
+            self.contributors,
+            self.records,
+            self.reused,
         )
 
 

@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bodies, Bulk, Records, Total
 from protocols.aggregation.one_round import CollectingServer, ServerState
+from protocols.aggregation.reports import is_private
 from protocols.aggregation.rosters import submissions
 from protocols.aggregation.shuffle.reports import (
     ShuffledReports,
     honest_reports,
-    is_private,
     least_reports,
     reports_of,
 )
 from protocols.algebra.ring import add_shares
+from protocols.errors import LocalError
 from protocols.identity.sealing import OVERHEAD, PUBLIC_BYTES, SECRET_BYTES, Recipient, SealingKey
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -218,7 +219,10 @@ class ShuffleCollector(Collector):
         if not payloads:
             return Failed(f"none of {refused} reports could be opened")
         rows = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
-        opened = self._reports.open(rows)
+        try:
+            opened = self._reports.open(rows)
+        except LocalError as error:
+            return Failed(str(error))
         if opened.records == 0:
             return Failed(f"none of {refused + opened.refused} reports is a possible one")
         contributors = np.flatnonzero(self._members).astype(np.uint32)
