@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parties.block import PartyBlock
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Ids
 from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
 from protocols.identity.vouchers import Signet
@@ -116,9 +118,19 @@ def exaggerated(query: Query, holdings: Holdings, liars: Liars) -> Holdings:
     return replace(claimed, columns={**claimed.columns, **columns})
 
 
-def _two_keys(query: Query, holdings: Holdings, liars: Liars, randomness: Randomness) -> Machine:
-    """Two keys for one record: refused only past the number of records of the largest party."""
+def _false_keys(query: Query, holdings: Holdings, liars: Liars, randomness: Randomness) -> Machine:
+    """Two keys for one record: refused only past the number of records of the largest party.
+    Where keys are verified, keys that count a thousand times."""
+    from protocols.aggregation.fss.aggregator import Fss, FssParty
+
+    class HeavyKeys(FssParty):
+        def weights(self, ids: Ids, count: int) -> NDArray[np.uint64]:
+            lies = np.isin(ids, list(liars))
+            return np.repeat(np.where(lies, EXAGGERATION, 1).astype(np.uint64), count)
+
     aggregator = aggregator_named(query.aggregator)
+    if isinstance(aggregator, Fss) and aggregator.checks:
+        return HeavyKeys(query, holdings, randomness, verified=True)
     return aggregator.party(query, holdings.repeated(liars, 2), randomness)
 
 
@@ -140,7 +152,7 @@ def _false_claims(
 
 
 _LIES: Mapping[str, Callable[[Query, Holdings, Liars, Randomness], Machine]] = {
-    "fss": _two_keys,
+    "fss": _false_keys,
     "prio3": _false_claims,
 }
 """Aggregators whose parties would not send exaggerated records, or can lie in a worse way."""
