@@ -61,7 +61,7 @@ class ServerState(Enum):
     RELEASED = auto()
 
 
-SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
+SERVER_ACCEPTS: dict[tuple[ServerState, Phase], Role] = {
     (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
     (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
     (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
@@ -129,7 +129,7 @@ class CollectingServer(ABC):
         return Continue()
 
     def receive(self, message: Message) -> Step:
-        expected = SERVER_TRANSITIONS.get((self._state, message.phase))
+        expected = SERVER_ACCEPTS.get((self._state, message.phase))
         if (refusal := out_of_turn(message, expected, self._state.name)) is not None:
             return refusal
         match message.phase:
