@@ -8,6 +8,7 @@ from simulation.reproduce import (
     s0_runtime,
     s0_smoothing,
     s1_kendall,
+    s2_discrimination,
     s3_attack,
     s3_error,
 )
@@ -26,6 +27,7 @@ FIGURES: dict[str, Figure] = {
         s0_roc.FIG1,
         s0_roc.FIG5,
         s0_roc.FIG8,
+        s2_discrimination.FIGURE,
         s3_attack.FIGURE,
         s3_error.FIGURE,
     )
