@@ -103,7 +103,7 @@ class Deployment:
         setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
         release = aggregator.release(query)
         return Result(
-            question.statistic.name,
+            question.statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),

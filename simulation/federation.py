@@ -172,6 +172,7 @@ class Federation:
         if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(self._aggregator.name)
+        statistic = self._with_bounds(statistic)  # bins need bounds where order did not
         placement = self._setting.placement(noise, statistic)
         question = Question(
             statistic,
@@ -202,7 +203,7 @@ class Federation:
         query, proof = opened.prove(question)
         release = self._aggregator.release(query)
         return Result(
-            statistic.name,
+            statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             self._setting.privacy(question, release),

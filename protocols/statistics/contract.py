@@ -40,6 +40,8 @@ class Statistic(ABC):
     name: ClassVar[str]
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
+    aggregators: ClassVar[frozenset[str]] = frozenset()
+    """Those that it can be asked of; any, if there are none."""
     style: ClassVar[Style] = Style()
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
@@ -53,6 +55,11 @@ class Statistic(ABC):
     def summary(cls) -> str:
         """It in one line."""
         return summary_of(cls)
+
+    @property
+    def asked_as(self) -> str:
+        """The name that a user knows it by."""
+        return self.way_of or self.name
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError
+from protocols.names import look_up
 from protocols.pairwise.kernels import bundled as kernels
 from protocols.pairwise.kernels.contract import Grid, Kernel
 from protocols.pairwise.kernels.expression import Expression
@@ -16,8 +17,11 @@ from protocols.pairwise.kernels.ordered_grid import OrderedGrid
 from protocols.pairwise.kernels.registry import KernelKind, kernel_named
 from protocols.records import Holdings
 from protocols.statistics.bounded import OneColumn
+from protocols.statistics.contract import Statistic
 from protocols.statistics.option import option, role
-from protocols.statistics.pairwise import Pairs
+from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
+
+LABELS = ("private", "public")
 
 MOST_TIED = 0.05
 """The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
@@ -137,8 +141,23 @@ class Auc(Ordered):
     value: str = "value"  # in every encoding of the query, and of no use
     score: str = role("score", "The column of scores.")
     label: str = role("label", "The column of labels, 0 or 1.")
+    labels: str = option(
+        "private", "In the local model: whether labels are hidden too.", choices=LABELS
+    )
 
     name: ClassVar[str] = "auc"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("labels", self.labels, dict.fromkeys(LABELS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        """In the local model from hierarchical histograms (S1 §4)."""
+        if aggregator not in LOCAL_MODELS:
+            return super().asked_of(aggregator)
+        from protocols.statistics.local_forms import LocalAuc, encoded
+
+        return LocalAuc(self.name, encoded(self))
 
     @property
     def columns(self) -> tuple[str, ...]:

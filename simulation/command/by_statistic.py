@@ -105,7 +105,10 @@ def kind_named(name: str) -> Any:
 
     if name in registry.registered(registry.STUDIES):
         return registry.named(registry.STUDIES, name)
-    return statistic_named(name)
+    kind = statistic_named(name)
+    if kind.way_of:
+        raise LocalError(f"{name} is a way of asking {kind.way_of}: ask for that")
+    return kind
 
 
 def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
@@ -177,8 +180,9 @@ class StatisticGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         from protocols import registry
+        from protocols.statistics import offered
 
-        return [*registry.registered(registry.STATISTICS), *registry.registered(registry.STUDIES)]
+        return [*offered(), *registry.registered(registry.STUDIES)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
         return self.build(cmd_name)
@@ -194,9 +198,11 @@ class StatisticGroup(TyperGroup):
             ("Statistics", registry.STATISTICS),
             ("Studies, which ask several questions", registry.STUDIES),
         ):
-            if found := registry.loadable(group):
+            found = registry.loadable(group)
+            rows = [(n, k.summary()) for n, k in found.items() if not getattr(k, "way_of", "")]
+            if rows:
                 with formatter.section(title):
-                    formatter.write_dl([(name, kind.summary()) for name, kind in found.items()])
+                    formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 
 from fss import native
-from protocols.statistics import statistics
+from protocols.statistics import offered
 from simulation.reports.trust import promises
 from simulation.runtimes import runtimes
 
 
 def _statistics() -> dict[str, str]:
-    return {name: kind.summary() for name, kind in statistics().items()}
+    return {name: kind.summary() for name, kind in offered().items()}
 
 
 def _runtimes() -> dict[str, str]:
