@@ -178,8 +178,8 @@ class _Tree:
         self._of = randomizer
         self._levels = questions[:, 0]
         self._rows = rows_of(questions[:, 1:])
-        self._bits = said & 1
-        self._labels = said >> 1
+        self._bits: Bodies = said & np.uint8(1)
+        self._labels: Bodies = said >> np.uint8(1)
         self.sizes = self._sizes()
         if min(self.sizes) < 1:
             raise LocalError("one class has no records, as far as can be told: there is no AUC")
@@ -187,8 +187,8 @@ class _Tree:
     def _sizes(self) -> tuple[float, float]:
         n = len(self._bits)
         if not self._of.private_labels:
-            positives = int(np.count_nonzero(self._labels))
-            return n - positives, positives
+            public = int(np.count_nonzero(self._labels))
+            return n - public, public
         if n < 2:
             return 0.0, 0.0
         positives = self._private_positives(n)
