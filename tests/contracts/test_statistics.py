@@ -88,7 +88,5 @@ def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     own = (Pairs, OnDemand)
-    summed = {
-        name for name, kind in statistics().items() if not issubclass(kind, own) and not kind.way_of
-    }
+    summed = {name for name, kind in offered().items() if not issubclass(kind, own)}
     assert summed == tested
