@@ -6,6 +6,7 @@ from simulation.reproduce import (
     s0_inverse,
     s0_runtime,
     s0_smoothing,
+    s1_auc,
     s1_kendall,
 )
 from simulation.reproduce.contract import Figure
@@ -19,6 +20,7 @@ FIGURES: dict[str, Figure] = {
         s0_runtime.FIGURE,
         s0_communication.FIGURE,
         ecdf_error.FIGURE,
+        s1_auc.FIGURE,
         s1_kendall.FIGURE,
     )
 }

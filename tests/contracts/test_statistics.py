@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.records import Holdings
+from protocols.statistics import offered
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
