@@ -22,5 +22,9 @@ class RunFailed(TallyError):  # noqa: N818 - it names an outcome, not a mistake
     """A run that cannot finish: too many dropouts, a dead server, a refused spend."""
 
 
+class AnswerRefused(RunFailed):
+    """An answer came, and it is not proved to be one to what was asked."""
+
+
 class Interrupted(TallyError):  # noqa: N818 - it names what happened, not a mistake
     """Whoever asked does not want the answer any more; the message says what became of it."""

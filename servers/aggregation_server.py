@@ -9,6 +9,7 @@ from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Memory
 from protocols.errors import LocalError, PeerError, TallyError
 from protocols.identity.vouchers import Vouchers
+from protocols.joint.base_transfers import BaseTransfers
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Machine, Spend, Step
 from protocols.run.machines import check, server_machine
@@ -51,6 +52,7 @@ class AggregationServer(Participant):
         self._asks: dict[bytes, bytes] = {}
         self._charged: dict[bytes, Spend] = {}
         self._vouchers = vouchers
+        self._bases = BaseTransfers(randomness)
 
     def is_addressed(self, message: Message) -> bool:
         return super().is_addressed(message) and message.receivers.tolist() == [self.index]
@@ -87,7 +89,9 @@ class AggregationServer(Participant):
             raise PeerError(message.sender, str(error)) from error
         self.deadlines[query.run] = query.deadline
         randomness = self._randomness.derive(query.stream)
-        return server_machine(query, self.index, randomness, self._bulk(query.run), self._vouchers)
+        return server_machine(
+            query, self.index, randomness, self._bulk(query.run), self._vouchers, self._bases
+        )
 
     def forget(self, run: bytes) -> None:
         super().forget(run)

@@ -7,7 +7,7 @@ and nowhere else.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 
 from protocols.identity.certificates import Identity
+from protocols.run.machine import Failed
 from protocols.run.messages import RUN_BYTES, Message, Phase, Role, decode
 from protocols.run.meter import Direction
 from protocols.run.participant import Outcome, Participant
@@ -98,6 +99,8 @@ class MessageService(MessagesServicer):
         self.certificate = b""
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
+        self.told_servers: Callable[[Sequence[str]], None] = lambda _: None
+        """Told by the coordinator where the servers are."""
 
     async def deliver(self, message: Message, data: bytes) -> Outcome:
         """One message at a time, off the event loop: merging shares may take a while.
@@ -115,11 +118,17 @@ class MessageService(MessagesServicer):
         async with self.lock:
             if not self.participant.awaits(message):  # it will be refused: not worth a write
                 return self.participant.handle(message)
-            with self._written(message.run, Kind.MESSAGE, data) as keep:
-                handle = partial(self.participant.handle, message)
-                outcome = await asyncio.to_thread(self._timed, message.run, handle)
-                if len(outcome.refused) < message.links:
-                    keep()
+            if self.participant.was_asked(
+                message
+            ):  # it says again what it said, and is told nothing
+                outcome = self.participant.handle(message)
+            else:
+                kind = Kind.ASK if message.phase is Phase.ASK else Kind.MESSAGE
+                with self._written(message.run, kind, data) as keep:
+                    handle = partial(self.participant.handle, message)
+                    outcome = await asyncio.to_thread(self._timed, message.run, handle)
+                    if len(outcome.refused) < message.links:
+                        keep()
         return await self._carry_on(outcome)
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
@@ -164,13 +173,20 @@ class MessageService(MessagesServicer):
         await self._carry(outcome)
         return outcome
 
+    async def give_up(self, run: bytes, reason: str) -> None:
+        """A run cannot go on here, and the coordinator is told. It is not written down: whatever
+        led to it happens again after a restart."""
+        async with self.lock:
+            outcome = self.participant.advance(run, lambda _: Failed(reason))
+        await self._carry_on(outcome)
+
     def replay(self, run: bytes, records: Iterable[Record]) -> list[Outcome]:
         """Tells a new participant what the old one was told; what it answers is to be carried."""
         outcomes = []
         self.participant.replaying = True
         try:
             for kind, data in records:
-                if kind is Kind.MESSAGE:
+                if kind in (Kind.MESSAGE, Kind.ASK):
                     outcomes.append(self.participant.handle(decode(data, "journal")))
                 elif kind is Kind.EXPIRE:
                     outcomes.append(self.participant.expire(run))
@@ -213,6 +229,9 @@ class MessageService(MessagesServicer):
             claim = f"{identity.name}: claims to be {message.sender}"
             log.warning("refused: %s", claim)
             return await context.abort(grpc.StatusCode.PERMISSION_DENIED, claim)
+        if message.between_servers and self.participant.is_early(message):
+            reason = "the run has not begun here yet"
+            return await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
         try:
             outcome = await self.deliver(message, data)
         except OSError as error:
@@ -231,6 +250,8 @@ class MessageService(MessagesServicer):
         identity = await caller(context)
         if identity.role is Role.ANALYST or identity in self.subscribers:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{identity.name} already listens")
+        if identity.role is Role.COORDINATOR:
+            self.told_servers(request.servers)
         queue = self._queue_for(identity)
         self.subscribers.add(identity)
         await context.send_initial_metadata(self._introduction)

@@ -20,6 +20,7 @@ from protos.tally_pb2_grpc import (
 from servers.aggregation_server import AggregationServer
 from servers.message_service import Mailboxes, MessageService
 from servers.metrics import Metrics, watch_ledger
+from servers.other_servers import OtherServers
 from servers.revocation import Revocations, RevocationService, Screen
 from storage.bulk import FileBulk
 from storage.journal import Journal
@@ -63,12 +64,19 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
     mailboxes = Mailboxes()
     mailboxes.of(Identity(Role.COORDINATOR))
 
+    others = OtherServers(config.credentials, participant.is_open)
+
     async def carry(outcome: Outcome) -> None:
         for message in outcome.messages:
-            mailboxes.deliver(message)
+            if message.between_servers:
+                others.send(message)
+            else:
+                mailboxes.deliver(message)
 
     post = MessageService(participant, mailboxes, carry, journal)
     post.certificate = config.credentials.certificate
+    post.told_servers = others.find
+    others.give_up = post.give_up
     if journal:
         for run in journal.forgotten():
             participant.forget(run)
@@ -87,6 +95,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
                 ready(port)
                 await stop_signal()
     finally:
+        await others.close()
         post.close()
         ledger.close()
         store.close()

@@ -1,7 +1,7 @@
 """The coordinator's line to one server."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import grpc
 import grpc.aio
@@ -25,7 +25,10 @@ AWAY_SECONDS = 1.0
 class ServerLink:
     """`away` is why it is not heard now; None while it is."""
 
-    def __init__(self, index: int, target: str, credentials: Credentials) -> None:
+    def __init__(
+        self, index: int, target: str, credentials: Credentials, all_servers: Sequence[str] = ()
+    ) -> None:
+        self._all_servers = all_servers
         self.identity = Identity(Role.SERVER, index, index)
         self.channel = open_channel(target, self.identity, credentials)
         self._post = MessagesStub(self.channel)
@@ -58,7 +61,8 @@ class ServerLink:
     async def subscribe(self) -> AsyncIterator[tuple[Message, bytes]]:
         """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
         `PeerError` when it speaks for another."""
-        stream = self._post.Receive(pb.Subscription(), wait_for_ready=True)
+        subscription = pb.Subscription(servers=self._all_servers)
+        stream = self._post.Receive(subscription, wait_for_ready=True)
         for key, value in await stream.initial_metadata() or ():
             if key == CERTIFICATE and isinstance(value, bytes):
                 self.certificate = value

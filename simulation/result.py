@@ -54,6 +54,8 @@ class Result:
     that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
+    `questions` are those of a study, in order: then privacy, bill and times are of them together,
+    and each has its own proof.
     """
 
     statistic: str
@@ -76,6 +78,7 @@ class Result:
     key: str = ""
     proof: Proof | None = None
     style: Style = field(default_factory=Style)
+    questions: "tuple[Result, ...]" = ()
 
     @property
     def shape(self) -> Shape:
@@ -139,9 +142,19 @@ class Result:
             document["key"] = self.key
         if self.proof is not None:
             document["receipts"] = self.proof.as_json()
+        if self.questions:
+            document["questions"] = [each._as_question() for each in self.questions]
         if self.notes:
             document["notes"] = list(self.notes)
         return document
+
+    def _as_question(self) -> dict[str, object]:
+        """As one of a study's: the whole of it, with what it cost at its head."""
+        document = self.as_json()
+        del document["schema"]
+        spent = 0.0 if self.reused else self.privacy.as_json()["epsilon"]
+        cost = {"epsilon": spent, "delta": self.privacy.delta, "bytes": self.bill.total.bytes}
+        return {"statistic": self.statistic, **cost, **document}
 
     def plot(self) -> "Figure":
         """The estimate beside the truth, as a matplotlib figure."""

@@ -16,17 +16,19 @@ from simulation.runtimes.contract import Opened
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part, with how many `records` in all and `most` of one party; both are public."""
+    """Who takes part, with how many records in all and how many of one party at most, which is
+    public."""
 
     aggregator: Aggregator
     parties: int
     servers: int
-    most: int
+    max_records_per_party: int
     records: int
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and (own := statistic.placement(self.servers)) is not None:
-            return own
+            possible = own is not Placement.JOINT or self.aggregator.joint
+            return own if possible else Placement.EACH_SERVER
         if noise is None and self.aggregator.noise is not None:
             return self.aggregator.noise
         if noise is None:

@@ -144,12 +144,12 @@ class Collector:
 
     def _release(self) -> Step:
         count = np.count_nonzero(self._members)
-        if count < self._query.minimum:
+        if count < self._query.min_parties:
             missing = np.flatnonzero(~self._members).astype(np.uint32)
             self._state = CollectorState.OVER
             return Failed(
                 f"only {count} of {self._query.parties} parties submitted to every server and "
-                f"{self._query.minimum} are needed; missing: {_some(missing)}"
+                f"{self._query.min_parties} are needed; missing: {_some(missing)}"
             )
         self._heard.clear()
         self._state = CollectorState.SHARES

@@ -101,7 +101,9 @@ class Aggregator(ABC):
     that one party sends at most, without message headers. Those are a formula in L, the length of
     the vector, n parties, m servers and k records of the party: whole numbers, `+`, `−`, `·` and
     brackets, factors side by side being multiplied. Words may follow after a semicolon.
-    `noise` is who adds the noise if nobody says; None for the servers, each in full.
+    `noise` is who adds the noise if nobody says; None for the servers, each in full. `joint` tells
+    whether two servers can draw it together (`protocols.joint`): they release shares of a sum that
+    noise can be added to.
     """
 
     name: ClassVar[str]
@@ -111,6 +113,7 @@ class Aggregator(ABC):
     rounds: ClassVar[int] = 5
     party_bytes: ClassVar[str] = "not stated"
     noise: ClassVar[Placement | None] = None
+    joint: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, query: Query) -> None:

@@ -14,6 +14,7 @@ from protocols.aggregation.rosters import (
     submissions,
     submitted_vectors,
 )
+from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
@@ -206,9 +207,9 @@ class CollectingServer(ABC):
             return Rejected(message.sender, "a second release over other parties")
         if (members & ~self._present).any():
             return Rejected(message.sender, "a release over parties that did not submit")
-        if np.count_nonzero(members) < self._query.minimum:
+        if np.count_nonzero(members) < self._query.min_parties:
             return Rejected(
-                message.sender, f"a release over fewer than {self._query.minimum} parties"
+                message.sender, f"a release over fewer than {self._query.min_parties} parties"
             )
         return members
 
@@ -243,6 +244,10 @@ class SummingServer(CollectingServer):
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._share: bytes | None = None
+        self.total: Vector | None = None
+        """This server's share of the sum, once it was told to release it."""
+        self.drawn: Vector | None = None
+        """This server's share of noise that it drew with the other one; `open` waits for it."""
 
     @abstractmethod
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
@@ -252,25 +257,48 @@ class SummingServer(CollectingServer):
         members = self.releasable(message)
         if isinstance(members, Rejected):
             return members
-        if self._share is None:
-            self._share = self.publish(self.sum_over(members))
+        if self.total is None:
+            self.total = self.sum_over(members)
             self._released_members = message.body[0].tobytes()
             self._state = ServerState.RELEASED
             self._bulk.clear()
+        return self.open()
+
+    def open(self) -> Step:
+        """The release, if it was asked for, and its noise is there."""
+        if self.total is None or (self._draws_together and self.drawn is None):
+            return Continue()
+        if self._share is None:
+            self._share = self.publish(self.total)
         return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
+
+    @property
+    def _draws_together(self) -> bool:
+        return self._query.joint_noise is not None
+
+    @property
+    def noise_field(self) -> Field | None:
+        """Where noise is added, if not modulo 2^64."""
+        return None
 
     def publish(self, share: Vector) -> bytes:
         """A share of the sum as it is released: measured, with this server's noise in place; both
         were done by the parties if the noise is theirs."""
-        if self._query.mechanism is not None and self._query.noise is not Placement.PARTIES:
-            share = self._query.statistic.measure(share)
-            if (noise := self.noise()) is not None:
-                share = share + noise
+        query, statistic = self._query, self._query.statistic
+        if statistic.curated and query.epsilon is not None:
+            noise = self._randomness.derive("curator's noise")
+            share = statistic.published(share, query.epsilon, query.delta, noise)
+        elif query.mechanism is not None and query.noise is not Placement.PARTIES:
+            share = statistic.measure(share)
+            if (own := self.noise()) is not None:
+                share = share + own
         return share.astype("<u8").tobytes()
 
     def noise(self) -> Vector | None:
         """This server's noise, in place; None where it adds none."""
         statistic, mechanism = self._query.statistic, self._query.mechanism
+        if self.drawn is not None:
+            return statistic.place(self.drawn)
         if mechanism is None or not self._adds_noise:
             return None
         return statistic.place(mechanism.draw(statistic.noises, self._randomness).view(np.uint64))
@@ -282,7 +310,7 @@ class SummingServer(CollectingServer):
                 return True
             case Placement.CURATOR | Placement.TOTAL:
                 return self._index == 0
-            case Placement.PARTIES | Placement.PER_PAIR:
+            case Placement.PARTIES | Placement.PER_PAIR | Placement.JOINT:
                 return False
 
 

@@ -68,6 +68,8 @@ class NoisySum(Release):
         query = self.query
         if query.mechanism is None:
             return "none"
+        if query.statistic.curated and query.epsilon is not None:
+            return query.statistic.published_words(query.epsilon, query.delta)
         return query.statistic.mechanism_words(float(query.mechanism.scale))
 
     @property

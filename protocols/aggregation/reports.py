@@ -106,7 +106,7 @@ class PlainReports(Reports):
 
     def possible(self, payloads: Bodies) -> Flags:
         records = np.ascontiguousarray(payloads[:, :8]).view("<u8")[:, 0]
-        return (records >= 1) & (records <= self.query.most)
+        return (records >= 1) & (records <= self.query.max_records_per_party)
 
     def open(self, payloads: Bodies) -> Opened:
         rows = np.ascontiguousarray(payloads).view("<u8")
@@ -146,7 +146,7 @@ class LocalReports(Reports):
 
     @property
     def most(self) -> int:
-        return self.query.most
+        return self.query.max_records_per_party
 
     def counts(self, holdings: Holdings) -> NDArray[np.intp]:
         return holdings.counts

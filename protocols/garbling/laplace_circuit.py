@@ -68,7 +68,7 @@ class CircuitLaplace:
         if not 0 < delta < 1:
             raise LocalError(f"noise inside a circuit needs a delta between 0 and 1, not {delta:g}")
         scale = Fraction(sensitivity * pairs) / epsilon
-        distance = delta / _delta_per_distance(epsilon, pairs, outputs)
+        distance = delta / delta_per_distance(epsilon, pairs, outputs)
         if distance < 2.0**-120:
             raise LocalError(f"delta {delta:g} is too small for noise inside a circuit")
         # Half of the distance for the tail, half for the rounding.
@@ -121,7 +121,7 @@ class CircuitLaplace:
 
         A pair is ε/P-private but for TV; (ε/P, (1 + e^{ε/P}) TV) then composes over P pairs.
         """
-        return _delta_per_distance(epsilon, pairs, outputs) * self.distance
+        return delta_per_distance(epsilon, pairs, outputs) * self.distance
 
     @property
     def variance(self) -> float:
@@ -147,8 +147,8 @@ class CircuitLaplace:
         coins = [builder.xor(a, b) for a, b in zip(ours, theirs, strict=True)]
         wires, sign, start = [], coins[-1], 0
         for count, threshold in self.comparisons:
-            below = _below(builder, coins[start : start + count], threshold)
-            wires.append(builder.xor(below, sign))
+            below_it = below(builder, coins[start : start + count], threshold)
+            wires.append(builder.xor(below_it, sign))
             start += count
         return Word((*wires, sign), signed=True)
 
@@ -173,7 +173,7 @@ class CircuitLaplace:
         return np.concatenate([half[::-1], half])
 
 
-def _delta_per_distance(epsilon: Fraction, pairs: int, outputs: int) -> float:
+def delta_per_distance(epsilon: Fraction, pairs: int, outputs: int) -> float:
     try:
         return pairs * outputs * (1 + math.exp(epsilon / pairs))
     except OverflowError:
@@ -182,15 +182,15 @@ def _delta_per_distance(epsilon: Fraction, pairs: int, outputs: int) -> float:
         ) from None
 
 
-def _below(builder: Builder, bits: list[int], threshold: int) -> int:
+def below(builder: Builder, bits: list[int], threshold: int) -> int:
     """I[bits < threshold], lowest bit first, for a threshold below 2^bits.
 
     Going up, a bit of the threshold that is set decides "below" where ours is not, and one that is
     not set decides "not below" where ours is. The lowest that is set costs nothing, and every one
     above it an AND.
     """
-    below = ZERO
+    found = ZERO
     for i, bit in enumerate(bits):
         clear = builder.not_(bit)
-        below = builder.or_(clear, below) if threshold >> i & 1 else builder.and_(clear, below)
-    return below
+        found = builder.or_(clear, found) if threshold >> i & 1 else builder.and_(clear, found)
+    return found

@@ -35,6 +35,7 @@ from protocols.garbling.primitives import BLOCK_BYTES, COLUMNS, field_hash, keys
 DIGEST_BYTES: Final = 32
 CHECK_BYTES: Final = BLOCK_BYTES + DIGEST_BYTES
 _USAGE_CHECK: Final = b"tallyroom ot extension v1 check"
+_USAGE_BRANCH: Final = b"tallyroom ot extension v1 branch"
 
 
 def column_bytes(bits: int) -> int:
@@ -89,6 +90,10 @@ class Receiver:
         """Go on with some of the links."""
         self._pairs = self._pairs[chosen]
 
+    def branch(self, label: bytes) -> "Receiver":
+        """One whose keys follow from these and the label, and tell nothing of these."""
+        return Receiver(_branched(self._pairs, label).swapaxes(1, 2))
+
 
 class Sender:
     """Holds Δ, (K, 16), and for each of its bits the key that the bit chose, (K, 128, 16)."""
@@ -119,6 +124,10 @@ class Sender:
         """Go on with some of the links."""
         self._keys, self.deltas = self._keys[chosen], self.deltas[chosen]
 
+    def branch(self, label: bytes) -> "Sender":
+        """The other end of what the receiver's `branch` is. Δ is the same."""
+        return Sender(_branched(self._keys, label), self.deltas)
+
 
 def check(columns: Bytes, challenges: Bytes) -> Bytes:
     """What the receiver says of its columns at the (K, 16) points χ: (K, 48)."""
@@ -129,6 +138,14 @@ def check(columns: Bytes, challenges: Bytes) -> Bytes:
 def bits_of(blocks: Bytes) -> Bytes:
     """(K, 16) to (K, 128), bit 0 of a byte first: bit i of Δ is the choice in base OT i."""
     return np.unpackbits(blocks, axis=1, bitorder="little")
+
+
+def _branched(keys: Bytes, label: bytes) -> Bytes:
+    """SHA-256 as a random oracle: keys of different labels are independent."""
+    flat = keys.reshape(-1, BLOCK_BYTES)
+    usage = _USAGE_BRANCH + len(label).to_bytes(4, "little") + label
+    digests = [hashlib.sha256(usage + key.tobytes()).digest()[:BLOCK_BYTES] for key in flat]
+    return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(keys.shape)
 
 
 def _blocks(bits: int) -> int:

@@ -3,8 +3,9 @@
 Neither side learns an output. `XOR`: the evaluator keeps the colour of its active label, the
 garbler the colour that stands for 0; their XOR is the bit. `UNSIGNED`, `SIGNED`: additive shares in
 Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer;
-`Integers`: the same for several integers, one after the other on the output wires. They come by
-projection: with h_c = H(label of colour c), λ the colour of 0, the evaluator's word is
+`Integers`: the same for several integers, one after the other on the output wires;
+`FieldIntegers`: the same modulo a prime. They come by projection: with h_c = H(label of colour c),
+λ the colour of 0, the evaluator's word is
 
     y_0 = h_0    or    y_1 = h_1 + C,    with    C = w(1 − 2λ) + h_0 − h_1,
 
@@ -23,11 +24,13 @@ bit: the model is semi-honest.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fss.ring import Bytes
+from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.garbling.primitives import OUTPUT_TWEAKS, hash_blocks
@@ -83,11 +86,64 @@ class Integers:
         return totals
 
 
-Form = Output | Integers
+@dataclass(frozen=True)
+class FieldIntegers:
+    """Shares of several integers in a prime field, (K, I, integers, limbs), a negative one as p
+    less its size. A mask h is 64 bits longer than the field's elements and reduced: within 2^-64
+    of uniform."""
+
+    field: Field
+    words: tuple[tuple[int, bool], ...]
+
+    def check(self, wires: int) -> None:
+        """Raises LocalError if these integers are not all of a circuit's output wires."""
+        Integers(self.words).check(wires)
+
+    def weights(self, instances: int) -> Vector:
+        """What each wire counts, as elements, instance after instance."""
+        one = [
+            -(1 << i) if signed and i == bits - 1 else 1 << i
+            for bits, signed in self.words
+            for i in range(bits)
+        ]
+        return np.tile(self.field.from_ints(one), (instances, 1))
+
+    def masks(self, keys: Bytes, blocks: Bytes) -> Vector:
+        """h of every block, (K, n, limbs)."""
+        count = self.field.limbs // 2 + 1
+        hashed = [hash_blocks(keys, blocks, OUTPUT_TWEAKS + 1 + i) for i in range(count)]
+        words = _words(np.concatenate(hashed, axis=-1))[..., : self.field.limbs + 1]
+        base = self.field.from_ints([1 << 64])
+        total = self.field.zeros(*words.shape[:-1])
+        for place in reversed(range(words.shape[-1])):
+            total = self.field.add(self.field.mul(total, base), self._element(words[..., place]))
+        return total
+
+    def _element(self, words: Vector) -> Vector:
+        element = self.field.zeros(*words.shape)
+        element[..., 0] = words
+        if self.field.limbs == 1:
+            p = np.uint64(self.field.modulus)
+            element[..., 0] = np.where(words >= p, words - p, words)
+        return element
+
+    def gather(self, shares: Vector) -> Vector:
+        """From shares of the wires, (K, I, O, limbs)."""
+        starts = np.cumsum([0, *(bits for bits, _ in self.words)])
+        parts = [
+            self.field.sum(shares[:, :, start:end], -2)
+            for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        ]
+        return np.stack(parts, axis=2)
+
+
+Form = Output | Integers | FieldIntegers
 
 
 def ciphertext_bytes(output: Form, wires: int) -> int:
     """What one instance adds to the garbler's answer: the check, and the projection."""
+    if isinstance(output, FieldIntegers):
+        return wires * (WORD_BYTES + output.field.width)
     return wires * WORD_BYTES * (1 if output is Output.XOR else 2)
 
 
@@ -131,6 +187,13 @@ def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
     h0 = _words(hash_blocks(keys, colour_0, OUTPUT_TWEAKS))
     h1 = _words(hash_blocks(keys, np.bitwise_xor(colour_0, deltas[:, None, :]), OUTPUT_TWEAKS))
     parts = [h0[..., 1] ^ h1[..., 1]]
+    if isinstance(output, FieldIntegers):
+        projected, elements = _seal_in_field(output, keys, deltas, colour_0, λ, instances)
+        return Sealed(
+            np.hstack([_bytes(parts[0]), projected]),
+            _bytes(h0[..., 1]),
+            output.gather(elements.reshape(links, instances, wires, -1)),
+        )
     shares: Vector = λ.astype(np.uint64)
     weights = output.weights(wires)
     if weights is not None:
@@ -149,9 +212,16 @@ def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -
     caller to see from the check."""
     links, instances, wires, _ = labels.shape
     flat = labels.reshape(links, instances * wires, 16)
-    parts = _words(ciphertexts.reshape(links, -1, WORD_BYTES * instances * wires))
     h = _words(hash_blocks(keys, flat, OUTPUT_TWEAKS))
     colour: Vector = (flat[:, :, 0] & 1).astype(np.uint64)
+    if isinstance(output, FieldIntegers):
+        checks, projected = np.hsplit(ciphertexts, [WORD_BYTES * instances * wires])
+        elements = _open_in_field(output, keys, flat, colour, projected)
+        return Opened(
+            _bytes(h[..., 1] ^ colour * _words(checks)),
+            output.gather(elements.reshape(links, instances, wires, -1)),
+        )
+    parts = _words(ciphertexts.reshape(links, -1, WORD_BYTES * instances * wires))
     shares = colour
     if output is not Output.XOR:
         shares = h[..., 0] + colour * parts[:, 1]
@@ -159,6 +229,36 @@ def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -
         _bytes(h[..., 1] ^ colour * parts[:, 0]),
         output.gather(shares.reshape(links, instances, wires)),
     )
+
+
+def _seal_in_field(
+    form: FieldIntegers,
+    keys: Bytes,
+    deltas: Bytes,
+    colour_0: Bytes,
+    λ: NDArray[np.integer[Any]],
+    instances: int,
+) -> tuple[Bytes, Vector]:
+    """C of every wire, (K, bytes), and the garbler's r."""
+    field = form.field
+    h0 = form.masks(keys, colour_0)
+    h1 = form.masks(keys, np.bitwise_xor(colour_0, deltas[:, None, :]))
+    w = form.weights(instances)
+    swapped = λ[..., None] == 1
+    counted = np.where(swapped, field.neg(w), w)
+    projected = field.add(counted, field.sub(h0, h1))
+    return field.encode(projected), field.sub(np.where(swapped, w, field.zeros()), h0)
+
+
+def _open_in_field(
+    form: FieldIntegers, keys: Bytes, labels: Bytes, colour: Vector, projected: Bytes
+) -> Vector:
+    """The evaluator's y. An element that is not below p would not be one of the garbler's: it
+    counts as 0, and the digest of the answer covers what the garbler sent."""
+    field = form.field
+    given = field.unchecked(projected)
+    given = np.where(field.canonical(given)[..., None], given, field.zeros())
+    return field.add(form.masks(keys, labels), np.where(colour[..., None] == 1, given, 0))
 
 
 def _words(data: Bytes) -> Vector:

@@ -160,6 +160,20 @@ class _Side:
         self._keep(~chosen)
         return other
 
+    def _branch(self, label: bytes, randomness: Randomness) -> Self:
+        """A session of its own from the same base transfers, whose first batch is yet to come.
+
+        Both ends take the same label, and each label is taken once: a session starts with batch 0.
+        """
+        other = copy.copy(self)
+        other._own_state()
+        other._randomness = randomness
+        other._number = 0
+        labels = np.frombuffer(label, dtype=np.uint8)
+        rows = np.broadcast_to(labels, (len(self._links), len(label)))
+        other._transcript = self._heard(self._transcript, rows, b" branch")
+        return other
+
     def _own_state(self) -> None:
         """After a copy: what is changed in place must not be shared with the original."""
 
@@ -273,6 +287,14 @@ class Evaluator(_Side):
         self._labels = np.empty(0, dtype=np.uint8)
         return opened.shares
 
+    def branch(self, label: bytes, randomness: Randomness) -> Self:
+        """As `Garbler.branch`."""
+        if self._receiver is None or self._batch is not None:
+            raise LocalError("a session branches off when its links are open and nothing is asked")
+        other = self._branch(label, randomness)
+        other._receiver = self._receiver.branch(label)
+        return other
+
     def _own_state(self) -> None:
         self._receiver = copy.copy(self._receiver)
 
@@ -364,6 +386,19 @@ class Garbler(_Side):
         self._number += 1
         answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
         return Answer(answer, sealed.shares)
+
+    def branch(self, label: bytes, randomness: Randomness) -> Self:
+        """A session of its own for one purpose, from the same base transfers.
+
+        Its labels have the same Δ, under hash keys of its own; its transfers are extended from keys
+        that follow from the label. Whoever is caught in one session must not be met in another.
+        """
+        if self._sender is None:
+            raise LocalError("a session branches off when its links are open")
+        refuse(self._links, self._closed, "a link that was closed")
+        other = self._branch(label, randomness)
+        other._sender = self._sender.branch(label)
+        return other
 
     def _own_state(self) -> None:
         self._sender = copy.copy(self._sender)

@@ -24,6 +24,7 @@ class Placement(StrEnum):
     PARTIES = "parties"  # every party draws a share of it
     TOTAL = "total"  # of pairs: server 0 draws it once, on the total over all pairs
     PER_PAIR = "per-pair"  # of pairs: the two parties draw it inside their circuit
+    JOINT = "joint"  # two servers draw it once, inside a circuit
 
     def statement(self, servers: int) -> str:
         match self:
@@ -48,6 +49,12 @@ class Placement(StrEnum):
                 return (
                     "the two parties of every pair draw its noise together inside their circuit; "
                     "private if either of them is honest, whoever else colludes"
+                )
+            case Placement.JOINT:
+                return (
+                    "both servers draw one noise together inside a circuit and neither knows it; "
+                    "private while one of them does not collude with the analyst, if both follow "
+                    "the protocol: server-0 could garble less noise unseen"
                 )
 
     @property
@@ -117,7 +124,7 @@ def noise_variance(
     sum; all of them, if nobody says.
     """
     match placement:
-        case Placement.CURATOR | Placement.TOTAL | Placement.PER_PAIR:
+        case Placement.CURATOR | Placement.TOTAL | Placement.PER_PAIR | Placement.JOINT:
             return mechanism.variance
         case Placement.EACH_SERVER:
             return servers * mechanism.variance

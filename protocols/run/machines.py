@@ -2,9 +2,13 @@
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bulk, Records, exaggerated
+from protocols.aggregation.one_round import SummingServer
 from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
 from protocols.identity.vouchers import Signet, Vouchers
+from protocols.joint.base_transfers import BaseTransfers
+from protocols.joint.server import TogetherServer
+from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.in_parts import in_parts, parts
@@ -21,6 +25,8 @@ def check(query: Query) -> None:
     if (own := query.statistic.machines()) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
+    if query.noise is Placement.JOINT and not aggregator.joint:
+        raise LocalError(f"{aggregator.name} has no servers that could draw joint noise")
     query.check_delta(aggregator.release(query).delta)
 
 
@@ -78,6 +84,17 @@ def server_machine(
     randomness: Randomness,
     bulk: Bulk,
     vouchers: Vouchers | None = None,
+    bases: BaseTransfers | None = None,
+) -> Machine:
+    """`bases` are kept from run to run; without, those of this run are its own."""
+    machine = _alone(query, index, randomness, bulk, vouchers)
+    if query.joint_noise is None or not isinstance(machine, SummingServer):
+        return machine
+    return TogetherServer(machine, query, index, randomness, bases or BaseTransfers(randomness))
+
+
+def _alone(
+    query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers | None
 ) -> Machine:
     aggregator = aggregator_named(query.aggregator)
     if (own := query.statistic.machines()) is not None:

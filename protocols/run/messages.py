@@ -74,6 +74,8 @@ class Phase(IntEnum):
     PAIRED = 15  # party -> coordinator: which pairs are done
     GIVE_UP = 16  # server -> coordinator: why it cannot go on
     REFUSE = 17  # party -> coordinator: why it does not take part
+    PREPARE = 18  # server <-> server: what they compute together ahead of the data
+    TOGETHER = 19  # server <-> server: what they compute together on what they share
 
     @property
     def label(self) -> str:
@@ -104,6 +106,10 @@ class Message:
     @property
     def between_parties(self) -> bool:
         return self.sender_role is self.receiver_role is Role.PARTY
+
+    @property
+    def between_servers(self) -> bool:
+        return self.sender_role is self.receiver_role is Role.SERVER
 
     @property
     def links(self) -> int:

@@ -5,7 +5,7 @@ accounts of servers and coordinator, one of which is at an end of every message 
 parties: of these, party hosts hand in their own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -28,7 +28,7 @@ class Link:
     """All messages of one phase and round between a station and parties, stations, or parties.
 
     `station` is the index of the end that is not a party; between coordinator and server, the
-    server's; between parties, 0.
+    server's; between parties, 0; between servers, the sender's.
     """
 
     phase: Phase
@@ -55,6 +55,8 @@ class Link:
             return Role.PARTY.named(party), "other parties"
         if self.sender is Role.PARTY:
             return Role.PARTY.named(party), self.receiver.named(self.station)
+        if self.sender is self.receiver is Role.SERVER:
+            return Role.SERVER.named(self.station), "the other server"
         other = party if self.with_party else self.station
         return self.sender.named(self.station), self.receiver.named(other)
 
@@ -117,6 +119,8 @@ class Meter:
             ids, station = message.senders, int(message.receivers[0])
         elif message.receiver_role is Role.PARTY:
             ids, station = message.receivers, int(message.senders[0])
+        elif message.between_servers:
+            ids, station = np.zeros(1, dtype=np.uint32), int(message.senders[0])
         else:
             ids = np.zeros(1, dtype=np.uint32)
             station = max(int(message.senders[0]), int(message.receivers[0]))
@@ -178,6 +182,22 @@ class Bill:
                     _enter(self._heard_from_parties, link, account)
                 elif link.sender is Role.PARTY:
                     _enter(self.accounts, link, account)
+
+    @classmethod
+    def in_sequence(cls, bills: "Sequence[Bill]") -> "Bill":
+        """One bill for runs that followed each other: each one's rounds come after the last's."""
+        whole = cls([], max(bill.parties for bill in bills))
+        before = 0
+        for bill in bills:
+            first = min((link.round for link in bill.accounts), default=1)
+            for link, account in bill.accounts.items():
+                later = replace(link, round=link.round - first + 1 + before)
+                _enter(whole.accounts, later, account)
+            for link, account in bill._heard_from_parties.items():
+                later = replace(link, round=link.round - first + 1 + before)
+                _enter(whole._heard_from_parties, later, account)
+            before += bill.rounds
+        return whole
 
     @property
     def total(self) -> Tally:

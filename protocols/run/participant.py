@@ -46,7 +46,7 @@ class Participant(ABC):
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
         self._names: dict[bytes, bytes] = {}
-        self._over: dict[bytes, None] = {}
+        self._over: dict[bytes, str] = {}
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}
         self._sent: dict[bytes, int] = {}
@@ -86,7 +86,7 @@ class Participant(ABC):
             outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
             return outcome
         run = message.run
-        if message.phase is Phase.QUERY and run in self._queries:
+        if self.was_asked(message):
             return self._asked_again(message)
         if message.phase is Phase.QUERY and self._run_like(run) is None:
             try:
@@ -141,16 +141,19 @@ class Participant(ABC):
         return self._asked.get(run, 0) + unseen + 1
 
     def is_early(self, message: Message) -> bool:
-        """Whether a party's message overtook what would make it understood: its run is not known
-        here yet, or has not come so far. Told later, it may be taken."""
-        if not message.between_parties:
+        """Whether a message of a party to another, or of a server, overtook what would make it
+        understood: its run is not known here yet, or has not come so far. Told later, it may be
+        taken."""
+        if not message.between_parties and not message.between_servers:
             return False
         if (known := self._run_like(message.run)) is None:
             return True
         if known != message.run:
             return False
         machine = self._machines.get(message.run)
-        return machine is not None and message.round > self._last_round(message, machine)
+        if machine is None or message.between_servers:
+            return False
+        return message.round > self._last_round(message, machine)
 
     def is_open(self, run: bytes) -> bool:
         """Whether a run was begun here and is not over."""
@@ -160,6 +163,10 @@ class Participant(ABC):
         """Whether there is anything to tell of a message: if not, `handle` refuses it."""
         known = self.is_open(message.run) or message.run in self._queries
         return known or (message.phase is Phase.QUERY and self._run_like(message.run) is None)
+
+    def was_asked(self, message: Message) -> bool:
+        """Whether it is a query that was heard before."""
+        return message.phase is Phase.QUERY and message.run in self._queries
 
     def _run_like(self, run: bytes) -> bytes | None:
         """The run that is known under the nonce of this one: itself, or one that asks another
@@ -180,7 +187,8 @@ class Participant(ABC):
         if known is None:
             return Rejected(message.sender, f"run {run.hex()} is unknown")
         if known == run:
-            return Rejected(message.sender, f"run {run.hex()} is over")
+            why = self._over.get(run)
+            return Rejected(message.sender, why or f"run {run.hex()} is over")
         verb = "asks" if message.phase is Phase.QUERY else "was asked"
         theirs, ours = run[NONCE_BYTES:].hex(), known[NONCE_BYTES:].hex()
         return Rejected(
@@ -220,7 +228,7 @@ class Participant(ABC):
     def abandon(self, run: bytes) -> None:
         """Drops a run's machine; its messages are refused from now on."""
         if self._machines.pop(run, None) is not None:
-            self._over[run] = None
+            self._over[run] = ""
         while len(self._over) > MOST_OVER:
             oldest = next(iter(self._over))
             del self._over[oldest]
@@ -248,6 +256,8 @@ class Participant(ABC):
         if message.sender_role is Role.COORDINATOR:
             self._asked[message.run] = max(self._asked.get(message.run, 0), message.round)
         self.meters.setdefault(message.run, Meter()).record(Direction.RECEIVED, message)
+        if message.phase is Phase.PREPARE:  # beside the rounds of all others, in its own
+            return
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 
     def _carry_out(self, run: bytes, step: Step) -> Outcome:
@@ -256,6 +266,8 @@ class Participant(ABC):
                 return Outcome(run, refused=[step])
             case Failed(reason):
                 self.abandon(run)
+                if run in self._over:
+                    self._over[run] = reason
                 return Outcome(run, self._farewell(run, reason), finished=step)
             case Continue() | Done():
                 try:

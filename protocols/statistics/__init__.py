@@ -22,7 +22,7 @@ def statistics() -> dict[str, type[Statistic]]:
 
 
 def offered() -> dict[str, type[Statistic]]:
-    """Those that users ask for by name: not ways of asking another one."""
+    """Those of them that users ask by their own name."""
     return {name: kind for name, kind in statistics().items() if not kind.way_of}
 
 

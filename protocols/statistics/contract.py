@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
@@ -43,6 +44,9 @@ class Statistic(ABC):
     aggregators: ClassVar[frozenset[str]] = frozenset()
     """Those that it can be asked of; any, if there are none."""
     style: ClassVar[Style] = Style()
+    curated: ClassVar[bool] = False
+    """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
+    publishes what `published` says."""
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
 
@@ -154,13 +158,12 @@ class Statistic(ABC):
             raise LocalError(f"--noise {noise} is of statistics of pairs")
 
     def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, group: int
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> "CircuitLaplace | None":
-        """The noise that parties draw inside a circuit, when a unit of privacy has `group`
-        records; None where they draw none."""
+        """The noise that parties draw inside a circuit; None where they draw none."""
         return None
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         """The δ that a sampler of its own costs; 0 for the exact samplers."""
         return 0.0
 
@@ -184,12 +187,16 @@ class Statistic(ABC):
         return self
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """What the coordinator decides before it asks: most statistics leave nothing open.
 
-        There are `records` records, `most` of one party; `inside` tells that noise is drawn by
-        pairs of parties, `seed` is public.
+        `inside` tells that noise is drawn by pairs of parties, `seed` is public.
         """
         return self
 
@@ -247,6 +254,16 @@ class Statistic(ABC):
     def measure(self, total: Vector) -> Vector:
         """What is published of the sum of all vectors: linear, so it applies to shares."""
         return total
+
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        """What a curator publishes of the exact sum, its noise included, if `curated`."""
+        raise LocalError(f"{self.name} has no noise of its own")
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        """That mechanism by name."""
+        raise LocalError(f"{self.name} has no noise of its own")
 
     def place(self, noise: Vector) -> Vector:
         """How the noises add to the measured values."""

@@ -154,7 +154,12 @@ class LocalPairs(LocalForm):
             )
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """`auto` is Corollary 1's k = n^¼·√(Lε) with L = 1, of all columns together."""
         if records < 2:
@@ -311,7 +316,12 @@ class LocalAuc(LocalForm):
             raise LocalError(f"a domain of scores has 2 to 2^{MAX_DEPTH} values")
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """A domain that is no power of two is padded to the next. `auto` is about √n scores, 16 to
         4096: the error grows with the number of levels, and less is lost to ties than to noise."""

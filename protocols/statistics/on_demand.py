@@ -174,6 +174,7 @@ class QuantileSearch(OnDemand):
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
 
     name: ClassVar[str] = "quantile-search"
+    way_of: ClassVar[str] = "quantile-search"  # the study, which is asked as this over fss
     style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:

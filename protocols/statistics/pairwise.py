@@ -67,7 +67,7 @@ class Pairs(Bounded):
     )
     matchings: int = 0
     met: int = 0
-    most: int = 1
+    max_records_per_party: int = 1
     pairing: str = ""
     inside: bool = False
     pilot: tuple[float, ...] = ()
@@ -82,7 +82,11 @@ class Pairs(Bounded):
         look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
         if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
             raise LocalError(f"--bins is a number from 2 to {MAX_BINS}, or auto, not {self.bins!r}")
-        if self.matchings < 0 or self.most < 1 or not 0 <= self.met <= self.matchings:
+        if (
+            self.matchings < 0
+            or self.max_records_per_party < 1
+            or not 0 <= self.met <= self.matchings
+        ):
             raise LocalError("pairs cannot be drawn like that")
         if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
@@ -104,7 +108,12 @@ class Pairs(Bounded):
     takes_pilot: ClassVar[bool] = True
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """The statistic with its pairs decided. Raises `LocalError` if there are none."""
         if records < 2:
@@ -114,7 +123,7 @@ class Pairs(Bounded):
             self,
             matchings=matchings,
             met=min(matchings, records - 1),
-            most=most,
+            max_records_per_party=max_records_per_party,
             inside=inside,
             pairing=seed[:SEED_BYTES].hex(),
         )
@@ -149,19 +158,19 @@ class Pairs(Bounded):
         """Places for a pair that the largest party has: one a record and matching."""
         if self.matchings < 1:
             raise LocalError(f"the pairs of {self.name} are not drawn yet")
-        return self.most * self.matchings
+        return self.max_records_per_party * self.matchings
 
     def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, group: int
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> CircuitLaplace | None:
-        """The noise of each output of each pair, when a unit of privacy has `group` records."""
+        """The noise of each output of each pair."""
         if epsilon is None or not self.inside:
             return None
         return CircuitLaplace.spending(
             epsilon,
             delta or DEFAULT_DELTA,
             self.kernel.sensitivity,
-            self.pairs_of_a_record * group,
+            self.pairs_of_a_record * records_per_unit,
             len(self.kernel.outputs),
         )
 
@@ -182,7 +191,9 @@ class Pairs(Bounded):
         return PairwiseMachines()
 
     def placement(self, servers: int) -> Placement:
-        return Placement.PER_PAIR if servers == 1 else Placement.EACH_SERVER
+        if servers == 1:
+            return Placement.PER_PAIR
+        return Placement.JOINT if servers == 2 else Placement.EACH_SERVER
 
     def check_asked(self, parties: int, noise: Placement) -> None:
         if self.inside != (noise is Placement.PER_PAIR):
@@ -196,10 +207,12 @@ class Pairs(Bounded):
                 "choose fewer --pairs-per-party"
             )
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
-        if (noise := self.circuit_noise(epsilon, delta, group)) is None:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
+        if (noise := self.circuit_noise(epsilon, delta, records_per_unit)) is None:
             return 0.0
-        return noise.delta(epsilon, self.pairs_of_a_record * group, len(self.kernel.outputs))
+        return noise.delta(
+            epsilon, self.pairs_of_a_record * records_per_unit, len(self.kernel.outputs)
+        )
 
     def counted(self, release: bytes) -> int:
         """Pairs, each of which fills two slots."""

@@ -81,6 +81,10 @@ class StudyContract:
         assert all(isinstance(share, Fraction) and share > 0 for share in shares)
         assert sum(shares) <= 1
 
+    def test_its_examples_are_within_what_it_declares(self) -> None:
+        for example in self.study.examples():
+            assert example.share <= sum(self.study.shares())
+
     def test_it_finds_what_the_reference_does_in_kind(self) -> None:
         finding, asked = conducted(self.study, self.exactly)
         assert 1 <= len(asked) <= len(self.study.shares())

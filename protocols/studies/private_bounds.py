@@ -1,17 +1,20 @@
 """Bounds that nobody has to know beforehand: found in the data, privately, for a share of ε.
 
-The records are counted by sign and power of two. The bounds are the outer ends of the outermost
-bins whose noisy count is above a threshold that noise alone exceeds in some bin with probability
-`FAILURE` at most. The statistic is then asked with the rest of ε, and these bounds are public. This
+The records are counted by sign and power of two. A bin whose noisy count is above a threshold that
+noise alone exceeds in some bin with probability `FAILURE` at most has records in it for certain.
+The bounds are the outer ends of the outermost of those bins, and go on to the next one for as long
+as its count is above what noise alone exceeds with probability `STRAY`: a tail that thins out is
+not cut off where it may still count, and a step too far makes the range twice as wide and no more.
+The statistic is then asked with the rest of ε, and these bounds are public. This
 is the approximate-bounds algorithm of Google's differential-privacy library (Wilson et al.,
-"Differentially Private SQL with Bounded User Contribution", 2020).
+"Differentially Private SQL with Bounded User Contribution", 2020), with the second threshold added.
 
 Clipping to bounds that too few records reach is what makes it private: outliers in bins below the
 threshold are clipped, by design.
 """
 
-import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -19,15 +22,18 @@ from typing import ClassVar
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
+from protocols.privacy.ledger import as_written
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate, shape_of
 from protocols.statistics.magnitudes import BINS, EDGES, SIDE, Magnitudes
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 FAILURE = 1e-6
-"""The probability that an empty bin is taken for one with records in it."""
+"""The probability that an empty bin far from all records is taken for one that has some."""
+STRAY = 0.01
+"""The probability that bounds go one bin further than there are records, on either side."""
 DEFAULT_SHARE = 0.2
 """Of ε: the counts need be told from noise only, the statistic is what is wanted."""
 
@@ -43,12 +49,15 @@ class PrivateBounds(Study):
     style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
+        statistic = self.statistic
         if not 0 < self.share < 1:
             raise LocalError(f"--bounds-share is between 0 and 1, not {self.share:g}")
-        if self.statistic.bounded is None:
-            raise LocalError(f"{self.statistic.name} needs no bounds: leave --bounds out")
-        if self.statistic.lower is not None or self.statistic.upper is not None:
+        if not statistic.bounded:
+            raise LocalError(f"{statistic.name} needs no bounds: leave --bounds out")
+        given = (getattr(statistic, name, None) for name in ("lower", "upper"))
+        if statistic.column_bounds or any(bound is not None for bound in given):
             raise LocalError("--bounds private finds the bounds: leave --lower and --upper out")
+        self._within(dict.fromkeys(statistic.bounded, (1.0, 2.0)))
 
     @property
     def title(self) -> str:
@@ -59,29 +68,49 @@ class PrivateBounds(Study):
         return self.statistic.columns
 
     def shares(self) -> tuple[Fraction, ...]:
-        first = Fraction(repr(float(self.share)))
-        return first, 1 - first
+        """The bounds of each column, then the statistic."""
+        columns = len(self.statistic.bounded)
+        first = as_written(self.share)
+        return (*((first / columns,) * columns), 1 - first)
 
     def steps(self) -> Steps:
-        first, rest = self.shares()
-        column = self.statistic.bounded
-        assert column is not None
-        counted = yield Ask(Magnitudes(column), first)
-        lower, upper = bounds_of(counted)
-        bounded = dataclasses.replace(self.statistic, lower=lower, upper=upper)
+        *each, rest = self.shares()
+        found = {}
+        for column, share in zip(self.statistic.bounded, each, strict=True):
+            counted = yield Ask(Magnitudes(column), share)
+            found[column] = bounds_of(counted)
+        bounded = self._within(found)
         answer = yield Ask(bounded, rest)
-        note = (
-            f"bounds [{lower:g}, {upper:g}] were found for {float(first):.3g} of ε; values outside "
-            "are clipped"
-        )
+        ranges = dict.fromkeys(bounded.column_bounds.values())
+        words = " and ".join(f"[{lower:g}, {upper:g}]" for lower, upper in ranges)
+        note = f"bounds {words} were found for {self.share:.3g} of ε; values outside are clipped"
         return Finding(answer.estimate, (note,), answer.deviations, bounded)
+
+    def examples(self) -> tuple[Ask, ...]:
+        *each, rest = self.shares()
+        columns = zip(self.statistic.bounded, each, strict=True)
+        asked = [Ask(Magnitudes(column), share) for column, share in columns]
+        stand_in = self._within(dict.fromkeys(self.statistic.bounded, (1.0, 2.0)))
+        return *asked, Ask(stand_in, rest)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw values: as if the bounds were those of the data."""
-        values = holdings.column(self.statistic.bounded or "")
-        lower, upper = float(values.min()), float(values.max())
-        upper = max(upper, math.nextafter(lower, math.inf))
-        return dataclasses.replace(self.statistic, lower=lower, upper=upper).reference(holdings)
+        ranges = {}
+        for column in self.statistic.bounded:
+            values = holdings.column(column)
+            lower, upper = float(values.min()), float(values.max())
+            ranges[column] = lower, max(upper, math.nextafter(lower, math.inf))
+        return self._within(ranges).reference(holdings)
+
+    def _within(self, found: Mapping[str, Bounds]) -> Statistic:
+        """Where it has one range for all its columns, they are all in it."""
+        bounded = self.statistic.with_bounds(found)
+        if set(bounded.bounded) - bounded.column_bounds.keys():
+            lowers, uppers = zip(*found.values(), strict=True)
+            widest = dict.fromkeys(found, (min(lowers), max(uppers)))
+            bounded = self.statistic.with_bounds(widest)
+        bounded.check_bounds()
+        return bounded
 
 
 def bounds_of(counted: Answer) -> tuple[float, float]:
@@ -98,7 +127,13 @@ def bounds_of(counted: Answer) -> tuple[float, float]:
             "which noise alone may show; use a larger --epsilon or --bounds-share, or give "
             "--lower and --upper"
         )
-    lower, upper = float(_LEFT[found[0]]), float(_RIGHT[found[-1]])
+    first, last = int(found[0]), int(found[-1])
+    likely = noise_threshold(deviation, STRAY)
+    while first > 0 and counts[first - 1] > likely:
+        first -= 1
+    while last < BINS - 1 and counts[last + 1] > likely:
+        last += 1
+    lower, upper = float(_LEFT[first]), float(_RIGHT[last])
     return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
 
 

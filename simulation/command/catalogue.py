@@ -4,12 +4,17 @@ from collections.abc import Callable, Mapping
 
 from fss import native
 from protocols.statistics import offered
+from protocols.studies import studies
 from simulation.reports.trust import promises
 from simulation.runtimes import runtimes
 
 
 def _statistics() -> dict[str, str]:
     return {name: kind.summary() for name, kind in offered().items()}
+
+
+def _studies() -> dict[str, str]:
+    return {name: kind.summary() for name, kind in studies().items()}
 
 
 def _runtimes() -> dict[str, str]:
@@ -29,6 +34,7 @@ def _figures() -> dict[str, str]:
 CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
     "aggregators": promises,
     "statistics": _statistics,
+    "studies": _studies,
     "runtimes": _runtimes,
     "networks": _networks,
     "figures": _figures,

@@ -79,7 +79,9 @@ class QuestionOptions:
     )
     noise: Annotated[
         str | None,
-        _option(PRIVACY, "Who adds it: curator, each-server, parties; of pairs: total, per-pair."),
+        _option(
+            PRIVACY, "Who adds it: curator, each-server, joint, parties; of pairs: total, per-pair."
+        ),
     ] = None
     unit: Annotated[str, _option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"

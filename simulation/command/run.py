@@ -23,11 +23,12 @@ from simulation.command.common import CompareOptions, RunOptions, SimulationOpti
 if TYPE_CHECKING:
     from parties.data import Dataset
     from protocols.statistics import Statistic
+    from protocols.studies.contract import Study
     from simulation.result import Result
 
 
 def run_statistic(chosen: Chosen, options: RunOptions) -> None:
-    from simulation.reports.terminal import show_key, show_progress
+    from simulation.reports.terminal import show_key, show_progress, show_study_key
 
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
@@ -44,35 +45,38 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
             raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
+    from protocols.studies.contract import Study
     from simulation.deployment import Deployment
 
-    question = with_pilot(_built(chosen, {}), chosen.pilot, None)
+    question = _asked(chosen, None)
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
+    several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
     with deployment as asked, show_progress() as report:
         result = asked.run(
             question,
             options.epsilon,
             noise=options.noise,
             unit=options.unit,
-            minimum=options.min_parties,
+            min_parties=options.min_parties,
             deadline=options.deadline,
             report=report,
             delta=options.delta,
             fresh=options.fresh,
             key=options.key,
-            begun=show_key,
+            begun=show_study_key if several else show_key,
         )
     show(result, options.out, options.as_json)
 
 
 def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
+    from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
 
     question, dataset = _prepared(chosen, options)
     compare_aggregators(
-        question.name,
+        question.title if isinstance(question, Study) else question.name,
         options.aggregator,
         lambda spec: _simulated(question, dataset, spec, options),
         options.out,
@@ -94,20 +98,23 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
 
 def _prepared(
     chosen: Chosen, options: RunOptions | CompareOptions
-) -> tuple["Statistic", "Dataset"]:
+) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
     from parties.data import load
     from simulation.federation import DEFAULT_DATA
 
     dataset = load(options.data or DEFAULT_DATA)
-    question = with_pilot(_built(chosen, dataset.roles), chosen.pilot, dataset)
+    question = _asked(chosen, dataset)
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
 
 
 def _simulated(
-    question: "Statistic", dataset: "Dataset", spec: str, options: RunOptions | CompareOptions
+    question: "Statistic | Study",
+    dataset: "Dataset",
+    spec: str,
+    options: RunOptions | CompareOptions,
 ) -> "Result":
     from parties.consent import read_policy
     from simulation.federation import Federation
@@ -135,7 +142,7 @@ def _simulated(
             options.epsilon,
             noise=options.noise,
             unit=options.unit,
-            minimum=options.min_parties,
+            min_parties=options.min_parties,
             deadline=options.deadline,
             report=report,
             delta=options.delta,
@@ -143,8 +150,8 @@ def _simulated(
         )
 
 
-def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
-    """The statistic of the columns that play its roles, with the options that were given."""
+def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":
+    """The statistic or study of the columns that play its roles, with the options given for it."""
     several = {each.name: each.multiple for each in chosen.kind.options()}
     known = {field.name for field in dataclasses.fields(chosen.kind)}
     columns = {
@@ -152,8 +159,23 @@ def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
         for role, column in roles.items()
         if role in known
     }
-    built: Statistic = chosen.kind.from_parameters(columns | dict(chosen.given))
+    built: Statistic | Study = chosen.kind.from_parameters(columns | dict(chosen.given))
     return built
+
+
+def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
+    """What is asked: a statistic, a study, or a statistic whose bounds are to be found first."""
+    from protocols.studies.contract import Study
+    from protocols.studies.private_bounds import PrivateBounds
+
+    built = _built(chosen, dataset.roles if dataset else {})
+    if isinstance(built, Study):
+        return built
+    if chosen.bounds_share is None:
+        return with_pilot(built, chosen.pilot, dataset)
+    if chosen.pilot is not None:
+        raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
+    return PrivateBounds(built, chosen.bounds_share)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":

@@ -61,13 +61,25 @@ def _page(result: Result, plots: list[Path]) -> str:
 {images[0]}
 <h2>Answer</h2>{pairs(answer)}
 <h2>Privacy</h2>{pairs(result.privacy.as_json().items())}
-{caught}
+{_questions(result)}{caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
 <h2>Federation</h2>{pairs(federation.items())}
 <h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}"""
     return page(title, body)
+
+
+def _questions(result: Result) -> str:
+    """Those of a study, with what each one cost."""
+    if not result.questions:
+        return ""
+    rows = []
+    for number, each in enumerate(result.questions, 1):
+        epsilon = 0 if each.reused else each.privacy.as_json()["epsilon"]
+        words = f"{each.statistic}: ε = {epsilon}, {each.bill.total.bytes:,} bytes"
+        rows.append((f"question {number}", words))
+    return f"<h2>Questions</h2>{pairs(rows)}"
 
 
 def image(path: Path) -> str:

@@ -18,6 +18,15 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def show_study_key(key: str) -> None:
+    """As `show_key`. The coordinator knows the questions of a study, not the study itself."""
+    err.print(
+        f"a study under the key {key}; the same command with --key {key} goes on with it where it "
+        "was, and asks and pays for nothing twice",
+        markup=False,
+    )
+
+
 def show_key(key: str) -> None:
     """At once, so that whoever is cut off can come back for the answer."""
     err.print(f"asked under the key {key}; --resume {key} finds the answer again", markup=False)
@@ -46,7 +55,7 @@ def show_progress() -> Iterator[Report]:
                 task,
                 total=progress.parties,
                 completed=progress.enrolled if enrolling else progress.submissions,
-                phase=progress.phase,
+                phase=" ".join(filter(None, (progress.question, progress.phase))),
                 what="parties enrolled" if enrolling else "submissions",
                 size=f"{progress.bytes:,} B" if progress.bytes else "",
             )
@@ -102,6 +111,13 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         f"{federation['parties']} parties, {federation['servers']} servers, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
+    for number, asked in enumerate(result.questions, 1):
+        cost = "inf" if asked.privacy.epsilon is None else f"{asked.privacy.epsilon:g}"
+        yield (
+            f"question {number}",
+            f"{asked.statistic}, ε = {0 if asked.reused else cost}, "
+            f"{asked.bill.total.bytes:,} bytes",
+        )
     for party, reason in result.caught_by_name:
         yield "caught", f"{party}: {reason}"
     yield (

@@ -14,6 +14,7 @@ import numpy as np
 
 from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
+from protocols.errors import LocalError
 from protocols.identity.certificates import Authority, Identity
 from protocols.randomness import KEY_BYTES, Randomness
 from protocols.run.messages import Role
@@ -58,5 +59,5 @@ def host(config: PartyConfig) -> None:
 def _report_errors(work: Coroutine[None, None, None], report: Connection) -> None:
     try:
         asyncio.run(work)
-    except OSError as error:
+    except (OSError, LocalError) as error:
         report.send(str(error))

@@ -47,11 +47,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
+    """`question` tells which one of a study it is."""
+
     phase: str
     enrolled: int
     parties: int
     submissions: int = 0
     bytes: int = 0
+    question: str = ""
 
 
 Report = Callable[[Progress], None]
@@ -86,9 +89,15 @@ class Opened:
     authority: bytes = b""
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
-        """Raises `RunFailed` unless the servers signed for this answer to this question."""
+        """Raises `AnswerRefused` unless the servers signed for this answer to this question."""
         return prove(
-            question, self.evidence, self.authority, self.total, self.contributors, self.records
+            question,
+            self.evidence,
+            self.authority,
+            self.total,
+            self.contributors,
+            self.records,
+            self.reused,
         )
 
 

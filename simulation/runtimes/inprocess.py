@@ -100,7 +100,7 @@ class InProcess(Runtime):
             if by is self._coordinator and outcome.finished:
                 finished = outcome.finished
             for refusal in outcome.refused:
-                if asked_by is Role.COORDINATOR:
+                if asked_by is Role.COORDINATOR or asked_by is by.role is Role.SERVER:
                     finished = Failed(f"{self._name(by)} refused: {refusal.reason}")
 
         take(self._coordinator.ask(query), self._coordinator)

@@ -94,7 +94,7 @@ def test_hosts_change_no_bill() -> None:
 @pytest.mark.parametrize("peer", ["direct", "relay"])
 def test_who_waits_for_a_dead_peer_gives_up_at_the_deadline(peer: str) -> None:
     """The host of parties 0 and 1 dies: the others wait for the ball in vain, and go on."""
-    opened = ask(DyingProcesses(a_plan(peer, 3)), replace(QUESTION, minimum=4))
+    opened = ask(DyingProcesses(a_plan(peer, 3)), replace(QUESTION, min_parties=4))
     assert opened.contributors.tolist() == [2, 3, 4, 5]
     assert opened.total.tolist() == [0, 1, 1, 2]
 
@@ -104,7 +104,7 @@ def test_silent_parties_are_waited_for_in_vain() -> None:
         block: ClassVar[type[PartyBlock]] = HastyBlock
 
     plan = replace(a_plan("direct", 3), misbehaviour=Misbehaviour(silent=frozenset([0])))
-    opened = ask(Hasty(plan), replace(QUESTION, minimum=5))
+    opened = ask(Hasty(plan), replace(QUESTION, min_parties=5))
     assert opened.contributors.tolist() == [1, 2, 3, 4, 5]
 
 
@@ -137,7 +137,7 @@ def test_a_coordinator_that_dies_meanwhile_hears_of_it_later(tmp_path: Path) -> 
             runtime.restart("coordinator")
 
     with runtime:
-        opened = runtime.ask(replace(QUESTION, minimum=4, deadline=3.0, key="one"), kill)
+        opened = runtime.ask(replace(QUESTION, min_parties=4, deadline=3.0, key="one"), kill)
     assert killed
     assert opened.contributors.tolist() == [2, 3, 4, 5]
     assert opened.total.tolist() == [0, 1, 1, 2]

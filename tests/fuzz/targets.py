@@ -152,7 +152,7 @@ def _query_seeds() -> tuple[bytes, ...]:
 def _question_seeds() -> tuple[bytes, ...]:
     statistics = (Mean(lower=0.0, upper=1.0), Histogram(bins=5), Ecdf(thresholds=8))
     return tuple(
-        Question(each, "additive", Fraction(1, 2), Placement.EACH_SERVER, minimum=3)
+        Question(each, "additive", Fraction(1, 2), Placement.EACH_SERVER, min_parties=3)
         .encode()
         .encode()
         for each in statistics

@@ -136,7 +136,7 @@ def test_runs_and_servers_draw_noise_of_their_own() -> None:
 def test_a_run_that_was_released_is_not_begun_anew_though_it_was_forgotten() -> None:
     """It would draw the same noise, and could be told to release over other parties."""
     ledger = Ledger(None, None)
-    query = a_query(epsilon=Fraction(1), minimum=1)
+    query = a_query(epsilon=Fraction(1), min_parties=1)
     first = AggregationServer(0, ledger, Randomness.from_seed(1, "server-0"))
     first.handle(question(query))
     assert release(first, query).messages
@@ -151,11 +151,11 @@ def test_a_run_that_was_released_is_not_begun_anew_though_it_was_forgotten() -> 
 @pytest.mark.parametrize(
     "first",
     [
-        a_query(epsilon=Fraction(1), minimum=1),
+        a_query(epsilon=Fraction(1), min_parties=1),
         a_query(
             statistic=Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
             epsilon=Fraction(1),
-            minimum=1,
+            min_parties=1,
         ),
     ],
 )

@@ -24,7 +24,7 @@ OTHERS: dict[str, Any] = {
     "noise": Placement.CURATOR,
     "data": "other",
     "unit": "party",
-    "minimum": 3,
+    "min_parties": 3,
     "deadline": 31.0,
     "delta": 1e-9,
     "fresh": True,

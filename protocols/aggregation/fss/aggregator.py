@@ -41,6 +41,7 @@ class Fss(Aggregator):
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
+    joint: ClassVar[bool] = True
     party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def threat_model(self, servers: int) -> ThreatModel:
@@ -58,6 +59,8 @@ class Fss(Aggregator):
         compared(query)
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
+        if query.noise is Placement.JOINT and query.statistic.on_demand:
+            raise LocalError("noise on demand is each server's own: it cannot be joint")
         if query.statistic.on_demand and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         comparison(query)
@@ -168,8 +171,8 @@ class FssServer(SummingServer):
         keys, rest = divmod(message.width - head, width)
         if message.width < head or rest or keys < 1:
             return f"{message.width} bytes are no whole number of keys of {width} bytes"
-        if keys > self._query.most:
-            return f"{keys} keys, where a party holds at most {self._query.most} records"
+        if keys > (most := self._query.max_records_per_party):
+            return f"{keys} keys, where a party holds at most {most} records"
         rows = message.rows()
         expected = np.frombuffer(header(self._query, keys), dtype=np.uint8)
         if not (rows[:, :head] == expected).all():

@@ -100,7 +100,7 @@ class Local(Aggregator):
 def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
-    found = _randomizer(query.statistic.measurement, query.epsilon / query.group)
+    found = _randomizer(query.statistic.measurement, query.epsilon / query.records_per_unit)
     if found is None:
         raise LocalError(
             f"local has no randomizer for {query.statistic.name}: choose another aggregator"
@@ -143,7 +143,7 @@ class LocalRelease(Release):
         if self.exact or self.query.epsilon is None:
             return "none"
         randomizer = randomizer_of(self.query)
-        each = float(self.query.epsilon / self.query.group)
+        each = float(self.query.epsilon / self.query.records_per_unit)
         bits, sent = randomizer.report_bits, randomizer.report_bytes
         return (
             f"{randomizer.name}, of ε {each:.6g} a report; a record's report says {bits} "

@@ -285,9 +285,9 @@ class MaskingServer(SummingServer):
         return (self._to_coordinator(Phase.ROSTER, roster(self._present, self._faults)),)
 
     def _require_minimum(self, members: Members, answered: Members) -> None:
-        if np.count_nonzero(members) < self._query.minimum:
+        if np.count_nonzero(members) < self._query.min_parties:
             raise Stuck(
-                f"{self._who_answered(answered)} and {self._query.minimum} are needed; "
+                f"{self._who_answered(answered)} and {self._query.min_parties} are needed; "
                 f"missing: {_names(~answered)}"
             )
 

@@ -53,6 +53,7 @@ class Prio3(Aggregator):
     """Records with proofs: any m-1 of m servers may collude, and parties may do what they like."""
 
     name: ClassVar[str] = "prio3"
+    joint: ClassVar[bool] = True
     rounds: ClassVar[int] = 9
     """And two more for each further `CHUNK_BYTES` of verifier shares."""
     party_bytes: ClassVar[str] = (
@@ -72,7 +73,11 @@ class Prio3(Aggregator):
     def check(self, query: Query) -> None:
         if query.servers < 2:
             raise LocalError(f"prio3 needs at least 2 servers, not {query.servers}")
-        if query.noise not in (Placement.EACH_SERVER, Placement.CURATOR):
+        if query.noise not in (
+            Placement.EACH_SERVER,
+            Placement.CURATOR,
+            Placement.JOINT,
+        ):
             raise LocalError("a party's noise would break its proof: choose the noise of servers")
         reporting(query).check_size()
 

@@ -13,7 +13,7 @@ from protocols.aggregation.contract import Bodies, Bulk, Ids
 from protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
 from protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Members, Reporting
 from protocols.aggregation.rosters import Fault, parse_members, roster
-from protocols.algebra.field import Vector, apply_integer_map
+from protocols.algebra.field import Field, Vector, apply_integer_map
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
@@ -104,8 +104,8 @@ class Prio3Server(SummingServer):
         reports, rest = divmod(message.width, self._width)
         if rest or reports < 1:
             return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
-        if reports > self._query.most:
-            return f"{reports} reports, where a party holds at most {self._query.most} records"
+        if reports > (most := self._query.max_records_per_party):
+            return f"{reports} reports, where a party holds at most {most} records"
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
@@ -183,8 +183,8 @@ class Prio3Server(SummingServer):
             return Rejected(message.sender, "a key without this server's contribution")
         if (members & ~self._present).any():
             return Rejected(message.sender, "a verification of parties that did not submit")
-        if np.count_nonzero(members) < self._query.minimum:
-            reason = f"a verification of fewer than {self._query.minimum} parties"
+        if np.count_nonzero(members) < self._query.min_parties:
+            reason = f"a verification of fewer than {self._query.min_parties} parties"
             return Rejected(message.sender, reason)
         self._key = self._reporting.verify_key(contributions)
         self._chunks = self._reporting.chunks(members, self._counts)
@@ -239,6 +239,10 @@ class Prio3Server(SummingServer):
             return Rejected(message.sender, "a release over parties that are not accepted here")
         return members
 
+    @property
+    def noise_field(self) -> Field | None:
+        return self._reporting.field
+
     def sum_over(self, members: Members) -> Vector:
         """Of those accepted here, without those that others did not accept."""
         field, share = self._reporting.field, self._total
@@ -254,6 +258,8 @@ class Prio3Server(SummingServer):
         if self._query.mechanism is not None:
             if statistic.measures:
                 share = apply_integer_map(field, statistic.measure, share)
-            if (noise := self.noise()) is not None:
+            if self.drawn is not None:
+                share = field.add(share, apply_integer_map(field, statistic.place, self.drawn))
+            elif (noise := self.noise()) is not None:
                 share = field.add(share, field.from_signed(noise.view(np.int64)))
         return field.encode(share).tobytes()

@@ -41,12 +41,12 @@ def least_reports(query: Query) -> int:
     """The fewest honest reports among which a record may hide: the shuffler releases no fewer.
 
     Reports of parties that collude with the collector hide nobody. At least the honest ones of
-    `minimum` contributors make a report for each of their records; of all others, who are absent or
-    lie, nothing is expected, but that each claims at most `most` of the `records`. So whatever one
-    liar claims, the number is never more than the others hold.
+    `min_parties` contributors make a report for each of their records; of all others, who are
+    absent or lie, nothing is expected, but that each claims at most `max_records_per_party` of the
+    `records`. So whatever one liar claims, the number is never more than the others hold.
     """
-    honest = honest_parties(query, query.minimum)
-    return max(honest, query.records - (query.parties - honest) * query.most)
+    honest = honest_parties(query, query.min_parties)
+    return max(honest, query.records - (query.parties - honest) * query.max_records_per_party)
 
 
 def honest_reports(query: Query, counts: NDArray[np.int64]) -> int:
@@ -70,14 +70,14 @@ def local_budget(query: Query, values: int | None) -> Fraction:
     """The ε of one report, of a response among `values` or of any randomizer: amplified if that
     helps, else a record's share of ε."""
     assert query.epsilon is not None
-    each, delta = per_record(query.epsilon, query.delta, query.group)
+    each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
     return local_epsilon(each, delta, least_reports(query), values)
 
 
 def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
-    each, delta = per_record(query.epsilon, query.delta, query.group)
+    each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
     found = _randomizer(query.statistic.measurement, each, delta, least_reports(query))
     if found is None:
         raise LocalError(
@@ -112,7 +112,7 @@ class ShuffledReports(Release):
         query = self.query
         if not is_private(query) or query.epsilon is None:
             return False
-        return self.local > query.epsilon / query.group
+        return self.local > query.epsilon / query.records_per_unit
 
     @property
     def local(self) -> Fraction:
@@ -137,7 +137,7 @@ class ShuffledReports(Release):
         return (
             f"each report hides among at least {least_reports(self.query)} honest ones, while the "
             "shuffler does not collude with the coordinator and "
-            f"{honest_parties(self.query, self.query.minimum)} parties are honest"
+            f"{honest_parties(self.query, self.query.min_parties)} parties are honest"
         )
 
     def deviations(self, released: Vector, records: int, contributors: int) -> Column:

@@ -62,8 +62,10 @@ class PairwiseParty:
         self, aggregator: OneRound, query: Query, holdings: Holdings, randomness: Randomness
     ) -> None:
         statistic = pairs_of(query)
-        if int(holdings.counts.max()) > statistic.most:
-            raise LocalError(f"a party here has more than {statistic.most} records")
+        if int(holdings.counts.max()) > statistic.max_records_per_party:
+            raise LocalError(
+                f"a party here has more than {statistic.max_records_per_party} records"
+            )
         self._aggregator = aggregator
         self._query = query
         self._statistic = statistic

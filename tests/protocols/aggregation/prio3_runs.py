@@ -57,9 +57,9 @@ def query_about(statistic: Statistic, servers: int = 2, **changes: Any) -> Query
         aggregator="prio3",
         parties=PARTIES,
         servers=servers,
-        minimum=PARTIES - 1,
+        min_parties=PARTIES - 1,
         records=sum(COUNTS),
-        most=max(COUNTS),
+        max_records_per_party=max(COUNTS),
     )
     return replace(query, **changes)
 
@@ -67,7 +67,7 @@ def query_about(statistic: Statistic, servers: int = 2, **changes: Any) -> Query
 def one_each(length: int, servers: int = 2, **changes: Any) -> Query:
     """Every party holds one record."""
     statistic = a_query().statistic.from_parameters({"lower": 0.0, "upper": 1.0, "bins": length})
-    alone = {"records": PARTIES, "most": 1}
+    alone = {"records": PARTIES, "max_records_per_party": 1}
     return query_about(statistic, servers, **alone | changes)
 
 

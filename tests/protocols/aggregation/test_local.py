@@ -78,7 +78,9 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     """500 runs of 400 records: means at ALPHA; the spread of a histogram is what is stated, give or
     take √(1/1000); of a mean and a curve at most that, and at least a third of it."""
     runs, records = 500, 400
-    query = a_query(statistic, parties=records, records=records, minimum=records, most=1)
+    query = a_query(
+        statistic, parties=records, records=records, min_parties=records, max_records_per_party=1
+    )
     holdings = deal({"value": np.random.default_rng(8).beta(2, 5, records)}, records)
     values = []
     for run in range(runs):
@@ -142,7 +144,9 @@ def test_what_is_no_report_is_refused_and_its_sender_named(body: bytes, reason: 
 
 
 def test_an_answer_of_one_bit_travels_in_a_byte_and_its_question_does_not() -> None:
-    query = a_query(Ecdf(lower=0.0, upper=1.0, thresholds=64), most=1, records=PARTIES)
+    query = a_query(
+        Ecdf(lower=0.0, upper=1.0, thresholds=64), max_records_per_party=1, records=PARTIES
+    )
     holdings = some_holdings(PARTIES)
     reports = reports_of(query, holdings)
     assert isinstance(reports, LocalReports)
@@ -186,7 +190,7 @@ def test_a_whole_party_shares_its_budget_among_its_records() -> None:
         (lambda: a_query(epsilon=Fraction(1, 10**18), parties=9000, records=9000), "too small"),
         (lambda: a_query(RunningSum(lower=0.0, upper=1.0, steps=4)), "no randomizer for running"),
         (lambda: a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no randomizer for ecdf"),
-        (lambda: a_query(most=9 * 10**6, records=10**7), "do not fit a message"),
+        (lambda: a_query(max_records_per_party=9 * 10**6, records=10**7), "do not fit a message"),
     ],
 )
 def test_what_cannot_be_asked(query: Any, reason: str) -> None:
@@ -205,7 +209,7 @@ def test_a_policy_takes_reports_and_no_vectors_in_the_clear() -> None:
 
 def test_a_run_names_who_cheats() -> None:
     with Federation(40, aggregator="local", seed=1, cheats=["3:out-of-range"]) as federation:
-        result = federation.run(Histogram(value="score", bins=4), 1, minimum=39)
+        result = federation.run(Histogram(value="score", bins=4), 1, min_parties=39)
     assert [party for party, _ in result.caught] == [3]
     assert result.privacy.noise == "local"
     assert result.privacy.delta == 0

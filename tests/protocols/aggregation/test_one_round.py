@@ -157,7 +157,7 @@ BAD_RELEASES = {
 
 @pytest.mark.parametrize("name", BAD_RELEASES)
 def test_bad_releases_are_refused_and_a_good_one_still_works(name: str) -> None:
-    query = a_query(minimum=2)
+    query = a_query(min_parties=2)
     server = Additive().server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
     server.receive(submit(0, 1))
     server.receive(submit(3))
@@ -172,7 +172,7 @@ def test_bad_releases_are_refused_and_a_good_one_still_works(name: str) -> None:
 
 def test_there_is_no_second_release() -> None:
     """The difference of two releases would be somebody's vector."""
-    server = server_in(ServerState.RELEASED, a_query(minimum=1))
+    server = server_in(ServerState.RELEASED, a_query(min_parties=1))
     for members in ([0, 1, 2], [0]):
         step = server.receive(order(Phase.RELEASE, bitmap(4, members)))
         assert isinstance(step, Rejected)
@@ -267,7 +267,7 @@ def test_servers_are_told_before_parties() -> None:
 
 
 def test_the_release_is_over_those_whom_all_servers_hold() -> None:
-    collector = collector_in(CollectorState.ROSTERS, a_query(minimum=1))
+    collector = collector_in(CollectorState.ROSTERS, a_query(min_parties=1))
     collector.receive(from_server(Phase.ROSTER, 1, bitmap(4, [0, 1, 3])))
     step = collector.receive(from_server(Phase.ROSTER, 0, bitmap(4, [1, 2, 3])))
     assert isinstance(step, Continue)
@@ -322,7 +322,7 @@ def test_a_server_answers_once(state: CollectorState, again: Callable[[], Messag
 
 
 def test_too_few_submissions_fail_the_run_with_their_names() -> None:
-    collector = collector_in(CollectorState.ROSTERS, a_query(minimum=3))
+    collector = collector_in(CollectorState.ROSTERS, a_query(min_parties=3))
     collector.receive(from_server(Phase.ROSTER, 0, bitmap(4, [0, 1])))
     step = collector.receive(from_server(Phase.ROSTER, 1, EVERYONE))
     assert isinstance(step, Failed)

@@ -58,7 +58,9 @@ from tests.samples import a_message, bitmap
 def test_the_shuffler_sees_uniform_bytes(epsilon: Fraction | None, value: float) -> None:
     """Equal records of 600 parties: each byte over 256 cells at ALPHA, but for the last one of the
     X25519 point, whose high bit is 0 and whose others are uniform."""
-    query = a_query(parties=600, records=600, minimum=600, most=1, epsilon=epsilon)
+    query = a_query(
+        parties=600, records=600, min_parties=600, max_records_per_party=1, epsilon=epsilon
+    )
     holdings = deal({"value": np.full(600, value)}, 600)
     (message,) = submissions(query, holdings, key_of(a_collector(query)))
     rows = message.rows()
@@ -147,7 +149,9 @@ def test_a_release_is_answered_again_and_in_the_same_order() -> None:
 
 
 def test_both_keepers_book_epsilon_and_delta() -> None:
-    query = a_query(epsilon=Fraction(1, 20), records=1500, most=250, minimum=PARTIES)
+    query = a_query(
+        epsilon=Fraction(1, 20), records=1500, max_records_per_party=250, min_parties=PARTIES
+    )
     assert ShuffledReports(query).amplified
     holdings = some_holdings(1500)
     collector = a_collector(query)

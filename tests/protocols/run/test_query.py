@@ -120,8 +120,8 @@ def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
         wire(parties=0),
         wire(servers=0),
         wire(servers=65),
-        wire(minimum=5),
-        wire(group=5),
+        wire(min_parties=5),
+        wire(records_per_unit=5),
         wire(records=3),
         wire(deadline=0),
         wire(deadline=1e9),
@@ -218,9 +218,9 @@ def test_epsilon_is_exactly_the_number_that_was_written(text: str, value: Fracti
 def test_a_release_must_have_noise_of_enough_parties() -> None:
     """Shares of noise add up to the mechanism's once half of the parties contribute, not before."""
     for parties in range(1, 12):
-        for minimum in range(1, parties + 1):
-            changes = {"parties": parties, "minimum": minimum, "noise": Placement.PARTIES}
-            if 2 * minimum >= parties:
+        for min_parties in range(1, parties + 1):
+            changes = {"parties": parties, "min_parties": min_parties, "noise": Placement.PARTIES}
+            if 2 * min_parties >= parties:
                 a_query(epsilon=Fraction(1), **changes)
             else:
                 with pytest.raises(LocalError, match="parties"):
@@ -235,7 +235,7 @@ def test_a_release_must_have_noise_of_enough_parties() -> None:
         lambda data: data.replace(b'"lower":0.0', b'"lower":0.00'),
         lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"1.0"'),
         lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"2/2"'),
-        lambda data: data.replace(b'"group":1', b'"group":2,"group":1'),
+        lambda data: data.replace(b'"deadline":', b'"deadline":1.0,"deadline":'),
         lambda data: data.replace(b'"data":"data"', b'"data":"d\\u0061ta"'),
         lambda data: data + b" ",
         lambda data: data.replace(b",", b", ", 1),
@@ -281,8 +281,11 @@ def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "delta"),
     [
-        ({"parties": 4, "records": 1000, "most": 250}, 1e-3),
-        ({"parties": 4, "records": 1000, "most": 250, "group": 250}, 0.25),
+        ({"parties": 4, "records": 1000, "max_records_per_party": 250}, 1e-3),
+        (
+            {"parties": 4, "records": 1000, "max_records_per_party": 250, "records_per_unit": 250},
+            0.25,
+        ),
     ],
     ids=["record", "party"],
 )

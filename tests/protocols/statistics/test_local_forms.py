@@ -61,8 +61,8 @@ def a_query(statistic: Statistic, **changes: Any) -> Query:
         epsilon=Fraction(1),
         noise=Placement.CURATOR,
         data="data",
-        minimum=8,
-        most=50,
+        min_parties=8,
+        max_records_per_party=50,
     )
     return replace(query, **changes)
 

@@ -1,0 +1,1 @@
+"""What two servers compute together, in garbled circuits on what they share."""

@@ -1,0 +1,30 @@
+"""The program in which two servers draw noise: nothing in it depends on data."""
+
+import numpy as np
+
+from protocols.algebra.field import Field
+from protocols.algebra.ring import Vector
+from protocols.garbling.outputs import FieldIntegers, Integers
+from protocols.joint.computation import Program, Task, coins, instances_that_fit
+from protocols.joint.noise_circuit import JointLaplace
+from protocols.randomness import Randomness
+
+
+def draw_noise(
+    noise: JointLaplace, count: int, randomness: Randomness, field: Field | None = None
+) -> Program:
+    """Shares of `count` noises: modulo 2^64, (count,), or in a field, (count, limbs)."""
+    form = Integers(noise.words) if field is None else FieldIntegers(field, noise.words)
+    circuit = noise.circuit
+    most = instances_that_fit(circuit, form)
+    source = randomness.derive("coins")
+    found: list[Vector] = []
+    for start in range(0, count, most):
+        instances = min(most, count - start)
+        bits = coins(source, instances, noise.coins)
+        shares = yield Task(circuit, form, bits)
+        if field is None:
+            found.append(shares.sum(axis=1, dtype=np.uint64))
+        else:
+            found.append(field.sum(shares, -2))
+    return np.concatenate(found)

@@ -1,0 +1,112 @@
+"""A server's lines to the other servers, with mutual TLS: for what they compute together.
+
+The coordinator says where the others are, and no more: whoever answers there has to prove with its
+certificate which server it is. What is sent is tried again until it is acknowledged, which means
+that it is in the other's journal; a server that was restarted says all of a run again, and what was
+heard before is taken silently.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+import grpc.aio
+
+from protocols.identity.certificates import Credentials, Identity
+from protocols.run.messages import Message, Role
+from protocols.run.query import MAX_SERVERS
+from protos import tally_pb2 as pb
+from protos.channel import open_channel
+from protos.tally_pb2_grpc import MessagesStub
+from protos.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 30.0
+"""How long the other may take over one message: it garbles or evaluates some megabytes."""
+RETRY_SECONDS = 0.05
+LONGEST_RETRY_SECONDS = 2.0
+MAX_ADDRESS = 300
+
+
+class OtherServers:
+    """`is_open` tells whether a run goes on here: what is left of one that does not is dropped.
+    `give_up` ends one whose message the other refused."""
+
+    def __init__(self, credentials: Credentials, is_open: Callable[[bytes], bool]) -> None:
+        self._credentials = credentials
+        self._is_open = is_open
+        self.give_up: Callable[[bytes, str], Awaitable[None]] | None = None
+        self._targets: dict[int, str] = {}
+        self._found = asyncio.Event()
+        self._channels: dict[int, tuple[str, grpc.aio.Channel]] = {}
+        self._queues: dict[int, asyncio.Queue[Message]] = {}
+        self._tasks = Tasks()
+
+    def find(self, targets: Sequence[str]) -> None:
+        """Where servers are, by index."""
+        known = [target for target in targets[:MAX_SERVERS] if len(target) <= MAX_ADDRESS]
+        if known:
+            self._targets = dict(enumerate(known))
+            self._found.set()
+
+    def send(self, message: Message) -> None:
+        """In order, as soon as the other can be reached."""
+        index = int(message.receivers[0])
+        if index not in self._queues:
+            self._queues[index] = asyncio.Queue()
+            self._tasks.spawn(self._deliver_all(index))
+        self._queues[index].put_nowait(message)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        for _, channel in self._channels.values():
+            await channel.close()
+
+    async def _deliver_all(self, index: int) -> None:
+        queue = self._queues[index]
+        while True:
+            await self._deliver(index, await queue.get())
+
+    async def _deliver(self, index: int, message: Message) -> None:
+        """Until it is taken or refused, or the run is over here."""
+        pause = RETRY_SECONDS
+        await self._found.wait()
+        parcel = pb.Parcel(message=message.encode())
+        while self._is_open(message.run):
+            try:
+                receipt = await (await self._line(index)).Send(parcel, timeout=CALL_SECONDS)
+            except grpc.aio.AioRpcError as error:
+                if error.code() in (
+                    grpc.StatusCode.PERMISSION_DENIED,
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                ):
+                    await self._end(message, f"{message.receiver} refused: {error.details()}")
+                    return
+                log.info("%s: %s; sending again", message.receiver, error.details())
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+                continue
+            if receipt.refused:
+                await self._end(message, f"{message.receiver} refused: {receipt.refused[0].reason}")
+            return
+
+    async def _end(self, message: Message, reason: str) -> None:
+        log.warning("run %s: %s", message.run.hex(), reason)
+        if self.give_up is not None:
+            await self.give_up(message.run, reason)
+
+    async def _line(self, index: int) -> MessagesStub:
+        """To the server of this index, wherever it was last said to be."""
+        target = self._targets.get(index, "")
+        known = self._channels.get(index)
+        if known is None or known[0] != target:
+            if known is not None:
+                await known[1].close()
+            identity = Identity(Role.SERVER, index, index)
+            known = self._channels[index] = (
+                target,
+                open_channel(target, identity, self._credentials),
+            )
+        return MessagesStub(known[1])

@@ -1,0 +1,46 @@
+"""Both ends of a computation in memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fss.ring import Bytes
+from protocols.joint.base_transfers import BaseTransfers
+from protocols.joint.computation import EVALUATOR, GARBLER, Computation, Name, Program, computation
+from protocols.randomness import Randomness
+
+NAME = Name(b"a run", "a program")
+
+
+class Ends:
+    """`sent` is what went over, as it left; `change` is what becomes of it on the way."""
+
+    def __init__(
+        self,
+        programs: Callable[[int, Randomness], Program],
+        seed: int = 1,
+        bases: tuple[BaseTransfers, BaseTransfers] | None = None,
+        names: tuple[Name, Name] = (NAME, NAME),
+    ) -> None:
+        sources = [Randomness.from_seed(seed, f"server-{i}") for i in range(2)]
+        self.bases = bases or (BaseTransfers(sources[0]), BaseTransfers(sources[1]))
+        self.ends: list[Computation] = [
+            computation(i, names[i], programs(i, sources[i]), self.bases[i], sources[i])
+            for i in (GARBLER, EVALUATOR)
+        ]
+        self.sent: list[Bytes] = []
+
+    def run(self, change: Callable[[int, Bytes], Bytes] = lambda _, body: body) -> tuple[Any, Any]:
+        body, to = self.ends[EVALUATOR].start(), GARBLER
+        while body is not None:
+            self.sent.append(body)
+            body = self.ends[to].take(change(len(self.sent) - 1, body.copy()))
+            to = 1 - to
+        assert self.ends[0].done
+        assert self.ends[1].done
+        return self.ends[0].result, self.ends[1].result
+
+    @property
+    def bytes(self) -> int:
+        return int(sum(np.size(body) for body in self.sent))

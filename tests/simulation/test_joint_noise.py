@@ -1,0 +1,180 @@
+"""`--noise joint` through the real servers: its law, its price, and who is named when it fails."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parties.data import Dataset
+from protocols.errors import LocalError, RunFailed
+from protocols.records import Column
+from protocols.run.messages import Message, Phase, Role, address
+from protocols.run.participant import Participant
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.estimates import shape_of
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean
+from protocols.statistics.of_pairs import CollisionEntropy, Gini
+from simulation import Federation, Result
+from simulation.runtimes.inprocess import InProcess
+from storage.ledger import Ledger
+from tests.goodness import ALPHA, discrete_laplace_pmf, fits
+
+DATA = Dataset("three", {"value": np.array([0.1, 0.5, 0.9])}, {"value": (0.0, 1.0)})
+SUPPORT = np.arange(-60, 61)
+
+
+def errors_of(result: Result) -> Column:
+    assert result.truth is not None
+    return shape_of(result.estimate).values() - shape_of(result.truth).values()
+
+
+@pytest.mark.parametrize(("aggregator", "bins"), [("additive", 3000), ("prio3", 300)])
+def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> None:
+    """n = bins, alpha 1e-9: discrete Laplace of scale 2/ε, drawn once."""
+    histogram = Histogram(value="value", bins=bins)
+    with Federation(parties=3, aggregator=aggregator, data=DATA) as federation:
+        result = federation.run(histogram, epsilon=1.0, noise="joint")
+        twice = federation.run(histogram, epsilon=1.0, noise="each-server")
+    noise = np.rint(errors_of(result)).astype(np.int64)
+    assert fits(noise, SUPPORT, discrete_laplace_pmf(SUPPORT, 2.0)) > ALPHA
+    q = np.exp(-0.5)
+    assert result.deviations[0] ** 2 == pytest.approx(2 * q / (1 - q) ** 2)
+    assert twice.deviations[0] ** 2 == pytest.approx(2 * result.deviations[0] ** 2)
+    assert result.privacy.noise == "joint"
+    assert "neither knows it" in result.privacy.threat_model
+
+
+def test_a_curve_of_keys_errs_as_it_says() -> None:
+    """The root mean square of errors over deviations, at 64 points of a tree: within a factor 3."""
+    with Federation(parties=3, aggregator="fss", data=DATA, seed=4) as federation:
+        result = federation.run(Ecdf(value="value", thresholds=64), epsilon=1.0, noise="joint")
+    noisy = result.deviations > 0  # the last point is the number of records, which is public
+    ratio = np.sqrt(np.mean((errors_of(result)[noisy] / result.deviations[noisy]) ** 2))
+    assert 1 / 3 < ratio < 3
+
+
+def test_the_totals_of_pairs_have_it_by_default() -> None:
+    data = Dataset("equal", {"value": np.full(8, 0.5)}, {"value": (0.0, 1.0)})
+    with Federation(parties=2, data=data, seed=1) as federation:
+        result = federation.run(Gini(value="value", bits=6), epsilon=1e6, delta=1e-9, noise="total")
+        assert result.privacy.noise == "total"
+        result = federation.run(CollisionEntropy(value="value"), epsilon=8.0)
+    assert result.privacy.noise == "joint"
+    assert 0 < result.privacy.delta <= 2.0**-40
+    with Federation(parties=2, servers=3, data=data, seed=1) as federation:
+        result = federation.run(CollisionEntropy(value="value"), epsilon=8.0)
+    assert result.privacy.noise == "each-server"
+
+
+def test_its_delta_is_charged_and_within_what_was_granted(tmp_path: Path) -> None:
+    with Federation(parties=3, data=DATA, store=tmp_path) as federation:
+        result = federation.run(Mean(value="value"), epsilon=1.0, noise="joint", delta=1e-9)
+    assert 2.0**-40 < result.privacy.delta <= 1e-9
+    for keeper in ("server-0", "server-1", "coordinator"):
+        ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)
+        assert ledger.rows()[0][3] == pytest.approx(result.privacy.delta)
+        ledger.close()
+
+
+def test_what_goes_between_servers_is_on_the_bill() -> None:
+    with Federation(parties=3, data=DATA) as federation:
+        result = federation.run(Histogram(value="value", bins=20), epsilon=1.0, noise="joint")
+    bill = result.bill
+    assert bill.by_link()["server->server"] == bill.by_phase()["prepare"]
+    assert bill.by_phase()["prepare"].messages == 4
+    ends = {(sender, receiver) for _, _, sender, receiver, _, _ in bill.rows()}
+    assert {(f"server-{i}", "the other server") for i in (0, 1)} <= ends
+
+
+@pytest.mark.parametrize(
+    ("servers", "aggregator", "words"),
+    [
+        (1, "curator", "drawn by two servers, not by 1"),
+        (1, "masking", "drawn by two servers, not by 1"),
+        (3, "additive", "drawn by two servers, not by 3"),
+        (2, "shamir?threshold=2", "parties"),
+    ],
+)
+def test_where_there_is_none_is_said_in_one_line(servers: int, aggregator: str, words: str) -> None:
+    with (
+        Federation(parties=3, servers=servers, aggregator=aggregator, data=DATA) as federation,
+        pytest.raises(LocalError, match=words),
+    ):
+        federation.run(Mean(value="value"), epsilon=1.0, noise="joint")
+
+
+Change = Callable[[Message], Message]
+
+
+class Tampered(InProcess):
+    """What servers say to each other is changed on the way."""
+
+    change: Change
+
+    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+        return super()._receivers(self.change(message))
+
+
+def fails(change: Change) -> str:
+    with Federation(parties=3, data=DATA) as federation:
+        runtime = Tampered(federation.runtime.plan)
+        runtime.change = change
+        federation.runtime = runtime
+        with pytest.raises(RunFailed) as caught:
+            federation.run(Mean(value="value"), epsilon=1.0, noise="joint")
+    return str(caught.value)
+
+
+def test_a_server_that_sends_a_malformed_circuit_is_named() -> None:
+    def garbled_otherwise(message: Message) -> Message:
+        if message.phase is Phase.PREPARE and message.width > 5000 and message.senders[0] == 0:
+            body = message.body.copy()
+            body[0, 3000] ^= 1
+            return replace(message, body=body)
+        return message
+
+    assert fails(garbled_otherwise) == (
+        "server-1 cannot go on: server-0: an answer that does not fit its digest"
+    )
+
+
+def test_a_server_that_asks_for_what_it_may_not_is_named() -> None:
+    def inconsistent(message: Message) -> Message:
+        if message.phase is Phase.PREPARE and message.width > 5000 and message.senders[0] == 1:
+            body = message.body.copy()
+            body[0, 8:24] ^= 0xFF
+            return replace(message, body=body)
+        return message
+
+    said = fails(inconsistent)
+    assert said.startswith("server-0 ")
+    assert "server-1: choices that are inconsistent" in said
+
+
+def test_a_server_of_another_version_is_named() -> None:
+    def older(message: Message) -> Message:
+        if message.phase is Phase.PREPARE and message.senders[0] == 1:
+            body = message.body.copy()
+            body[0, 4] = 99
+            return replace(message, body=body)
+        return message
+
+    assert fails(older) == "server-0 cannot go on: server-1: does not speak version 1 of this"
+
+
+@pytest.mark.parametrize(
+    ("role", "sender"), [(Role.PARTY, 1), (Role.COORDINATOR, 0), (Role.SERVER, 0), (Role.SERVER, 7)]
+)
+def test_nobody_else_computes_with_a_server(role: Role, sender: int) -> None:
+    """Server 0 takes what server 1 says, and from nobody else, itself included."""
+
+    def forged(message: Message) -> Message:
+        if message.phase is Phase.PREPARE and message.receivers[0] == 0:
+            return replace(message, sender_role=role, senders=address(sender), round=1)
+        return message
+
+    said = fails(forged)
+    assert "only the other server computes with this one" in said or "deadline" in said
