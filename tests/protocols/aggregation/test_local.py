@@ -175,7 +175,7 @@ def test_questions_are_the_run_s_and_differ_between_parties_and_runs() -> None:
 
 
 def test_a_whole_party_shares_its_budget_among_its_records() -> None:
-    query = a_query(Histogram(lower=0.0, upper=1.0, bins=64), group=3)
+    query = a_query(Histogram(lower=0.0, upper=1.0, bins=64), records_per_unit=3)
     randomizer = randomizer_of(query)
     assert isinstance(randomizer, UnaryEncoding)
     assert randomizer == UnaryEncoding.spending(Fraction(2, 3), 64)
