@@ -120,6 +120,7 @@ class KendallTau(Ordered):
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
 
     name: ClassVar[str] = "kendall-tau"
+    span: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,6 +152,7 @@ class Auc(Ordered):
     )
 
     name: ClassVar[str] = "auc"
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

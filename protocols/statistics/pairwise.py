@@ -31,6 +31,7 @@ from protocols.run.messages import MAX_ROW
 from protocols.statistics.bounded import Bounded
 from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.estimates import Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
 
 if TYPE_CHECKING:
@@ -307,6 +308,36 @@ class Pairs(Bounded):
         unit, zero = (self.kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
         variance = noise_variance / records if self.inside else noise_variance / records**2
         return np.array([abs(unit - zero) * math.sqrt(variance)])
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Of one output, what the ends of its mean's interval decode to; of several, by the delta
+        method. `records` counts pairs here, and which were drawn varies the estimate as well."""
+        means = means_of_totals(signed(self.measure(released)), records)
+        if self.inside:
+            means += float(OFFSET)
+        each = math.sqrt(noise_variance / records if self.inside else noise_variance / records**2)
+        found = self.kernel.decode(means, exact=False)
+        if len(means) == 1:
+            ends = [
+                float(self.kernel.decode(means + side * width * each, exact=False))
+                for side in (-1, 1)
+            ]
+            low, high = np.array([min(ends)]), np.array([max(ends)])
+            error = self.deviations(noise_variance, records)
+            if np.isnan(error).any():
+                error = (high - low) / (2 * width)
+            return Interval(error, low, high).holding(np.array([found]))
+        slopes = []
+        for place in range(len(means)):
+            step = np.zeros(len(means))
+            step[place] = each
+            above, below = (self.kernel.decode(means + s * step, exact=True) for s in (1, -1))
+            slopes.append((above - below) / 2)
+        centre = np.array([float(self.kernel.decode(means, exact=True))])
+        error = np.array([math.hypot(*slopes)])
+        return Interval.around(centre, error, width, self.span).holding(np.array([found]))
 
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""

@@ -4,10 +4,13 @@ from simulation.reproduce import (
     ecdf_error,
     s0_communication,
     s0_inverse,
+    s0_roc,
     s0_runtime,
     s0_smoothing,
     s1_auc,
     s1_kendall,
+    s3_attack,
+    s3_error,
 )
 from simulation.reproduce.contract import Figure
 
@@ -22,5 +25,10 @@ FIGURES: dict[str, Figure] = {
         ecdf_error.FIGURE,
         s1_auc.FIGURE,
         s1_kendall.FIGURE,
+        s0_roc.FIG1,
+        s0_roc.FIG5,
+        s0_roc.FIG8,
+        s3_attack.FIGURE,
+        s3_error.FIGURE,
     )
 }
