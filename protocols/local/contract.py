@@ -94,6 +94,10 @@ class LocalRandomizer(ABC):
     def gain(self) -> float:
         """The most by which one report moves an estimate."""
 
+    def largest(self, records: int) -> float:
+        """What estimates from so many reports stay below in size."""
+        return self.gain * records
+
     @abstractmethod
     def estimate(self, counts: Integers) -> Reals:
         """Unbiased estimates from a tally."""

@@ -56,7 +56,7 @@ class CuratedRoc(Curated):
     @property
     def released(self) -> int:
         """The inner ends of 2^depth bins, and both classes' counts."""
-        return 3 * 2**self.depth - 1
+        return 3 * (1 << self.depth) - 1
 
     def publish(
         self, negatives: Integers, positives: Integers, noise: SmoothNoise, randomness: Randomness

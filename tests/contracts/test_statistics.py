@@ -13,6 +13,7 @@ from protocols.statistics.contract import StatisticContract
 from protocols.statistics.curated import Curated
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import OnDemand
@@ -119,10 +120,10 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand and of a curator have machines or noise of their own,
-    and their own tests."""
+    """Those of pairs, of points on demand, of a curator and of the local model have machines or
+    noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, Curated)
+    own = (Pairs, OnDemand, Curated, LocalForm)
     summed = {name for name, kind in statistics().items() if not issubclass(kind, own)}
     assert summed == tested
