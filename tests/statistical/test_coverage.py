@@ -2,7 +2,7 @@
 
 Of one number, in RUNS = 6000 independent runs: a coverage of 94.5 to 95.5 % is measured with a
 standard deviation of 0.3 %, so that a right program is outside of 93 to 97 % with probability below
-10^-6 (5σ). Of several values it is the mean over them, in fewer runs.
+10^-6 (5σ). Of several values it is the mean over them, in MANY = 2000 runs.
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from protocols.algebra.ring import Vector, signed
 from protocols.records import Holdings
 from protocols.statistics.contract import Statistic
+from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
@@ -21,6 +22,7 @@ from protocols.statistics.pairwise import Pairs
 from protocols.statistics.running_sum import RunningSum
 
 RUNS = 6000
+MANY = 2000
 RECORDS = 4000
 
 
@@ -83,8 +85,11 @@ def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUN
     return hits / (runs * len(truth))
 
 
-@pytest.mark.parametrize("servers", [1, 2, 5])
-@pytest.mark.parametrize("statistic", [Sum(lower=-1, upper=2), Mean(lower=0, upper=1)], ids=repr)
+@pytest.mark.parametrize(
+    ("statistic", "servers"),
+    [(Mean(lower=0, upper=1), 1), (Sum(lower=-1, upper=2), 2), (Mean(lower=0, upper=1), 5)],
+    ids=str,
+)
 def test_of_sums(statistic: Statistic, servers: int) -> None:
     assert 0.93 <= coverage(statistic, servers, epsilon=1.0) <= 0.97
 
@@ -109,9 +114,8 @@ def test_of_sums(statistic: Statistic, servers: int) -> None:
     ids=lambda each: str(each),
 )
 def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
-    found = coverage(statistic, 2, epsilon)
-    print(statistic.name, found)
-    assert 0.93 <= found <= 0.97
+    several = isinstance(statistic, Histogram | Cumulative | RunningSum)
+    assert 0.93 <= coverage(statistic, 2, epsilon, MANY if several else RUNS) <= 0.97
 
 
 def test_widths_are_quantiles_of_sums_of_laplace() -> None:
