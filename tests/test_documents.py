@@ -84,12 +84,14 @@ ELSEWHERE = {
 
 def commands_in(text: str) -> list[str]:
     """The lines in blocks of code that call `tally`, whole and without their comments."""
-    found = []
-    for block in re.findall(r"^```\n(.*?)^```", text, re.S | re.M):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = line.strip().removeprefix(".venv/bin/")
-            if words.startswith("tally "):
-                found.append(words)
+    found: list[str] = []
+    language: str | None = None
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("```"):
+            language = line[3:] if language is None else None
+        words = line.strip().removeprefix(".venv/bin/")
+        if language == "" and words.startswith("tally "):
+            found.append(words)
     return found
 
 
