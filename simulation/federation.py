@@ -11,7 +11,6 @@ from typing import Self
 import numpy as np
 
 from parties.frames import Data, dataset_of
-from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
@@ -26,6 +25,7 @@ from protocols.studies import studies
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
+from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -72,7 +72,7 @@ class Federation:
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
     parties that join and do not answer, chosen by the seed or at random: runs wait for them until
     their deadline. With `drop_after`, they fall silent only after the messages of so many phases.
-    `cheats` are parties that cheat, as `PARTY:KIND` (`parties.misbehaviour`). The truth that
+    `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,

@@ -20,7 +20,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.messages import Message, Phase, Role, address, are_distinct, body_of
 from protocols.run.query import Query
 
 
@@ -148,7 +148,7 @@ class CollectingServer(ABC):
             return Rejected(message.sender, f"there are only {self._query.parties} parties")
         prints = self._fingerprints(message)
         repeated = self._present[ids]
-        if len(np.unique(ids)) != len(ids) or (prints != self._prints[ids])[repeated].any():
+        if not are_distinct(ids) or (prints != self._prints[ids])[repeated].any():
             return self._refuse(message, Fault.CONTRADICTORY, "submitted twice")
         if repeated.all():
             return Continue()

@@ -1,7 +1,7 @@
 """The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Bulk, Records, exaggerated
+from protocols.aggregation.contract import Bulk, Records
 from protocols.aggregation.one_round import SummingServer
 from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
@@ -55,24 +55,6 @@ def party_machine(
     return in_parts(
         aggregator.party(query, part, randomness) for part in parts(aggregator, query, holdings)
     )
-
-
-def cheating_machine(
-    query: Query,
-    holdings: Holdings,
-    liars: frozenset[int],
-    randomness: Randomness,
-    signet: Signet | None = None,
-) -> Machine:
-    """Of parties of which some lie, in a simulation. Raises `LocalError` as `party_machine`."""
-    check(query)
-    if query.statistic.machines() is not None:
-        raise LocalError("circuits take no data out of range: parties can cheat in sums only")
-    aggregator = aggregator_named(query.aggregator)
-    if isinstance(aggregator, Vouched) and signet is not None:
-        lies = exaggerated(query, holdings, liars)
-        return aggregator.vouched_party(query, lies, randomness, signet)
-    return aggregator.cheat(query, holdings, liars, randomness)
 
 
 def server_machine(

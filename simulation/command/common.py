@@ -26,6 +26,13 @@ class SimulationOptions:
     data: Annotated[
         str | None, _option(DATA, "FILE.csv?value=COLUMN, or a bundled set: breast-cancer …")
     ] = None
+    model: Annotated[
+        str | None,
+        _option(
+            DATA,
+            "logistic: train it on half of FILE.csv?label=COLUMN, and judge it on the other half.",
+        ),
+    ] = None
     parties: Annotated[
         int | None, _option(FEDERATION, "Number of parties; 20 unless the data says.")
     ] = None

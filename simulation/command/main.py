@@ -20,6 +20,7 @@ from protocols.errors import (
 from protocols.privacy.caps import DEFAULT_CAP_DELTA
 from simulation.command.ask import ask
 from simulation.command.enrol import enrol
+from simulation.command.light import LightGroup
 from simulation.command.messages import warn
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
@@ -27,6 +28,7 @@ from simulation.command.verify import verify_command
 
 app = typer.Typer(
     name="tally",
+    cls=LightGroup,
     help="Statistics over data that n parties will not show to anybody.",
     add_completion=False,
     rich_markup_mode=None,

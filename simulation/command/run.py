@@ -115,15 +115,28 @@ def _prepared(
     chosen: Chosen, options: RunOptions | CompareOptions
 ) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
-    from parties.data import load
-    from simulation.federation import DEFAULT_DATA
-
-    dataset = load(options.data or DEFAULT_DATA)
+    dataset = _data_of(chosen, options)
     question = _asked(chosen, dataset)
     dataset = dataset.about(question.columns)
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
+
+
+def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
+    """The data as it is, or what a model says of the half that it was not trained on."""
+    from parties.data import load
+    from simulation.federation import DEFAULT_DATA
+
+    if options.model is None:
+        return load(options.data or DEFAULT_DATA)
+    if not {"score", "label"} <= {each.name for each in chosen.kind.options() if each.role}:
+        raise LocalError("--model goes with statistics of scores and labels, such as roc")
+    if options.data is None:
+        raise LocalError("--model needs a file to train on: --data FILE.csv?label=COLUMN")
+    from parties.models import scored
+
+    return scored(options.data, options.model)
 
 
 def _simulated(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from protocols.statistics.estimates import shape_of
@@ -41,6 +40,8 @@ def show_progress() -> Iterator[Report]:
     if not err.is_terminal:
         yield lambda _: None
         return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.fields[phase]:<8}"),

@@ -4,9 +4,12 @@ from simulation.reproduce import (
     ecdf_error,
     s0_communication,
     s0_inverse,
+    s0_roc,
     s0_runtime,
     s0_smoothing,
     s1_kendall,
+    s3_attack,
+    s3_error,
 )
 from simulation.reproduce.contract import Figure
 
@@ -20,5 +23,10 @@ FIGURES: dict[str, Figure] = {
         s0_communication.FIGURE,
         ecdf_error.FIGURE,
         s1_kendall.FIGURE,
+        s0_roc.FIG1,
+        s0_roc.FIG5,
+        s0_roc.FIG8,
+        s3_attack.FIGURE,
+        s3_error.FIGURE,
     )
 }

@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.algebra.ring import Vector
 from protocols.records import Holdings
 from protocols.run.evidence import Evidence
@@ -18,6 +17,7 @@ from protocols.run.meter import Bill
 from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
+from simulation.misbehaviour import HONEST, Misbehaviour
 from simulation.proof import Proof, prove
 
 

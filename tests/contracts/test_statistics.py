@@ -7,6 +7,7 @@ import numpy as np
 from protocols.records import Holdings
 from protocols.statistics import statistics
 from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
+from protocols.statistics.calibration import CalibrationCounts
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
 from protocols.statistics.curated import Curated
@@ -90,6 +91,11 @@ class TestAveragePrecision(WithLabels):
 class TestAveragePrecisionByCurve(WithLabels):
     __test__ = True
     statistic = AveragePrecisionByCurve(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
+
+
+class TestCalibrationCounts(WithLabels):
+    __test__ = True
+    statistic = CalibrationCounts(at=(0.2, 0.5, 0.7))
 
 
 class TestRunningSum(StatisticContract):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from parties.data import Dataset
-from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from simulation import Federation, Result
+from simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 31)
