@@ -41,6 +41,7 @@ from protocols.garbling.outputs import IntegerShares
 from protocols.joint.computation import Program, Task, instances_that_fit
 from protocols.pairwise.kernels.contract import Kernel
 from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
+from protocols.pairwise.sampling.schedule import pairs_of
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
@@ -64,7 +65,7 @@ class ServerMachines:
     repeatable = True
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
-        statistic = _pairs(query)
+        statistic = pairs_of(query)
         if aggregator.name != "additive" or query.servers != 2:
             raise LocalError(
                 "--meet servers takes the two servers of additive, "
@@ -106,7 +107,7 @@ class SubmittingParty:
         self._query = query
         self._holdings = holdings
         self._randomness = randomness
-        statistic = _pairs(query)
+        statistic = pairs_of(query)
         self._bits = statistic.kernel.input_bits(statistic.records_of(holdings))
 
     def start(self) -> Step:
@@ -137,7 +138,7 @@ class MeetingServer(SummingServer):
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
-        self._statistic = _pairs(query)
+        self._statistic = pairs_of(query)
         self._record_bytes = _record_bytes(self._statistic.kernel)
         self._counts = np.zeros(query.parties, dtype=np.uint32)
         self._members = np.zeros(query.parties, dtype=bool)
@@ -239,7 +240,7 @@ class MeetingCollector(Collector):
 
     def __init__(self, query: Query, records: Records) -> None:
         super().__init__(query, records, add_shares)
-        self._statistic = _pairs(query)
+        self._statistic = pairs_of(query)
 
     def _roster(self, message: Message) -> Step:
         """Who sent another number of records than it joined with is left out."""
@@ -271,12 +272,6 @@ class MeetingCollector(Collector):
         """Pairs here."""
         records = int(self._records[self._members].sum())
         return self._statistic.pairs_among(records) if records > 1 else 0
-
-
-def _pairs(query: Query) -> Pairs:
-    if not isinstance(query.statistic, Pairs):
-        raise LocalError(f"{query.statistic.name} is no statistic of pairs")
-    return query.statistic
 
 
 def _record_bytes(kernel: Kernel) -> int:
