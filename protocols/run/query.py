@@ -157,8 +157,9 @@ class Query:
         statistic.check_asked(self.parties, self.noise)
         if statistic.curated and not self._has_curator:
             raise LocalError(
-                f"{statistic.way_of or statistic.name} by this method: its noise depends on the exact counts, which a trusted curator "
-                "alone may see: --aggregator curator, without --noise"
+                f"{statistic.way_of or statistic.name} by this method has noise that depends on "
+                "exact counts, which a trusted curator alone may see: --aggregator curator, "
+                "without --noise"
             )
         if statistic.curated and self.records_per_unit != 1:
             raise LocalError(f"{statistic.name} protects one record only: --unit record")
