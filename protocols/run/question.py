@@ -154,6 +154,8 @@ class Question:
                 if type(fields[key]) not in kinds:
                     raise TypeError(f"{key} cannot be {fields[key]!r}")
             return cls(**fields)
+        except LocalError:
+            raise
         except (
             ArithmeticError,
             ValueError,

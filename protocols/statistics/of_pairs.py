@@ -119,6 +119,7 @@ class KendallTau(Ordered):
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
 
     name: ClassVar[str] = "kendall-tau"
+    span: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,6 +148,7 @@ class Auc(Ordered):
     mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
 
     name: ClassVar[str] = "auc"
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

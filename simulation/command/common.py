@@ -64,7 +64,7 @@ class SimulationOptions:
         float, _option(MISBEHAVIOUR, "Fraction of the parties that fall silent.")
     ] = 0.0
     drop_after: Annotated[
-        int, _option(MISBEHAVIOUR, "Number of messages that they send before.")
+        int, _option(MISBEHAVIOUR, "How many messages such a party still sends.")
     ] = 0
     cheat: Annotated[
         list[str] | None,
@@ -87,7 +87,8 @@ class QuestionOptions:
     noise: Annotated[
         str | None,
         _option(
-            PRIVACY, "Who adds it: curator, each-server, joint, parties; of pairs: total, per-pair."
+            PRIVACY,
+            "Who adds it: curator, each-server, joint, shared, parties; of pairs: total, per-pair.",
         ),
     ] = None
     unit: Annotated[str, _option(PRIVACY, "What is protected: a record, or a whole party.")] = (
@@ -112,6 +113,10 @@ class QuestionOptions:
 @dataclass(frozen=True)
 class CompareOptions(QuestionOptions, SimulationOptions):
     """`tally compare`: always in simulations."""
+
+    repeat: Annotated[
+        int, _option(OUTPUT, "Ask so many times, and tell the mean error and its spread.")
+    ] = 1
 
     aggregator: Annotated[
         list[str] | None,

@@ -13,6 +13,7 @@ from protocols.statistics.contract import StatisticContract
 from protocols.statistics.curated import Curated
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.pairwise import Pairs
@@ -29,6 +30,17 @@ class TestMean(StatisticContract):
 
 class TestHistogram(StatisticContract):
     statistic = Histogram(lower=0.0, upper=1.0, bins=7)
+
+
+class TestMagnitudes(StatisticContract):
+    statistic = Magnitudes()
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        generator = np.random.default_rng(seed)
+        signs = generator.choice([-1.0, 0.0, 1.0], records)
+        values = signs * np.exp2(generator.uniform(-40, 60, records))
+        return replace(found, columns={"value": values})
 
 
 class TestEcdf(StatisticContract):

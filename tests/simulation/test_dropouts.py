@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from parties.data import Dataset
-from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from simulation import Federation, Result
+from simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 31)
@@ -90,12 +90,12 @@ def test_the_fraction_is_rounded_to_parties(dropout: float, count: int) -> None:
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5, float("nan"), 0.99])
 def test_somebody_must_be_left(dropout: float) -> None:
-    with pytest.raises(LocalError, match="--dropout"):
+    with pytest.raises(LocalError, match="dropout"):
         Federation(parties=10, data=DATA, dropout=dropout)
 
 
 def test_a_minimum_that_dropouts_make_impossible_is_said_at_once() -> None:
-    with pytest.raises(LocalError, match="leaves 6 parties and --min-parties needs 7"):
+    with pytest.raises(LocalError, match="leaves 6 parties and min_parties needs 7"):
         run("inprocess", Mean(), "additive", 1, min_parties=7)
     assert (
         "6 of 10 parties contributed"
