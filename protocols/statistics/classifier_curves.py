@@ -295,7 +295,11 @@ class Roc(Drawn):
         from protocols.statistics.curated import BinormalRoc
         from protocols.statistics.private_thresholds import PriRoc, PriRocFix
 
-        kinds = {"binormal": BinormalRoc, "priroc": PriRoc, "priroc-fix": PriRocFix}
+        kinds: dict[str, type[ClassCounts]] = {
+            "binormal": BinormalRoc,
+            "priroc": PriRoc,
+            "priroc-fix": PriRocFix,
+        }
         return way(self, kinds[self.method])
 
     def shape(self, named: dict[str, Judgement]) -> Judgements:

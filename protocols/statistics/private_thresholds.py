@@ -49,14 +49,19 @@ class CuratedRoc(Curated):
         """Whether thresholds are evenly spaced."""
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         return replace(self, depth=depth_for(records))
 
     @property
     def released(self) -> int:
         """The inner ends of 2^depth bins, and both classes' counts."""
-        return 3 * 2**self.depth - 1
+        return 3 * (1 << self.depth) - 1
 
     def publish(
         self, negatives: Integers, positives: Integers, noise: SmoothNoise, randomness: Randomness
