@@ -175,7 +175,7 @@ class Deployment:
             proof.statistic, opened.total, opened.records, len(opened.contributors)
         )
         return Result(
-            question.statistic.way_of or question.statistic.name,
+            question.statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),

@@ -19,6 +19,9 @@ from protocols.run.query import Query
 def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so."""
     aggregator = aggregator_named(query.aggregator)
+    able = query.statistic.aggregators
+    if able and aggregator.name not in able:
+        raise LocalError(f"{query.statistic.name} is asked of {', '.join(sorted(able))} alone")
     if (own := query.statistic.machines()) is not None:
         own.check(aggregator, query)
     aggregator.check(query)

@@ -172,11 +172,11 @@ class Query:
         statistic.check_asked(self.parties, self.noise)
         if statistic.curated and not self._has_curator:
             raise LocalError(
-                f"{statistic.name}: its noise depends on the exact counts, which a trusted curator "
-                "alone may see: --aggregator curator, without --noise"
+                f"{statistic.asked_as} by this method: its noise depends on the exact counts, "
+                "which a trusted curator alone may see: --aggregator curator, without --noise"
             )
         if statistic.curated and self.records_per_unit != 1:
-            raise LocalError(f"{statistic.name} protects one record: --unit record")
+            raise LocalError(f"{statistic.name} protects one record only: --unit record")
 
     @property
     def _has_curator(self) -> bool:

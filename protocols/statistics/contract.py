@@ -45,6 +45,8 @@ class Statistic(ABC):
     name: ClassVar[str]
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
+    aggregators: ClassVar[frozenset[str]] = frozenset()
+    """Those that it can be asked of; any, if there are none."""
     style: ClassVar[Style] = Style()
     curated: ClassVar[bool] = False
     """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
@@ -81,6 +83,11 @@ class Statistic(ABC):
     def summary(cls) -> str:
         """It in one line."""
         return summary_of(cls)
+
+    @property
+    def asked_as(self) -> str:
+        """The name that a user knows it by."""
+        return self.way_of or self.name
 
     @property
     @abstractmethod

@@ -15,6 +15,7 @@ import numpy as np
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from protocols.names import look_up
 from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
 from protocols.pairwise.sampling.estimator import (
     Zetas,
@@ -28,7 +29,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.run.messages import MAX_ROW
 from protocols.statistics.bounded import Bounded
-from protocols.statistics.contract import Bounds
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
@@ -36,6 +37,10 @@ from protocols.statistics.option import option
 if TYPE_CHECKING:
     from protocols.run.role_machines import RoleMachines
 
+LOCAL_MODELS = frozenset({"local", "shuffle"})
+"""Aggregators of the local model: parties report by themselves, and do not meet."""
+ROUNDINGS = ("simple", "randomized")
+MAX_BINS = 1 << 24
 SEED_BYTES = 16
 SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
 DEFAULT_DELTA = 2.0**-40
@@ -62,6 +67,10 @@ class Pairs(Bounded):
         "Who computes pairs: the parties two by two, or two servers on shares of the records.",
         choices=("parties", "servers"),
     )
+    bins: str = option("auto", "In the local model: bins of a column, a number or auto.")
+    rounding: str = option(
+        "simple", "In the local model: how values go to bins.", choices=ROUNDINGS
+    )
     matchings: int = 0
     met: int = 0
     max_records_per_party: int = 1
@@ -76,6 +85,9 @@ class Pairs(Bounded):
             raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
+        look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
+        if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
+            raise LocalError(f"--bins is a number from 2 to {MAX_BINS}, or auto, not {self.bins!r}")
         if (
             self.matchings < 0
             or self.max_records_per_party < 1
@@ -176,6 +188,14 @@ class Pairs(Bounded):
 
     # --- how it is asked ---
 
+    def asked_of(self, aggregator: str) -> Statistic:
+        """In the local model records are quantized and reported; elsewhere parties meet."""
+        if aggregator not in LOCAL_MODELS:
+            return self
+        from protocols.statistics.local_forms import LocalPairs, encoded
+
+        return LocalPairs(self.name, encoded(self))
+
     def machines(self) -> "RoleMachines":
         """Parties meet two by two, or servers compute on shares of their records. The roles know
         this class, which names them only here."""
@@ -260,11 +280,12 @@ class Pairs(Bounded):
 
     def records_of(self, holdings: Holdings) -> Integers:
         """Records as rows of integers, as the kernel takes them."""
-        self._check_labels(holdings)
+        self.check_labels(holdings)
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
-    def _check_labels(self, holdings: Holdings) -> None:
+    def check_labels(self, holdings: Holdings) -> None:
+        """Raises `LocalError` for a label that is neither 0 nor 1."""
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")
@@ -280,7 +301,7 @@ class Pairs(Bounded):
         """Over all pairs of the raw records."""
         if holdings.rows < 2:
             raise LocalError(f"{self.name} needs at least two records")
-        self._check_labels(holdings)
+        self.check_labels(holdings)
         return self.kernel.truth([holdings.column(name) for name in self.columns])
 
     def noiseless(self, holdings: Holdings) -> Estimate:

@@ -133,10 +133,8 @@ def test_where_it_is_from_is_in_every_output(tally_here: Tally, tmp_path: Path) 
     words = ("mean", "--data", "synthetic:scores?n=100", "--parties", "3", "--out", "o")
     done = tally_here("run", *words, "--json")
     found = json.loads(done.stdout)
-    assert (
-        found["command"]
-        == "tally run mean --data 'synthetic:scores?n=100' --parties 3 --out o --json"
-    )
+    spec = "'synthetic:scores?n=100'"
+    assert found["command"] == f"tally run mean --data {spec} --parties 3 --out o --json"
     assert found["date"].endswith("+00:00")
     page = (tmp_path / "work" / "o" / "report.html").read_text()
     for said in ("synthetic:scores?n=100", found["version"], found["date"], "tally run mean"):

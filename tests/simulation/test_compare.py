@@ -159,8 +159,8 @@ def test_scales_are_logarithmic_only_where_bars_would_vanish() -> None:
     from simulation import Federation, Result
     from simulation.comparison import compare
 
-    def answer(spec: str, seed: int) -> Result:
-        with Federation(parties=10, aggregator=spec, seed=1 + seed) as federation:
+    def answer(spec: str, time: int) -> Result:
+        with Federation(parties=10, aggregator=spec, seed=1 + time) as federation:
             return federation.run(Ecdf(value="score", thresholds=4), 1)
 
     comparison = compare("ecdf", ["additive", "fss"], answer)
