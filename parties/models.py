@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data import FILES, OPENERS, Dataset
+from parties.data import Dataset
+from parties.tables import FILES, OPENERS
 from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.records import Column

@@ -91,15 +91,6 @@ class Shuffle(Aggregator):
 
         return ShuffleParty(query, holdings, randomness)
 
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """More reports than records would be refused by their number. So liars seal as many as they
-        must, each of a value that there is not: the coordinator finds it, and not who sent it."""
-        from protocols.aggregation.shuffle.roles import LyingShuffleParty
-
-        return LyingShuffleParty(query, holdings, randomness, liars)
-
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.shuffle.roles import Shuffler
 

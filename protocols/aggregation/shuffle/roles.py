@@ -104,20 +104,6 @@ class ShuffleParty:
         return np.frombuffer(sealed, dtype=np.uint8).reshape(len(chosen), -1)
 
 
-class LyingShuffleParty(ShuffleParty):
-    """Of a simulation: some of its parties report what no record can be."""
-
-    def __init__(
-        self, query: Query, holdings: Holdings, randomness: Randomness, liars: frozenset[int]
-    ) -> None:
-        super().__init__(query, holdings, randomness)
-        self._lying = np.isin(holdings.ids, list(liars))
-
-    def payloads(self, chosen: NDArray[np.intp], count: int) -> Bodies:
-        honest = super().payloads(chosen, count)
-        return np.where(self._lying[chosen][:, None, None], np.uint8(255), honest)
-
-
 class Shuffler(CollectingServer):
     """Sees who submitted how many sealed reports. Passes them on once, in random order."""
 
