@@ -5,9 +5,7 @@ Columns of numbers are scaled, others become one column per value that is common
 part. Nothing of the held-out part is used before it is scored.
 """
 
-import csv
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,8 +13,8 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data import Dataset
-from parties.tables import FILES, OPENERS
+from parties.dataset import Dataset
+from parties.tables import read_table
 from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.records import Column
@@ -26,30 +24,6 @@ MOST_VALUES = 32
 POSITIVE = ("1", "yes", "true", "positive")
 MOST_SHOWN = 5
 SEED = 0
-
-
-@dataclass(frozen=True)
-class Table:
-    """A file's columns of text."""
-
-    columns: dict[str, list[str]]
-
-    @classmethod
-    def read(cls, path: Path) -> "Table":
-        """Raises `LocalError` for a file that is no table."""
-        if not path.name.endswith(FILES):
-            raise LocalError(f"{path}: a model is trained on a file, which ends in .csv or .csv.gz")
-        try:
-            opened = OPENERS.get(path.suffix, open)
-            with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-                rows = [row for row in csv.reader(text) if row]
-        except (OSError, EOFError, ValueError, csv.Error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise LocalError(f"cannot read {path}: {reason}") from None
-        if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
-            raise LocalError(f"{path} is no table with a header and rows of one length")
-        columns = (list(each) for each in zip(*rows[1:], strict=True))
-        return cls(dict(zip(rows[0], columns, strict=True)))
 
 
 def labels_of(texts: list[str], name: str, positive: str | None) -> NDArray[np.bool]:
@@ -112,17 +86,18 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
     name, positive = options.pop("label", None), options.pop("positive", None)
     if options:
         raise LocalError(f"--model takes label= and positive=, not {next(iter(options))!r}")
-    table = Table.read(Path(source.removeprefix("csv:")))
+    table = read_table(Path(source.removeprefix("csv:")), delimiter=None)
+    columns = dict(zip(table.header, map(list, zip(*table.rows, strict=True)), strict=True))
     if name is None:
         raise LocalError(f"say which column the model predicts: {source}?label=COLUMN")
-    look_up("column", name, table.columns)
-    label = labels_of(table.columns[name], name, positive)
+    look_up("column", name, columns)
+    label = labels_of(columns[name], name, positive)
     order = np.random.default_rng(SEED).permutation(len(label))
     training = np.zeros(len(label), dtype=bool)
     training[order[: round(share * len(label))]] = True
     if len(set(label[training].tolist())) < 2 or training.all():
         raise LocalError(f"{source}: the part to train on needs both labels of {name!r}")
-    inputs = features({k: v for k, v in table.columns.items() if k != name}, training)
+    inputs = features({k: v for k, v in columns.items() if k != name}, training)
     fitted = build().fit(inputs[training], label[training])
     held = ~training | whole
     score: Column = fitted.predict_proba(inputs[held])[:, 1]

@@ -175,7 +175,7 @@ class Deployment:
             proof.statistic, opened.total, opened.records, len(opened.contributors)
         )
         return Result(
-            question.statistic.name,
+            question.statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
@@ -193,6 +193,7 @@ class Deployment:
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
             reused=opened.reused,
             lost_pairs=opened.lost_pairs,
             key=question.key,

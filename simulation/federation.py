@@ -235,7 +235,7 @@ class Federation:
             proof.statistic, opened.total, opened.records, len(opened.contributors)
         )
         result = Result(
-            statistic.way_of or statistic.name,
+            statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             setting.privacy(question, release),
@@ -255,6 +255,7 @@ class Federation:
             proof=proof,
             style=statistic.style,
             interval=interval,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
         )
         return result, present
 
@@ -276,6 +277,7 @@ class Federation:
         if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        statistic = self._with_bounds(statistic)  # bins need bounds where order did not
         question = Question(
             statistic,
             spec,

@@ -70,7 +70,8 @@ class Result:
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason;
     `refusals` parties that would not take part, with theirs.
-    `server_cpu_seconds` is what all servers together computed, transport left out. `reused` says
+    `server_cpu_seconds` is what all servers together computed, transport left out, and
+    `prepare_cpu_seconds` how much of it did not depend on data. `reused` says
     that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
@@ -104,6 +105,7 @@ class Result:
     interval: Interval | None = None
     date: str = field(default_factory=_now)
     command: str = ""
+    prepare_cpu_seconds: float = 0.0
 
     @property
     def shape(self) -> Shape:
@@ -205,6 +207,11 @@ class Result:
             "timing": {
                 "total_seconds": sum(self.seconds.values()),
                 "server_cpu_seconds": self.server_cpu_seconds,
+                **(
+                    {"prepare_cpu_seconds": self.prepare_cpu_seconds}
+                    if self.prepare_cpu_seconds
+                    else {}
+                ),
                 "phases": self.seconds,
             },
         }

@@ -151,26 +151,25 @@ def _false_claims(
     return Prio3Party(query, holdings, claims, randomness)
 
 
-def _false_reports(
+def _impossible_reports(
     query: Query, holdings: Holdings, liars: Liars, randomness: Randomness
 ) -> Machine:
     """More reports than records would be refused by their number. So liars seal as many as they
     must, each of a value that there is not: the coordinator finds it, and not who sent it."""
     from protocols.aggregation.shuffle.roles import ShuffleParty
 
-    lying = np.isin(holdings.ids, list(liars))
-
-    class FalseReports(ShuffleParty):
+    class LyingShuffleParty(ShuffleParty):
         def payloads(self, chosen: NDArray[np.intp], count: int) -> NDArray[np.uint8]:
+            lying = np.isin(holdings.ids[chosen], list(liars))
             honest = super().payloads(chosen, count)
-            return np.where(lying[chosen][:, None, None], np.uint8(255), honest)
+            return np.where(lying[:, None, None], np.uint8(255), honest)
 
-    return FalseReports(query, holdings, randomness)
+    return LyingShuffleParty(query, holdings, randomness)
 
 
 _LIES: Mapping[str, Callable[[Query, Holdings, Liars, Randomness], Machine]] = {
     "fss": _false_keys,
     "prio3": _false_claims,
-    "shuffle": _false_reports,
+    "shuffle": _impossible_reports,
 }
 """Aggregators whose parties would not send exaggerated records, or can lie in a worse way."""

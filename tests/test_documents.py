@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,19 @@ def test_every_test_that_the_table_of_trust_names_exists() -> None:
 def test_a_row_without_its_test_is_found(cell: str) -> None:
     table = f"| who | can | cannot | test |\n|---|---|---|---|\n| a | b | c | {cell} |\n"
     assert [bool(faults(last)) for last in rows_with_tests(table)] == [True]
+
+
+def test_the_study_in_the_documentation_runs() -> None:
+    """As it stands there, in a process of its own."""
+    text = (HERE / "docs" / "studies.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    estimate, truth, first, second = (float(n) for n in re.findall(r"[\d.]+", done.stdout))
+    assert (first, second) == (0.25, 0.75)
+    assert abs(estimate - truth) < 0.05  # the noise of the mean moves it by 0.005
 
 
 COMMANDS = ("run", "list", "compare", "verify")

@@ -100,7 +100,7 @@ class Aggregator(ABC):
     brackets, factors side by side being multiplied. Words may follow after a semicolon.
     `noise` is who adds the noise if nobody says; None for the servers, each in full. `joint` tells
     whether two servers can draw it together (`protocols.joint`): they release shares of a sum that
-    noise can be added to.
+    noise can be added to; `chooses`, whether they can choose together: shares are modulo 2^64.
     """
 
     name: ClassVar[str]
@@ -111,6 +111,7 @@ class Aggregator(ABC):
     party_bytes: ClassVar[str] = "not stated"
     noise: ClassVar[Placement | None] = None
     joint: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, query: Query) -> None:

@@ -3,7 +3,7 @@
 Neither side learns an output. `XOR`: the evaluator keeps the colour of its active label, the
 garbler the colour that stands for 0; their XOR is the bit. `UNSIGNED`, `SIGNED`: additive shares in
 Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer;
-`Integers`: the same for several integers, one after the other on the output wires;
+`IntegerShares`: the same for several integers, one after the other on the output wires;
 `FieldIntegers`: the same modulo a prime. They come by projection: with h_c = H(label of colour c),
 λ the colour of 0, the evaluator's word is
 

@@ -6,12 +6,12 @@ from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
 from protocols.garbling.outputs import FieldIntegers, IntegerShares
 from protocols.joint.computation import Program, Task, coins, instances_that_fit
-from protocols.joint.noise_circuit import JointLaplace
+from protocols.joint.noise_circuit import JointNoise
 from protocols.randomness import Randomness
 
 
 def draw_noise(
-    noise: JointLaplace, count: int, randomness: Randomness, field: Field | None = None
+    noise: JointNoise, count: int, randomness: Randomness, field: Field | None = None
 ) -> Program:
     """Shares of `count` noises: modulo 2^64, (count,), or in a field, (count, limbs)."""
     form = IntegerShares(noise.words) if field is None else FieldIntegers(field, noise.words)

@@ -25,6 +25,7 @@ from protocols.statistics.option import Option, options_of, summary_of
 
 if TYPE_CHECKING:
     from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.joint.choice import Choice
     from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
@@ -44,6 +45,8 @@ class Statistic(ABC):
     name: ClassVar[str]
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
+    aggregators: ClassVar[frozenset[str]] = frozenset()
+    """Those that it can be asked of; any, if there are none."""
     style: ClassVar[Style] = Style()
     curated: ClassVar[bool] = False
     """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
@@ -80,6 +83,11 @@ class Statistic(ABC):
     def summary(cls) -> str:
         """It in one line."""
         return summary_of(cls)
+
+    @property
+    def asked_as(self) -> str:
+        """The name that a user knows it by."""
+        return self.way_of or self.name
 
     @property
     @abstractmethod
@@ -177,6 +185,11 @@ class Statistic(ABC):
 
     def placement(self, servers: int) -> Placement | None:
         """Who adds the noise if nobody says; None where the aggregator decides."""
+        return None
+
+    def choice(self, records: int) -> "Choice | None":
+        """What two servers choose of the counts over so many records, where indices are all that
+        is released; None where the sums are."""
         return None
 
     def check_asked(self, parties: int, noise: Placement) -> None:

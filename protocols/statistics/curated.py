@@ -52,7 +52,7 @@ class Curated(ClassCounts):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.score) != 1:
-            raise LocalError(f"{self.way_of or self.name} of this method takes one --score")
+            raise LocalError(f"{self.asked_as} of this method takes one --score")
 
     @abstractmethod
     def publish(

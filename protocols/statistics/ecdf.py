@@ -1,7 +1,7 @@
 """Empirical distribution functions (S0 §3), their inverse (§4.3) and their histogram (§7)."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import ClassVar, Self
 
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
-from protocols.privacy.curves import CurveMechanism
+from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.records import Column, Holdings
+from protocols.statistics.contract import Statistic
 from protocols.statistics.cumulative import SMOOTHINGS, Cumulative
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
@@ -56,17 +57,36 @@ class Quantile(Cumulative):
 
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
+    mechanism: str = option(
+        "hierarchy",
+        "Where noise is added; max: on scores, and nothing is told but the quantile.",
+        choices=(*MECHANISMS, "max"),
+    )
 
     name: ClassVar[str] = "quantile"
     style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
+        if self.mechanism == "max":
+            _ = self._by_max  # it checks what it takes
+            return
         super().__post_init__()
         for quantile in self.quantile:
             if not 0 <= quantile <= 1:
                 raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
         if not self.quantile:
             raise LocalError("say which quantile: --quantile 0.5")
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        return self._by_max if self.mechanism == "max" else self
+
+    @property
+    def _by_max(self) -> Statistic:
+        from protocols.statistics.choices import QuantileByMax
+
+        known = {f.name for f in fields(QuantileByMax)} - {"mechanism"}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
+        return QuantileByMax(**given)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         wanted = np.maximum(self.quantile, LEAST_QUANTILE)

@@ -115,7 +115,10 @@ def kind_named(name: str) -> Any:
 
     if name in registry.registered(registry.STUDIES):
         return registry.named(registry.STUDIES, name)
-    return statistic_named(name)
+    kind = statistic_named(name)
+    if kind.way_of:
+        raise LocalError(f"{name} is a way of asking {kind.way_of}: ask for that")
+    return kind
 
 
 def statistic_command(name: str, options: type, action: Action) -> TyperCommand:

@@ -87,7 +87,8 @@ class QuestionOptions:
     noise: Annotated[
         str | None,
         _option(
-            PRIVACY, "Who adds it: curator, each-server, joint, parties; of pairs: total, per-pair."
+            PRIVACY,
+            "Who adds it: curator, each-server, joint, shared, parties; of pairs: total, per-pair.",
         ),
     ] = None
     unit: Annotated[str, _option(PRIVACY, "What is protected: a record, or a whole party.")] = (

@@ -7,7 +7,9 @@ from simulation.reproduce import (
     s0_roc,
     s0_runtime,
     s0_smoothing,
+    s1_auc,
     s1_kendall,
+    s2_discrimination,
     s3_attack,
     s3_error,
 )
@@ -22,10 +24,12 @@ FIGURES: dict[str, Figure] = {
         s0_runtime.FIGURE,
         s0_communication.FIGURE,
         ecdf_error.FIGURE,
+        s1_auc.FIGURE,
         s1_kendall.FIGURE,
         s0_roc.FIG1,
         s0_roc.FIG5,
         s0_roc.FIG8,
+        s2_discrimination.FIGURE,
         s3_attack.FIGURE,
         s3_error.FIGURE,
     )

@@ -66,7 +66,7 @@ def test_every_implementation_gives_the_same_bytes(
 ) -> None:
     keys, alphas, points = Verified(bits, b"run"), some_points(bits, count), some_points(bits, 5, 3)
     points = np.concatenate([points, points[:1]])  # in no order, and one twice
-    found = []
+    found: list[tuple[Bytes | Points, ...]] = []
     for code in (None, *range(native.AES_NI, native.compiled.best() + 1)):
         monkeypatch.setattr(native, "instruction_set", lambda code=code: code)
         pair = keys.gen(alphas, randomness(count))

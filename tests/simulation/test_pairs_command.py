@@ -25,7 +25,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
             ("gini", "--aggregator", aggregator),
             f"gini adds up shares of pairs: {aggregator} cannot, additive",
         )
-        for aggregator in ("fss", "masking", "prio3", "shamir", "shuffle")
+        for aggregator in ("fss", "masking", "prio3", "shamir")
     },
     "noise of pairs where there are none": (
         ("histogram", "--noise", "per-pair"),

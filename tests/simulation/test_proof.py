@@ -214,6 +214,7 @@ ASKED: list[tuple[str, int, Statistic, dict[str, Any]]] = [
     ("fss", 2, QuantileSearch(value="score"), {}),
     ("shuffle", 1, Histogram(value="score", bins=4), {"delta": 1e-6}),
     ("additive", 2, Gini(value="score", bits=4, pairs_per_party="1"), {}),
+    ("local", 1, Gini(value="score"), {}),
 ]
 
 

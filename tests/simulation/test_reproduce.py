@@ -75,6 +75,11 @@ COLUMNS = {
         ),
     ],
     "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s2-fig4": [
+        "n_epsilon",
+        "paper",
+        *(name + end for name in ("priroc", "priroc_fix") for end in ("", "_p", "_error")),
+    ],
     "s3-fig2": ["records", "digits", "success"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
 }

@@ -70,6 +70,7 @@ class Fss(Aggregator):
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
+    chooses: ClassVar[bool] = True
     party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def __post_init__(self) -> None:
@@ -98,8 +99,9 @@ class Fss(Aggregator):
         compared(query)
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
-        if query.noise is Placement.JOINT and query.statistic.on_demand:
-            raise LocalError("noise on demand is each server's own: it cannot be joint")
+        together = query.noise in (Placement.JOINT, Placement.SHARED)
+        if together and query.statistic.on_demand:
+            raise LocalError(f"noise on demand is each server's own: it cannot be {query.noise}")
         if query.statistic.on_demand and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         if not self.checks:

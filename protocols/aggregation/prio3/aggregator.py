@@ -73,6 +73,7 @@ class Prio3(Aggregator):
             Placement.EACH_SERVER,
             Placement.CURATOR,
             Placement.JOINT,
+            Placement.SHARED,
         ):
             raise LocalError("a party's noise would break its proof: choose the noise of servers")
         reporting(query).check_size()

@@ -36,7 +36,8 @@ def test_options_are_the_fields_that_say_so() -> None:
 def test_what_the_coordinator_fills_in_is_no_option() -> None:
     bounds = ["--value", "--lower", "--upper"]
     assert flags(Histogram) == [*bounds, "--bins", "--nonnegative", "--categories", "--randomizer"]
-    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits"]
+    local = ["--bins", "--rounding"]
+    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", *local]
     assert "--kernel" in flags(Pairwise)
     assert "--value" not in flags(Auc)
     assert {"--score", "--label"} <= set(flags(Auc))

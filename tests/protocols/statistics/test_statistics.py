@@ -21,6 +21,7 @@ from protocols.statistics import Curve, Estimate, Statistic, statistics
 from protocols.statistics.bounded import Bounded
 from protocols.statistics.estimates import Bins
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import EcdfPoints
 from protocols.statistics.pairwise import Pairs
@@ -143,7 +144,7 @@ def test_what_is_not_a_number_is_refused(statistic: Statistic, bad: float) -> No
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in statistics().values() if not issubclass(kind, Pairs)]
+    "kind", [kind for kind in statistics().values() if not issubclass(kind, Pairs | LocalForm)]
 )
 def test_bounds_are_needed(kind: type[Statistic]) -> None:
     where: dict[str, object] = {"at": [0.5]} if kind is EcdfPoints else {}
