@@ -102,7 +102,7 @@ def test_average_precision_is_eq_2_of_s3() -> None:
                 "aggregator": "curator",
                 "records_per_unit": 2,
             },
-            "--unit record",
+            "unit record",
         ),
     ],
 )
