@@ -47,7 +47,8 @@ def _in_one_process(name: str, statistic: Statistic, noises: int) -> Row:
 def _pairs(parties: int, pairs: int) -> Row:
     """One record of each party, each in so many pairs that they make `pairs`."""
     random = np.random.default_rng(0)
-    columns = {"score": random.random(parties), "label": random.integers(0, 2, parties) + 0.0}
+    labels = random.integers(0, 2, parties).astype(np.float64)
+    columns = {"score": random.random(parties), "label": labels}
     data = Dataset("scores", columns, {"score": (0.0, 1.0)})
     each = str(2 * pairs // parties)
     statistic = Auc(score="score", label="label", meet="servers", pairs_per_party=each)
