@@ -9,6 +9,7 @@ answers "how many α are ≤ t?" for any number of servers:
     interval      counts in [l, r], from comparison keys
     seed_table    m servers, small domains
     square_root   three servers, larger domains
+    verified      two servers, who check that a key is one step of weight one
 
     shape         how a tree key is laid out, and why it has that size
     storage       keys as rows or level-major segments, for memory maps
@@ -16,6 +17,6 @@ answers "how many α are ≤ t?" for any number of servers:
     hash, prg     the two ways a seed is stretched, and what each assumes
     native        which implementation runs
 
-Randomness is always an argument. Nothing here defends against a client that shares another
+Randomness is always an argument. Only `verified` defends against a client that shares another
 function than it should; aggregators say what that means for them.
 """

@@ -6,12 +6,15 @@
 #include <Python.h>
 
 #include "aes.h"
+#include "verified_shape.h"
 
 #include "lanes_aesni.h"
 #include "lanes.h"
 #include "tree_eval.h"
 #include "tree_gen.h"
 #include "square_root.h"
+#include "verified_gen.h"
+#include "verified_eval.h"
 #include "lanes_undefine.h"
 
 #include "lanes_vaes.h"
@@ -19,18 +22,23 @@
 #include "tree_eval.h"
 #include "tree_gen.h"
 #include "square_root.h"
+#include "verified_gen.h"
+#include "verified_eval.h"
 #include "lanes_undefine.h"
 
 #include "chunks.h"
+#include "verified_chunks.h"
 
 enum { AES_NI = 1, VAES = 2 };
 
 static int best_instruction_set(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1"))
+    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1") ||
+        !__builtin_cpu_supports("pclmul"))
         return 0;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("vaes"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("vaes") &&
+        __builtin_cpu_supports("vpclmulqdq"))
         return VAES;
     return AES_NI;
 }
@@ -286,6 +294,99 @@ done:
     return result;
 }
 
+static int read_verified(int bits, const Py_buffer *keys, verified_shape *s, schedule *schedules)
+{
+    if (bits < 2 || bits > MAX_BITS || keys->len != VERIFIED_USAGES * SEED_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "no such verified keys");
+        return 0;
+    }
+    s->bits = bits;
+    s->key_bytes = 48 * (size_t)bits - 16;
+    for (int usage = 0; usage < VERIFIED_USAGES; usage++)
+        expand_key(&schedules[usage], (const uint8_t *)keys->buf + usage * SEED_BYTES);
+    return 1;
+}
+
+static PyObject *verified_gen(PyObject *self, PyObject *args)
+{
+    int instruction_set, bits;
+    PyObject *result = NULL;
+    Py_buffer keys, alphas, randomness, rows0, rows1;
+    verified_shape s;
+    schedule schedules[VERIFIED_USAGES];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iiy*y*y*w*w*", &instruction_set, &bits, &keys, &alphas,
+                          &randomness, &rows0, &rows1))
+        return NULL;
+    if (!supported(instruction_set) || !read_verified(bits, &keys, &s, schedules))
+        goto done;
+    const size_t count = (size_t)alphas.len / 8;
+    if (alphas.len % 8 || (size_t)randomness.len != count * 2 * SEED_BYTES ||
+        (size_t)rows0.len != count * s.key_bytes || rows1.len != rows0.len) {
+        PyErr_SetString(PyExc_ValueError, "alphas, randomness and rows do not fit each other");
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    verified_gen_rows(instruction_set == VAES ? verified_gen_chunk_vaes : verified_gen_chunk_aesni,
+                      &s, schedules, alphas.buf, randomness.buf, rows0.buf, rows1.buf, count);
+    Py_END_ALLOW_THREADS
+    result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&alphas);
+    PyBuffer_Release(&randomness);
+    PyBuffer_Release(&rows0);
+    PyBuffer_Release(&rows1);
+    return result;
+}
+
+static PyObject *verified_sum(PyObject *self, PyObject *args)
+{
+    int instruction_set, bits, blocks;
+    PyObject *result = NULL;
+    Py_buffer keys, rows, nodes, correction_weights, weights, sums, prints;
+    verified_shape s;
+    schedule schedules[VERIFIED_USAGES];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iiy*y*iy*y*y*w*w*", &instruction_set, &bits, &keys, &rows, &blocks,
+                          &nodes, &correction_weights, &weights, &sums, &prints))
+        return NULL;
+    if (!supported(instruction_set) || !read_verified(bits, &keys, &s, schedules))
+        goto done;
+    const size_t count = (size_t)rows.len / s.key_bytes;
+    int deepest = 0;
+    for (int level = 2; level <= bits; level++)
+        if (blocks == state_block(level) + 3)
+            deepest = level;
+    if (!deepest || (size_t)rows.len != count * s.key_bytes || weights.len % (8 * NODE_WEIGHTS) ||
+        sums.len % 8 || correction_weights.len != 16 * (Py_ssize_t)blocks ||
+        (size_t)prints.len != 24 * count ||
+        !whole_tree(nodes.buf, (size_t)nodes.len, deepest,
+                    (size_t)weights.len / (8 * NODE_WEIGHTS), (size_t)sums.len / 8)) {
+        PyErr_SetString(PyExc_ValueError, "keys, nodes and output do not fit each other");
+        goto done;
+    }
+    verified_evaluation e = {
+        .keys = schedules, .blocks = blocks, .nodes = nodes.buf, .weights = weights.buf,
+        .correction_weights = correction_weights.buf, .sums = sums.buf,
+    };
+    int failed;
+    Py_BEGIN_ALLOW_THREADS
+    failed = verified_rows(instruction_set == VAES ? verified_chunk_vaes : verified_chunk_aesni, &e,
+                           &s, rows.buf, count, prints.buf);
+    Py_END_ALLOW_THREADS
+    result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&nodes);
+    PyBuffer_Release(&correction_weights);
+    PyBuffer_Release(&weights);
+    PyBuffer_Release(&sums);
+    PyBuffer_Release(&prints);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"best", best, METH_NOARGS, "Code of the widest instruction set this CPU has, or 0."},
     {"hash_rounds", hash_rounds, METH_VARARGS, "Hash on registers; returns the blocks hashed."},
@@ -295,6 +396,8 @@ static PyMethodDef methods[] = {
     {"tree_sum", tree_sum, METH_VARARGS, "Sums over keys, added to out."},
     {"square_root_sum", square_root_sum, METH_VARARGS, "Sums over square-root keys, added to out."},
     {"tree_matrix", tree_matrix, METH_VARARGS, "One word for each key and point."},
+    {"verified_gen", verified_gen, METH_VARARGS, "Both servers' rows of verified keys."},
+    {"verified_sum", verified_sum, METH_VARARGS, "Sums at leaves, added to, and every key's print."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -51,3 +51,26 @@ def square_root_sum(
     out: Points,
     /,
 ) -> None: ...
+def verified_gen(
+    instruction_set: int,
+    bits: int,
+    keys: bytes,
+    alphas: Points,
+    randomness: Bytes,
+    rows0: Bytes,
+    rows1: Bytes,
+    /,
+) -> None: ...
+def verified_sum(
+    instruction_set: int,
+    bits: int,
+    keys: bytes,
+    rows: Bytes,
+    blocks: int,
+    nodes: Bytes,
+    correction_weights: Points,
+    weights: Points,
+    sums: Points,
+    prints: Points,
+    /,
+) -> None: ...

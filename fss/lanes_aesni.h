@@ -1,8 +1,8 @@
 /* One block a vector: AES-NI. */
 #define VEC __m128i
 #define LANES 1
-#define TARGET __attribute__((target("aes,sse4.1,ssse3")))
-#define FN static inline __attribute__((always_inline, target("aes,sse4.1,ssse3")))
+#define TARGET __attribute__((target("aes,pclmul,sse4.1,ssse3")))
+#define FN static inline __attribute__((always_inline, target("aes,pclmul,sse4.1,ssse3")))
 #define ENTRY static TARGET
 #define NAME(x) x##_aesni
 
@@ -39,3 +39,5 @@
 #define V_SWAP_HALVES(x) _mm_shuffle_epi32(x, 0xb1)
 #define V_HIGH_HALF(x) _mm_srli_epi64(x, 32)
 #define V_TO_HIGH_HALF(x) _mm_slli_epi64(x, 32)
+/* Carry-less product of one word of a with one of b; the immediate says which. */
+#define V_CLMUL(a, b, which) _mm_clmulepi64_si128(a, b, which)

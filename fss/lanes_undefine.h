@@ -33,5 +33,6 @@
 #undef V_SWAP_HALVES
 #undef V_HIGH_HALF
 #undef V_TO_HIGH_HALF
+#undef V_CLMUL
 #undef GROUP
 #undef LIMIT_GROUP

@@ -1,8 +1,8 @@
 /* Two blocks a vector: VAES on 256 bits. */
 #define VEC __m256i
 #define LANES 2
-#define TARGET __attribute__((target("aes,avx2,vaes")))
-#define FN static inline __attribute__((always_inline, target("aes,avx2,vaes")))
+#define TARGET __attribute__((target("aes,pclmul,avx2,vaes,vpclmulqdq")))
+#define FN static inline __attribute__((always_inline, target("aes,pclmul,avx2,vaes,vpclmulqdq")))
 #define ENTRY static TARGET
 #define NAME(x) x##_vaes
 
@@ -40,3 +40,5 @@
 #define V_SWAP_HALVES(x) _mm256_shuffle_epi32(x, 0xb1)
 #define V_HIGH_HALF(x) _mm256_srli_epi64(x, 32)
 #define V_TO_HIGH_HALF(x) _mm256_slli_epi64(x, 32)
+/* Carry-less product of one word of a with one of b; the immediate says which. */
+#define V_CLMUL(a, b, which) _mm256_clmulepi64_epi128(a, b, which)

@@ -51,6 +51,11 @@ class Randomness:
         """The stream of one role under a run's seed: reproducible, hence not private."""
         return cls(_subkey(hashlib.sha256(f"tallyroom seed {seed}".encode()).digest(), role))
 
+    @classmethod
+    def public(cls, name: bytes) -> "Randomness":
+        """Coins that all who know a run's name toss alike: for what need not be secret."""
+        return cls(hashlib.blake2s(name, digest_size=KEY_BYTES, person=b"tallycns").digest())
+
     def derive(self, label: str) -> "Randomness":
         """An independent generator for one purpose; the same for the same label."""
         return Randomness(_subkey(self._key, label), self._bound)

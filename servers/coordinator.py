@@ -178,7 +178,7 @@ class Coordinator(Witness):
         collector = collector_machine(query, records, randomness)
         self._remember_question(query)
         self.witness(query)
-        self._refusals[query.run] = Refusals(query.parties, query.minimum)
+        self._refusals[query.run] = Refusals(query.parties, query.min_parties)
         return self.begin(query.run, collector)
 
     def withdraw(self, run: bytes) -> None:

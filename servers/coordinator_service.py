@@ -230,7 +230,7 @@ class CoordinatorService(PeerDirectory):
         """Waits for all of them, or until the deadline for the least number that will do."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + question.deadline
-        least = question.minimum or self._config.parties
+        least = question.min_parties or self._config.parties
         while (enrolled := self.coordinator.enrolled) < self._config.parties:
             if loop.time() > deadline:
                 if enrolled >= least:

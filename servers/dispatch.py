@@ -15,13 +15,14 @@ from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Outcome
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator
-from servers.message_service import Mailboxes, MessageService
+from servers.message_service import MOST_LISTED, Mailboxes, MessageService
 from servers.run import LiveRuns
 from servers.server_link import ServerLink
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
+LOST_STORE = "has lost its store, and with it what it was sent in this run"
 
 
 class Dispatch:
@@ -163,9 +164,18 @@ class Dispatch:
             self._background.spawn(self._settle(self._servers[index]))
 
     async def _settle(self, server: ServerLink) -> None:
-        """Has a server forget every run that is over: it may have been away when it ended."""
+        """Has a server forget every run that is over: it may have been away when it ended. And the
+        other way round: what it knew, and knows no more, went with its store."""
+        live = [run.run for run in self._live.all() if run.asked or run.asks_again]
+        trees = self._coordinator.releases.trees()
         try:
-            for run in await server.kept():
+            kept = await server.kept()
+            if len(kept) < MOST_LISTED:
+                for lost in set(trees).difference(kept):
+                    self._coordinator.releases.lose(lost)
+                for lost in set(live).difference(kept):
+                    await self._lose_server(lost, server, LOST_STORE)
+            for run in kept:
                 if self._live.of(run) is None and not self._coordinator.releases.holds(run):
                     await server.forget(run)
             self._owing.discard(server.index)

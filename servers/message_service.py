@@ -119,12 +119,16 @@ class MessageService(MessagesServicer):
         async with self.lock:
             if not self.participant.awaits(message):  # it will be refused: not worth a write
                 return self.participant.handle(message)
-            with self._written(message.run, Kind.MESSAGE, data) as keep:
-                handle = partial(self.participant.handle, message)
-                preparing = message.phase is Phase.PREPARE
-                outcome = await asyncio.to_thread(self._timed, message.run, handle, preparing)
-                if len(outcome.refused) < message.links:
-                    keep()
+            if self.participant.was_asked(message):  # it says again what it said
+                outcome = self.participant.handle(message)
+            else:
+                kind = Kind.ASK if message.phase is Phase.ASK else Kind.MESSAGE
+                with self._written(message.run, kind, data) as keep:
+                    handle = partial(self.participant.handle, message)
+                    preparing = message.phase is Phase.PREPARE
+                    outcome = await asyncio.to_thread(self._timed, message.run, handle, preparing)
+                    if len(outcome.refused) < message.links:
+                        keep()
         return await self._carry_on(outcome)
 
     async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
@@ -185,7 +189,7 @@ class MessageService(MessagesServicer):
         self.participant.replaying = True
         try:
             for kind, data in records:
-                if kind is Kind.MESSAGE:
+                if kind in (Kind.MESSAGE, Kind.ASK):
                     outcomes.append(self.participant.handle(decode(data, "journal")))
                 elif kind is Kind.EXPIRE:
                     outcomes.append(self.participant.expire(run))

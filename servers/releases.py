@@ -47,6 +47,15 @@ class Releases:
             self._held.move_to_end(tree)
         return self._held.get(tree)
 
+    def trees(self) -> list[bytes]:
+        """Runs whose keys servers keep, to be asked again."""
+        return [query.run for query, _ in self._held.values()]
+
+    def lose(self, run: bytes) -> None:
+        """A server has the keys of a run no more: whoever asks has it made anew."""
+        for tree in [tree for tree, (query, _) in self._held.items() if query.run == run]:
+            self._outdate(tree)
+
     def holds(self, run: bytes) -> bool:
         """Whether servers keep the keys of a run, to be asked again."""
         return any(run == held.run for held, _ in self._held.values())
@@ -93,8 +102,8 @@ def tree_of(query: Query) -> str | None:
             query.epsilon,
             query.noise,
             query.data,
-            query.group,
-            query.minimum,
+            query.records_per_unit,
+            query.min_parties,
             query.delta,
         )
     )

@@ -103,6 +103,7 @@ class Runs:
         called = self._coordinator.name_of(query)
         run = Run(name, question.encode(), query, self._coordinator.data, called)
         if events := self._again(run):
+            await self._keep(name, run.kept(events))  # who loses it comes back with its own key
             run.over.set_result(events)
             return run
         self.live.add(run)

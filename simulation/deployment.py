@@ -1,16 +1,23 @@
 """A federation that is already running somewhere: the same questions, nothing simulated."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError
+from protocols.errors import Interrupted, LocalError
 from protocols.privacy.mechanisms import parse_epsilon
-from protocols.run.messages import Role
+from protocols.run.machines import check
+from protocols.run.messages import NONCE_BYTES, Role
 from protocols.run.question import Question
 from protocols.statistics import Statistic
+from protocols.studies.budget import Grant
+from protocols.studies.contract import Study
 from protos import tally_pb2 as pb
 from protos.identity_files import read_identity
 from servers.metrics import parse_address
@@ -19,6 +26,7 @@ from simulation.question_key import check_resumed, keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Progress, Report
 from simulation.statement import Setting, describe_data
+from simulation.study import Manner, Put, conduct, is_study_key, new_key
 
 
 def _quiet(_: Progress) -> None:
@@ -43,13 +51,17 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         self._analyst.close()
 
+    def puts(self, asked: Statistic | Study) -> Statistic | Study:
+        """What is put here: a study that the aggregator answers at once is a single question."""
+        return asked.asked_of(self._aggregator.name) if isinstance(asked, Study) else asked
+
     def run(
         self,
-        statistic: Statistic,
+        statistic: Statistic | Study,
         epsilon: float | str | Fraction,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
@@ -57,32 +69,85 @@ class Deployment:
         key: str | None = None,
         begun: Callable[[str], None] = lambda _: None,
     ) -> Result:
-        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
+        """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
+        bad one, `RunFailed` if it cannot finish.
 
         `begun` is told the question's key before it is put: `resume` finds the answer under it.
-        The same question under the same `key` is not asked again: it gets the same answer.
+        The same question under the same `key` is not asked again: it gets the same answer. So do
+        those of the same study under its key, as far as it had come.
         """
+        whole = Grant(parse_epsilon(str(epsilon)), delta)
+        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        statistic = self.puts(statistic)
+        if not isinstance(statistic, Study):
+            named = (lambda asked: replace(asked, key=key)) if key else keyed
+            return self._ask(statistic, self._spec, whole, manner, named, begun)
+        study_key = key or new_key()
+
+        def put(asked: Put) -> Result:
+            ask, how = asked.ask, manner.of(asked)
+            named = partial(keyed, salt=asked.salt)
+            return self._ask(ask.statistic, ask.aggregator or self._spec, asked.grant, how, named)
+
+        def rehearse(asked: Put) -> None:
+            ask, how = asked.ask, manner.of(asked)
+            spec = ask.aggregator or self._spec
+            there = self._analyst.describe(deadline)
+            question = self._question(there, ask.statistic, spec, asked.grant, how)
+            federation = there.parties, there.servers, there.records, there.most_records
+            check(question.query(bytes(NONCE_BYTES), *federation))
+
+        begun(study_key)
+        try:
+            return conduct(statistic, whole, study_key, put, rehearse, report)
+        except Interrupted as error:
+            words = f"{error}; the same command with --key {study_key} goes on with the study"
+            raise Interrupted(words) from None
+
+    def _ask(
+        self,
+        statistic: Statistic,
+        spec: str,
+        grant: Grant,
+        manner: Manner,
+        named: Callable[[Question], Question],
+        begun: Callable[[str], None] = lambda _: None,
+    ) -> Result:
+        """`named` gives the question its key."""
+        there = self._analyst.describe(manner.deadline)
+        question = named(self._question(there, statistic, spec, grant, manner))
+        begun(question.key)
+        return self._result(self._analyst.ask_or_cancel(question, manner.report), question)
+
+    def _question(
+        self,
+        there: pb.Description,
+        statistic: Statistic,
+        spec: str,
+        grant: Grant,
+        manner: Manner,
+    ) -> Question:
         if set(statistic.bounded) - statistic.column_bounds.keys():
             raise LocalError(
-                "give --lower and --upper: bounds of deployed data must be known beforehand"
+                "give --lower and --upper: bounds of deployed data must be known beforehand; "
+                "--bounds private finds them for a share of ε"
             )
-        statistic = statistic.asked_of(self._aggregator.name)
-        there = self._analyst.describe(deadline)
-        question = Question(
+        aggregator = aggregator_named(spec)
+        setting = replace(self._setting(there), aggregator=aggregator)
+        statistic = statistic.asked_of(aggregator.name)
+        return Question(
             statistic,
-            self._spec,
-            parse_epsilon(str(epsilon)),
-            self._setting(there).placement(noise, statistic),
-            unit=unit,
-            minimum=minimum,
-            deadline=deadline,
-            key=key or "",
-            delta=delta,
-            fresh=fresh,
+            spec,
+            grant.epsilon,
+            setting.placement(manner.noise, statistic),
+            unit=manner.unit,
+            min_parties=manner.min_parties,
+            deadline=manner.deadline,
+            delta=grant.delta,
+            fresh=manner.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
         )
-        question = question if key else keyed(question)
-        begun(question.key)
-        return self._result(self._analyst.ask_or_cancel(question, report), question)
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
@@ -90,6 +155,8 @@ class Deployment:
         A key that `run` made says what that was; of one that a person chose it is the coordinator
         that says so, and the result tells what.
         """
+        if is_study_key(key):
+            raise LocalError(f"a study goes on with the same command as before and --key {key}")
         opened = self._analyst.resume(key, report)
         if opened.question is None:
             raise LocalError("the coordinator does not say what it was asked")
@@ -100,10 +167,15 @@ class Deployment:
         """Of the federation as it was when it was asked, not as it is now."""
         query, proof = opened.prove(question)
         aggregator = aggregator_named(question.aggregator)
-        setting = Setting(aggregator, query.parties, query.servers, query.most, query.records)
+        setting = Setting(
+            aggregator, query.parties, query.servers, query.max_records_per_party, query.records
+        )
         release = aggregator.release(query)
+        interval = release.interval(
+            proof.statistic, opened.total, opened.records, len(opened.contributors)
+        )
         return Result(
-            question.statistic.way_of or question.statistic.name,
+            question.statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
@@ -117,7 +189,7 @@ class Deployment:
             },
             opened.bill,
             opened.seconds,
-            release.deviations(opened.total, opened.records, len(opened.contributors)),
+            np.zeros(1) if interval is None else interval.errors,
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
@@ -129,6 +201,7 @@ class Deployment:
             data=describe_data("deployed", question.statistic, query.records),
             proof=proof,
             style=question.statistic.style,
+            interval=interval,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -1,5 +1,6 @@
 """The Python API: a federation of n parties and m servers to put questions to."""
 
+import dataclasses
 import os
 import time
 from collections.abc import Iterable
@@ -10,7 +11,6 @@ from typing import Self
 import numpy as np
 
 from parties.frames import Data, dataset_of
-from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
@@ -20,11 +20,17 @@ from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
 from protocols.run.question import Question
-from protocols.statistics import Estimate, Statistic
+from protocols.statistics import Estimate, Statistic, statistic_named
+from protocols.studies import studies
+from protocols.studies.budget import Grant
+from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
+from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
+from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
 from simulation.statement import Setting, describe_data
+from simulation.study import Manner, Put, conduct
 from storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
@@ -48,6 +54,13 @@ def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estim
     return statistic.noiseless(present) if known else None
 
 
+def _with_categories(statistic: Statistic, known: str) -> Statistic:
+    """The same, counting the names that the data set publishes, if it counts names."""
+    if getattr(statistic, "categories", None) != "":
+        return statistic
+    return type(statistic).from_parameters(statistic.parameters() | {"categories": known})
+
+
 class Federation:
     """A simulated federation. Use it as a context manager: leaving it stops what it started.
 
@@ -59,7 +72,7 @@ class Federation:
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
     parties that join and do not answer, chosen by the seed or at random: runs wait for them until
     their deadline. With `drop_after`, they fall silent only after the messages of so many phases.
-    `cheats` are parties that cheat, as `PARTY:KIND` (`parties.misbehaviour`). The truth that
+    `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
@@ -96,8 +109,10 @@ class Federation:
         count = len(self.holdings.ids)
         if hosts is not None and not 1 <= hosts <= count:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
-        most = int(self.holdings.counts.max())
-        self._setting = Setting(self._aggregator, count, self.servers, most, self.holdings.rows)
+        max_records_per_party = int(self.holdings.counts.max())
+        self._setting = Setting(
+            self._aggregator, count, self.servers, max_records_per_party, self.holdings.rows
+        )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
             raise LocalError(f"--drop-after {drop_after}: parties send 0 messages or more")
@@ -145,54 +160,69 @@ class Federation:
 
     def run(
         self,
-        statistic: Statistic,
-        epsilon: float | str | Fraction,
+        statistic: Statistic | Study | str,
+        epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
-        minimum: int | None = None,
+        min_parties: int | None = None,
         deadline: float = 30.0,
         report: Report = _quiet,
         delta: float = 0.0,
         fresh: bool = False,
     ) -> Result:
-        """Asks one question. Raises `LocalError` for a bad one, `RunFailed` if it cannot finish.
+        """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
+        bad one, `RunFailed` if it cannot finish.
 
-        With dropouts or cheaters and no `minimum`, all others are needed. `fresh` draws new noise
-        for a curve, and pays for it, where an earlier release would be given again.
+        By its name it is asked of the columns that the data set names for it.
+        With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
+        noise for a curve, and pays for it, where an earlier release would be given again.
         """
-        script = self.misbehaviour
-        parties = len(self.holdings.ids)
-        if minimum is None and script != HONEST:
-            minimum = parties - len(script.silent) - len(script.cheats)
-        answering = parties - len(script.absent)
-        if minimum is not None and script.absent and minimum > answering:
-            raise LocalError(
-                f"--dropout leaves {answering} parties and --min-parties needs {minimum}"
-            )
-        if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
-            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        statistic = self._with_bounds(statistic).asked_of(self._aggregator.name)
-        placement = self._setting.placement(noise, statistic)
-        question = Question(
-            statistic,
-            self._spec,
-            parse_epsilon(str(epsilon)),
-            placement,
-            data=self.data.name,
-            unit=unit,
-            minimum=minimum,
-            deadline=deadline,
-            key=self._next_key(),
-            delta=delta,
-            fresh=fresh,
-        )
-        self._check(question)
+        statistic = self._named(statistic)
+        whole = Grant(parse_epsilon(str(epsilon)), delta)
+        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        if isinstance(statistic, Study):
+            statistic = statistic.with_bounds(self.data.bounds).asked_of(self._aggregator.name)
+        if not isinstance(statistic, Study):
+            return self._ask(statistic, self._spec, whole, manner)[0]
+        study, present = statistic, self.holdings
+
+        def put(question: Put) -> Result:
+            nonlocal present
+            ask, how = question.ask, manner.of(question)
+            spec = ask.aggregator or self._spec
+            result, present = self._ask(ask.statistic, spec, question.grant, how, question.salt)
+            return result
+
+        def truth() -> Estimate | None:
+            return study.reference(present)
+
+        def rehearse(question: Put) -> None:
+            ask, how = question.ask, manner.of(question)
+            self._question(ask.statistic, ask.aggregator or self._spec, question.grant, how, "")
+
+        return conduct(study, whole, self._next_key(), put, rehearse, report, truth)
+
+    def _ask(
+        self,
+        statistic: Statistic,
+        spec: str,
+        grant: Grant,
+        manner: Manner,
+        salt: str | None = None,
+    ) -> tuple[Result, Holdings]:
+        """The answer, and the records that are in it. A study's question has a `salt`, which makes
+        its key."""
+        aggregator = aggregator_named(spec)
+        setting = dataclasses.replace(self._setting, aggregator=aggregator)
+        question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
+        question = keyed(question, salt) if salt else question
+        statistic = question.statistic
         statistic.check_resolution(self.holdings)
-        clipped = statistic.clipped(self.holdings)
+        clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
-        opened = self.runtime.ask(question, report)
+        opened = self.runtime.ask(question, manner.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
         if len(opened.contributors) < len(self.holdings.ids):
@@ -200,16 +230,19 @@ class Federation:
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
         query, proof = opened.prove(question)
-        release = self._aggregator.release(query)
-        return Result(
-            statistic.way_of or statistic.name,
+        release = aggregator.release(query)
+        interval = release.interval(
+            proof.statistic, opened.total, opened.records, len(opened.contributors)
+        )
+        result = Result(
+            statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
-            self._setting.privacy(question, release),
-            self._describe(),
+            setting.privacy(question, release),
+            self._describe() | {"aggregator": spec},
             opened.bill,
             seconds | opened.seconds,
-            release.deviations(opened.total, opened.records, len(opened.contributors)),
+            np.zeros(1) if interval is None else interval.errors,
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
@@ -221,11 +254,62 @@ class Federation:
             opened.lost_pairs,
             proof=proof,
             style=statistic.style,
+            interval=interval,
             prepare_cpu_seconds=opened.prepare_cpu_seconds,
         )
+        return result, present
+
+    def _question(
+        self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
+    ) -> Question:
+        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+        aggregator = aggregator_named(spec)
+        setting = dataclasses.replace(self._setting, aggregator=aggregator)
+        script, min_parties = self.misbehaviour, manner.min_parties
+        parties = len(self.holdings.ids)
+        if min_parties is None and script != HONEST:
+            min_parties = parties - len(script.silent) - len(script.cheats)
+        answering = parties - len(script.absent)
+        if min_parties is not None and script.absent and min_parties > answering:
+            raise LocalError(
+                f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
+            )
+        if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
+        statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        statistic = self._with_bounds(statistic)  # bins need bounds where order did not
+        question = Question(
+            statistic,
+            spec,
+            grant.epsilon,
+            setting.placement(manner.noise, statistic),
+            data=self.data.name,
+            unit=manner.unit,
+            min_parties=min_parties,
+            deadline=manner.deadline,
+            key=key,
+            delta=grant.delta,
+            fresh=manner.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
+        )
+        self._check(question)
+        return question
+
+    def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
+        if isinstance(statistic, Statistic | Study):
+            return statistic
+        if not isinstance(statistic, str):
+            raise LocalError(f"{statistic!r} is no statistic: give one, or its name")
+        kind = studies().get(statistic) or statistic_named(statistic)
+        known = {each.name for each in dataclasses.fields(kind)}
+        roles = {role: column for role, column in self.data.roles.items() if role in known}
+        if "value" in known and "value" not in roles and len(self.data.columns) == 1:
+            roles["value"] = next(iter(self.data.columns))
+        return kind.from_parameters(roles)
 
     def _check(self, question: Question) -> None:
-        """Raises `LocalError` for a question that cannot be asked, before anything is started."""
+        """Asks it of a coordinator that has nobody behind it."""
         ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
         coordinator = Coordinator(
             self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
@@ -240,14 +324,12 @@ class Federation:
         return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
-        """Fills in bounds that the data set publishes; a file's must come from the user."""
-        for column in statistic.columns:
-            values = self.holdings.column(column)
-            if missing := np.count_nonzero(~np.isfinite(values)):
-                raise LocalError(
-                    f"column {column!r} has {missing} of {len(values)} values that are missing or "
-                    "not finite"
-                )
+        """Fills in bounds and categories that the data set publishes; a file's must come from the
+        user."""
+        if known := self.data.categories.get(next(iter(statistic.columns), "")):
+            statistic = _with_categories(statistic, known)
+        named = statistic.named_columns
+        self.data.check([column for column in statistic.columns if column not in named])
         bounded = statistic.with_bounds(self.data.bounds)
         bounded.check_bounds()
         return bounded
@@ -256,7 +338,7 @@ class Federation:
         notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
-        notes += self._misbehaviour_notes(opened)
+        notes += [*self.data.notes, *self._misbehaviour_notes(opened)]
         if clipped:
             ranges = set(question.statistic.column_bounds.values())
             outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))

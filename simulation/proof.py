@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives import hashes
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Ids
 from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError, RunFailed, TallyError
+from protocols.errors import AnswerRefused, LocalError, PeerError, TallyError
+from protocols.privacy.ledger import as_written
 from protocols.run.evidence import Answered, Evidence, Opening
 from protocols.run.messages import Role
 from protocols.run.query import Query
@@ -74,14 +75,23 @@ def prove(
     total: Vector,
     contributors: Ids,
     records: int,
+    reused: bool = False,
 ) -> tuple[Query, Proof]:
-    """Holds an answer against the question. Raises `RunFailed` with who is not to be believed."""
+    """Holds an answer against the question. Raises `AnswerRefused` with who is not to be believed.
+
+    `reused` is whether the coordinator says that it is of an earlier release.
+    """
     try:
         if evidence is None:
             raise PeerError("coordinator", "it has no receipts")
         query = evidence.check(authority)
         if (field := question.difference(query)) is not None:
-            raise PeerError("coordinator", f"it put another question: its {field} is not as asked")
+            old = "it is the answer to an earlier asking"
+            other = f"it put another question: its {field} is not as asked"
+            raise PeerError("coordinator", old if field == "asking" else other)
+        again = bool(question.key) and query.asking != question.asking
+        if again and not reused and not query.statistic.on_demand:
+            raise PeerError("coordinator", "it passes an earlier release off as a new one")
         evidence.check_contributors(query, contributors, records)
         # As the question wants it read, with what the coordinator was to decide (`prepared`).
         statistic = question.as_put(query).statistic
@@ -89,7 +99,7 @@ def prove(
         if summed is not None and not np.array_equal(summed, total):
             raise PeerError("coordinator", "its total is not the sum of the servers' shares")
     except (PeerError, LocalError) as error:
-        raise RunFailed(f"the answer is refused: {error}") from None
+        raise AnswerRefused(f"the answer is refused: {error}") from None
     return query, Proof(evidence, authority, statistic, records)
 
 
@@ -105,7 +115,9 @@ def read_result(path: Path) -> dict[str, Any]:
         raise LocalError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise LocalError(f"{file} is not a result") from None
-    if not isinstance(document, dict) or not document.get("receipts"):
+    if not isinstance(document, dict) or not (
+        document.get("receipts") or document.get("questions")
+    ):
         raise LocalError(f"{file} has no receipts")
     return document
 
@@ -114,8 +126,11 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
     """The receipts of a result, if all of them hold and all that the result says follows from them.
 
     Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed;
-    left out, the result's own is taken.
+    left out, the result's own is taken. Of a study, the questions are held to their receipts, and
+    its ε and δ to those; what it concluded from the answers is its own.
     """
+    if "questions" in document:
+        return _verify_study(document, authority)
     try:
         proof, receipts = _parse(document)
         if authority is not None and fingerprint_of(authority) != proof.fingerprint:
@@ -135,6 +150,34 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
             if not _same(document["estimate"], estimate):
                 raise PeerError("result", "its estimate is not what the servers released")
     except (TallyError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as bad:
+        raise TallyError(f"the result does not hold: {bad}") from None
+    return receipts
+
+
+def authority_of(document: dict[str, Any]) -> str:
+    """The fingerprint that a verified result gives of the servers' authority."""
+    first = document["questions"][0] if "questions" in document else document
+    return str(first["receipts"][0]["asked"]["authority_sha256"])
+
+
+def _verify_study(document: dict[str, Any], authority: bytes | None) -> list[Receipt]:
+    try:
+        questions = document["questions"]
+        if not questions or any("questions" in each for each in questions):
+            raise ValueError("a study has questions, which are no studies")
+        if "receipts" in document:
+            raise ValueError("the receipts of a study are those of its questions")
+        for what in ("epsilon", "delta"):
+            parts = [each["privacy"][what] for each in questions]
+            total = "inf" if "inf" in parts else float(sum(map(as_written, parts)))
+            if document["privacy"][what] != total:
+                raise PeerError("result", f"its {what} is not that of its questions together")
+        receipts = [receipt for each in questions for receipt in verify(each, authority)]
+        if len({authority_of(each) for each in questions}) > 1:
+            raise PeerError("result", "its questions were answered under different authorities")
+        if len({receipt.run for receipt in receipts}) < len(questions):
+            raise PeerError("result", "one answer stands for several questions")
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, PeerError) as bad:
         raise TallyError(f"the result does not hold: {bad}") from None
     return receipts
 
@@ -208,7 +251,7 @@ def _check_summary(document: dict[str, Any], query: Query, statistic: Statistic)
     """That the result says of itself what the servers were asked. Raises `PeerError`."""
     release = aggregator_named(query.aggregator).release(query)
     stated = {
-        "statistic": (document["statistic"], statistic.name),
+        "statistic": (document["statistic"], statistic.asked_as),
         "epsilon": (
             document["privacy"]["epsilon"],
             "inf" if query.epsilon is None else float(query.epsilon),

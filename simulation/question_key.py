@@ -9,25 +9,25 @@ import os
 import re
 from dataclasses import replace
 
-from protocols.errors import RunFailed
+from protocols.errors import AnswerRefused
 from protocols.run.question import Question
 
 _BYTES = 16
 _BOUND = re.compile(f"([0-9a-f]{{{2 * _BYTES}}})-([0-9a-f]{{{2 * _BYTES}}})")
 
 
-def keyed(question: Question) -> Question:
-    """The question under a new key, which it alone can have."""
-    salt = os.urandom(_BYTES).hex()
+def keyed(question: Question, salt: str | None = None) -> Question:
+    """The question under a key that it alone can have; a new one, unless `salt` makes it again."""
+    salt = salt or os.urandom(_BYTES).hex()
     return replace(question, key=f"{salt}-{_digest(salt, question)}")
 
 
 def check_resumed(key: str, question: Question) -> None:
-    """Raises `RunFailed` if this is not what was asked under `key`. Of a key that a person chose
-    it cannot be told."""
+    """Raises `AnswerRefused` if this is not what was asked under `key`. Of a key that a person
+    chose it cannot be told."""
     bound = _BOUND.fullmatch(key)
     if question.key != key or (bound and _digest(bound[1], question) != bound[2]):
-        raise RunFailed("the answer is refused: coordinator: it is not to what was asked")
+        raise AnswerRefused("the answer is refused: coordinator: it is not to what was asked")
 
 
 def _digest(salt: str, question: Question) -> str:

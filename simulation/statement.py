@@ -16,12 +16,13 @@ from simulation.runtimes.contract import Opened
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part, with how many `records` in all and `most` of one party; both are public."""
+    """Who takes part, with how many records in all and how many of one party at most, which is
+    public."""
 
     aggregator: Aggregator
     parties: int
     servers: int
-    most: int
+    max_records_per_party: int
     records: int
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:

@@ -8,7 +8,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
-from storage.store import sync_folder
+from storage.store import name_in, sync_folder
 
 MOST_ANSWERS = 1000
 MOST_BYTES = 256 << 20
@@ -35,7 +35,7 @@ class Answers:
             torn.unlink()
         states = {path: path.stat() for path in folder.glob(f"*{_SUFFIX}")}
         paths = sorted(states, key=lambda path: states[path].st_mtime_ns)
-        self._sizes = OrderedDict((bytes.fromhex(p.stem), states[p].st_size) for p in paths)
+        self._sizes = OrderedDict((name_in(p), states[p].st_size) for p in paths)
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._sizes

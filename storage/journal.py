@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.store import sync_folder
+from storage.store import name_in, sync_folder
 
 _HEAD = struct.Struct("<BII")
 
@@ -28,12 +28,16 @@ class Kind(IntEnum):
     QUERY = 1  # how our own machine was begun
     MESSAGE = 2  # a message that was accepted
     EXPIRE = 3  # the deadline passed
+    ASK = 4  # a question to a stored tree, of which the last is kept
 
 
 MOST_OPEN = 64
 """Files of runs that are open at a time: a process has a thousand descriptors for everything."""
 OVER = "over"
 OVER_KEY = b""
+MOST_OVER = 1 << 16
+"""Names of runs that are over, of which so many are kept when there are twice as many: as many as a
+participant knows (`protocols.run.participant.MOST_NAMES`). One that has spent is in the ledger."""
 
 KINDS = frozenset(kind.value for kind in Kind)
 Record = tuple[Kind, bytes]
@@ -46,9 +50,14 @@ class Journal:
     Runs that are over leave their names in one more file, `over`, a line each.
     """
 
-    def __init__(self, folder: Path, most_open: int = MOST_OPEN) -> None:
+    def __init__(
+        self, folder: Path, most_open: int = MOST_OPEN, most_over: int = MOST_OVER
+    ) -> None:
         self._folder = folder
         self._most_open = most_open
+        self._most_over = most_over
+        self._over: int | None = None
+        self._asks: dict[bytes, tuple[int, int]] = {}
         self._files: OrderedDict[bytes, _File] = OrderedDict()
         self._dirty: set[Path] = set()
         self._new_names = False
@@ -59,13 +68,19 @@ class Journal:
     def append(self, run: bytes, kind: Kind, data: bytes) -> int:
         """Writes a record; it is durable once `commit` returns. Returns where it begins.
 
-        Raises `OSError` where there is no room for it, and leaves the journal as it was.
+        A question to a stored tree takes the place of the one before: whoever asks on has heard
+        what was said to that. Raises `OSError` where there is no room, and leaves the rest of the
+        journal as it was.
         """
         record = _HEAD.pack(kind, len(data), zlib.crc32(data)) + data
         file = self._opened(run)
+        if kind is Kind.ASK and (last := self._asks.pop(run, None)) and last[1] == file.end:
+            file.cut(last[0])
         try:
             begin = self._write(file, record)
             self._told = run, data, file.end
+            if kind is Kind.ASK:
+                self._asks[run] = begin, file.end
             return begin
         except OSError:
             if file.end == 0:
@@ -116,15 +131,19 @@ class Journal:
         over = set(self.forgotten())
         paths = sorted(self._folder.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
         for path in paths:
-            run = bytes.fromhex(path.stem)
+            run = name_in(path)
             if run in over:  # a crash came between the two steps of forgetting it
                 path.unlink()
             else:
                 yield run, self._retold(run, path)
 
     def _retold(self, run: bytes, path: Path) -> Iterator[Record]:
+        begin = 0
         for kind, data, end in _records(path):
             self._told = run, data, end
+            if kind is Kind.ASK:
+                self._asks[run] = begin, end
+            begin = end
             yield kind, data
 
     def forgotten(self) -> Iterator[bytes]:
@@ -143,13 +162,35 @@ class Journal:
         The name is on disk before the records go. Raises `OSError` where there is no room for it;
         then nothing is dropped.
         """
+        if self._over is None:
+            self._over = sum(1 for _ in self.forgotten())
+        if self._over >= 2 * self._most_over:
+            self._over = self._shorten()
         self._write(self._opened(OVER_KEY), f"{run.hex()}\n".encode())
+        self._over += 1
         await self.commit()
         self.drop(run)
+
+    def _shorten(self) -> int:
+        """Keeps the newest names, written whole under another name first. Returns how many."""
+        newest = list(self.forgotten())[-self._most_over :]
+        path = self._path(OVER_KEY)
+        new = path.with_suffix(".new")
+        try:
+            new.write_text("".join(f"{run.hex()}\n" for run in newest))
+            _flush({new}, None)
+            new.replace(path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+        self._close(OVER_KEY)  # what is open is the old one
+        sync_folder(self._folder)
+        return len(newest)
 
     def drop(self, run: bytes) -> None:
         """Drops the records of a run, and its name as well: whoever calls this keeps it."""
         self._close(run)
+        self._asks.pop(run, None)
         self._path(run).unlink(missing_ok=True)
 
     def close(self) -> None:

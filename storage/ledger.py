@@ -46,6 +46,7 @@ class Ledger:
                 f"{SCHEMA_VERSION})"
             )
         if version == SCHEMA_VERSION:
+            self._db.execute("SELECT receipt, data, epsilon, delta, written FROM spends LIMIT 1")
             return  # nothing is written: a ledger can be opened where the disk is full
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS spends ("

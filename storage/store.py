@@ -54,7 +54,10 @@ class Store:
         if not path.exists():
             write_secret(path, os.urandom(KEY_BYTES))
             sync_folder(self.folder)
-        return Randomness(path.read_bytes())
+        try:
+            return Randomness(path.read_bytes())
+        except (ValueError, OSError):
+            raise LocalError(f"{path} is not a secret of {KEY_BYTES} bytes") from None
 
     def close(self) -> None:
         if self._temporary is not None:
@@ -64,12 +67,21 @@ class Store:
         path = self.folder / "version"
         if not path.exists():
             path.write_text(f"{VERSION}\n")
-        found = path.read_text().strip()
-        if not found.isdigit() or int(found) > VERSION:
+        found = path.read_text(errors="replace").strip()
+        if not found.isdecimal() or int(found) > VERSION:
             raise LocalError(
-                f"{self.folder} was written by a newer Tallyroom (layout {found}, this knows "
-                f"{VERSION})"
+                f"{self.folder} was written by a newer Tallyroom (layout {found[:20]!r}, this "
+                f"knows {VERSION})"
             )
+
+
+def name_in(path: Path) -> bytes:
+    """The name that a file of the store has, in hexadecimal. Raises `LocalError` for one that
+    somebody else put there: what it is to us cannot be guessed, and it is not ours to remove."""
+    with contextlib.suppress(ValueError):
+        if path.is_file() and (name := bytes.fromhex(path.stem)).hex() == path.stem:
+            return name
+    raise LocalError(f"{path} is not a file of this store: move it elsewhere")
 
 
 def keep_private() -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     )
     from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
     from protocols.statistics.running_sum import RunningSum
+    from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+    from protocols.studies.private_bounds import PrivateBounds
     from simulation.deployment import Deployment
     from simulation.federation import Federation
     from simulation.result import Result
@@ -64,6 +66,14 @@ _HOMES = {
         "QuantileSearch",
     ),
     "protocols.statistics.running_sum": ("RunningSum",),
+    "protocols.studies.contract": (
+        "Answer",
+        "Ask",
+        "Finding",
+        "Steps",
+        "Study",
+    ),
+    "protocols.studies.private_bounds": ("PrivateBounds",),
     "simulation.deployment": ("Deployment",),
     "simulation.federation": ("Federation",),
     "simulation.result": ("Result",),
@@ -71,6 +81,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Answer",
+    "Ask",
     "Auc",
     "CollisionEntropy",
     "CumulativeHistogram",
@@ -79,6 +91,7 @@ __all__ = [
     "Ecdf",
     "EcdfPoints",
     "Federation",
+    "Finding",
     "Gini",
     "Histogram",
     "KendallTau",
@@ -86,12 +99,15 @@ __all__ = [
     "Mean",
     "Pairwise",
     "PeerError",
+    "PrivateBounds",
     "Quantile",
     "QuantileSearch",
     "Result",
     "RunFailed",
     "RunningSum",
     "Statistic",
+    "Steps",
+    "Study",
     "Sum",
     "TallyError",
     "Variance",

@@ -28,10 +28,10 @@ def a_query(**changes: Any) -> Query:
         epsilon=None,
         noise=Placement.EACH_SERVER,
         data="data",
-        minimum=4,
+        min_parties=4,
     )
     if "parties" in changes:
-        changes = {"records": changes["parties"], "minimum": changes["parties"]} | changes
+        changes = {"records": changes["parties"], "min_parties": changes["parties"]} | changes
     return replace(query, **changes)
 
 

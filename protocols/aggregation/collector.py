@@ -25,7 +25,7 @@ class CollectorState(Enum):
     OVER = auto()
 
 
-COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
+COLLECTOR_ACCEPTS: dict[tuple[CollectorState, Phase], Role] = {
     (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
     (CollectorState.ROSTERS, Phase.GIVE_UP): Role.SERVER,
     (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
@@ -73,7 +73,7 @@ class Collector:
         )
 
     def receive(self, message: Message) -> Step:
-        expected = COLLECTOR_TRANSITIONS.get((self._state, message.phase))
+        expected = COLLECTOR_ACCEPTS.get((self._state, message.phase))
         server = int(message.senders[0])
         if message.sender_role is not expected or message.links != 1:
             return Rejected(message.sender, f"{message.phase.label} is out of turn")
@@ -144,12 +144,12 @@ class Collector:
 
     def _release(self) -> Step:
         count = np.count_nonzero(self._members)
-        if count < self._query.minimum:
+        if count < self._query.min_parties:
             missing = np.flatnonzero(~self._members).astype(np.uint32)
             self._state = CollectorState.OVER
             return Failed(
                 f"only {count} of {self._query.parties} parties submitted to every server and "
-                f"{self._query.minimum} are needed; missing: {_some(missing)}"
+                f"{self._query.min_parties} are needed; missing: {_some(missing)}"
             )
         self._heard.clear()
         self._state = CollectorState.SHARES

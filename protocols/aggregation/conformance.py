@@ -53,7 +53,7 @@ def query_for(aggregator: Aggregator, servers: int, parties: int, length: int) -
         epsilon=epsilon,
         noise=Placement.CURATOR if servers == 1 else Placement.EACH_SERVER,
         data="contract",
-        minimum=parties,
+        min_parties=parties,
     )
 
 
@@ -247,7 +247,9 @@ class AggregatorContract:
                     return (replace(message, body=spoil(message.body)),)
 
                 query = query_for(self.aggregator, servers, *vectors.shape)
-                exchange = Exchange(self.aggregator, replace(query, minimum=parties - 1), way=way)
+                exchange = Exchange(
+                    self.aggregator, replace(query, min_parties=parties - 1), way=way
+                )
                 exchange.join(ids_of(2), vectors[2:3])
                 others = np.delete(np.arange(parties, dtype=np.uint32), 2)
                 exchange.join(others, vectors[others])
@@ -296,7 +298,7 @@ class AggregatorContract:
                 return () if lost and message.senders.tolist() == [1] else (message,)
 
             query = query_for(self.aggregator, servers, *vectors.shape)
-            exchange = Exchange(self.aggregator, replace(query, minimum=parties - 2), way=way)
+            exchange = Exchange(self.aggregator, replace(query, min_parties=parties - 2), way=way)
             others = np.delete(np.arange(parties, dtype=np.uint32), [1, 2])
             exchange.join(ids_of(1), vectors[1:2])
             exchange.join(others, vectors[others])

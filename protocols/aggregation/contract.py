@@ -6,7 +6,7 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
 Records = NDArray[np.int64]
-
-EXAGGERATION = 1000
-"""How many times its records a party claims to hold that lies."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +121,10 @@ class Aggregator(ABC):
     def threat_model(self, servers: int) -> ThreatModel:
         """What holds with that many servers."""
 
+    def exposes(self, query: Query) -> bool:
+        """Whether one server by itself would see what a party holds, if it answers this."""
+        return self.threat_model(query.servers).exposes
+
     @abstractmethod
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         """The machine of a block of parties. Raises `LocalError` if they cannot answer."""
@@ -136,17 +137,6 @@ class Aggregator(ABC):
         computed together, or if some of the servers may be gone.
         """
         return 0
-
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """The machine of a block of parties in which some lie: for simulations of who is caught.
-
-        Liars follow the protocol with data far out of range: a thousand times as many records as
-        they hold, all at the bound. An aggregator whose parties would not send that, or whose
-        parties can lie in a worse way, says so here.
-        """
-        return self.party(query, exaggerated(query, holdings, liars), randomness)
 
     @abstractmethod
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
@@ -166,18 +156,6 @@ class Aggregator(ABC):
         from protocols.aggregation.release import NoisySum
 
         return NoisySum(query)
-
-
-def exaggerated(query: Query, holdings: Holdings, liars: frozenset[int]) -> Holdings:
-    """What liars claim to hold: everything a thousand times, at the upper bound: sums count from
-    the lower one, where a lie would be worth nothing."""
-    claimed = holdings.repeated(liars, EXAGGERATION)
-    lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
-    columns = {
-        name: np.where(lie, upper, claimed.column(name))
-        for name, (_, upper) in query.statistic.column_bounds.items()
-    }
-    return replace(claimed, columns={**claimed.columns, **columns})
 
 
 @dataclass(frozen=True)

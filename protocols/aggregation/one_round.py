@@ -23,7 +23,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.messages import Message, Phase, Role, address, are_distinct, body_of
 from protocols.run.query import Query
 
 
@@ -61,7 +61,7 @@ class ServerState(Enum):
     RELEASED = auto()
 
 
-SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
+SERVER_ACCEPTS: dict[tuple[ServerState, Phase], Role] = {
     (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
     (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
     (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
@@ -129,7 +129,7 @@ class CollectingServer(ABC):
         return Continue()
 
     def receive(self, message: Message) -> Step:
-        expected = SERVER_TRANSITIONS.get((self._state, message.phase))
+        expected = SERVER_ACCEPTS.get((self._state, message.phase))
         if (refusal := out_of_turn(message, expected, self._state.name)) is not None:
             return refusal
         match message.phase:
@@ -151,7 +151,7 @@ class CollectingServer(ABC):
             return Rejected(message.sender, f"there are only {self._query.parties} parties")
         prints = self._fingerprints(message)
         repeated = self._present[ids]
-        if len(np.unique(ids)) != len(ids) or (prints != self._prints[ids])[repeated].any():
+        if not are_distinct(ids) or (prints != self._prints[ids])[repeated].any():
             return self._refuse(message, Fault.CONTRADICTORY, "submitted twice")
         if repeated.all():
             return Continue()
@@ -210,9 +210,9 @@ class CollectingServer(ABC):
             return Rejected(message.sender, "a second release over other parties")
         if (members & ~self._present).any():
             return Rejected(message.sender, "a release over parties that did not submit")
-        if np.count_nonzero(members) < self._query.minimum:
+        if np.count_nonzero(members) < self._query.min_parties:
             return Rejected(
-                message.sender, f"a release over fewer than {self._query.minimum} parties"
+                message.sender, f"a release over fewer than {self._query.min_parties} parties"
             )
         return members
 
@@ -305,10 +305,14 @@ class SummingServer(CollectingServer):
     def publish(self, share: Vector) -> bytes:
         """A share of the sum as it is released: measured, with this server's noise in place; both
         were done by the parties if the noise is theirs."""
-        if self._query.mechanism is not None and self._query.noise is not Placement.PARTIES:
-            share = self._query.statistic.measure(share)
-            if (noise := self.noise()) is not None:
-                share = share + noise
+        query, statistic = self._query, self._query.statistic
+        if statistic.curated and query.epsilon is not None:
+            noise = self._randomness.derive("curator's noise")
+            share = statistic.published(share, query.epsilon, query.delta, noise)
+        elif query.mechanism is not None and query.noise is not Placement.PARTIES:
+            share = statistic.measure(share)
+            if (own := self.noise()) is not None:
+                share = share + own
         return share.astype("<u8").tobytes()
 
     def noise(self) -> Vector | None:

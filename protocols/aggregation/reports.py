@@ -5,17 +5,23 @@ one report (`PlainReports`), which is how exactness is checked.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Ids
-from protocols.algebra.ring import Vector
+from protocols.algebra.ring import Vector, signed
 from protocols.local import LocalRandomizer
 from protocols.randomness import Randomness
-from protocols.records import Holdings
+from protocols.records import Column, Holdings
 from protocols.run.query import Query
+
+Flags = NDArray[np.bool]
+
+LARGEST = 1 << 62
+"""Estimates stay below this in size: they must fit the ring."""
 
 DRAWN_BYTES = 1 << 24
 """Of randomness that is held at a time: unary reports take a word for each of their bits."""
@@ -27,7 +33,7 @@ def is_private(query: Query) -> bool:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedReports:
     """What valid reports say together: `records` are in the sum, `refused` reports are not."""
 
     vector: Vector
@@ -60,9 +66,19 @@ class Reports(ABC):
         """The reports of some parties that make `count` each, shape (parties, count, bytes)."""
 
     @abstractmethod
-    def open(self, payloads: Bodies) -> Opened:
+    def possible(self, payloads: Bodies) -> Flags:
+        """Which of some payloads of the right length, one a row, a party may make."""
+
+    @abstractmethod
+    def open(self, payloads: Bodies) -> OpenedReports:
         """The sum, from payloads of the right length, one a row. Raises `LocalError` where they
         cannot say anything."""
+
+    def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> OpenedReports:
+        """The sum, from the payloads of parties that are known, a row a party."""
+        return self.open(
+            np.concatenate([rows.reshape(-1, self.payload_bytes) for _, rows in blocks])
+        )
 
 
 class PlainReports(Reports):
@@ -88,11 +104,15 @@ class PlainReports(Reports):
     def payloads(self, chosen: NDArray[np.intp], count: int, randomness: Randomness) -> Bodies:
         return self._rows[chosen].astype("<u8").view(np.uint8)[:, None, :]
 
-    def open(self, payloads: Bodies) -> Opened:
+    def possible(self, payloads: Bodies) -> Flags:
+        records = np.ascontiguousarray(payloads[:, :8]).view("<u8")[:, 0]
+        return (records >= 1) & (records <= self.query.max_records_per_party)
+
+    def open(self, payloads: Bodies) -> OpenedReports:
         rows = np.ascontiguousarray(payloads).view("<u8")
-        possible = (rows[:, 0] >= 1) & (rows[:, 0] <= self.query.most)
+        possible = self.possible(payloads)
         summed = rows[possible].sum(axis=0, dtype=np.uint64)
-        return Opened(summed[1:], int(summed[0]), int(np.count_nonzero(~possible)))
+        return OpenedReports(summed[1:], int(summed[0]), int(np.count_nonzero(~possible)))
 
 
 class LocalReports(Reports):
@@ -126,7 +146,7 @@ class LocalReports(Reports):
 
     @property
     def most(self) -> int:
-        return self.query.most
+        return self.query.max_records_per_party
 
     def counts(self, holdings: Holdings) -> NDArray[np.intp]:
         return holdings.counts
@@ -162,20 +182,48 @@ class LocalReports(Reports):
         rows[:, self._asked : self._asked + said.shape[1]] = said
         return rows.reshape(len(chosen), count, self._width)
 
-    def open(self, payloads: Bodies) -> Opened:
-        used = self._asked + self.randomizer.report_bytes
-        padded = (payloads[:, used:] == 0).all(axis=1)
-        rows = payloads if padded.all() else payloads[padded]
-        opened = self.open_answers(rows[:, self._asked : used], rows[:, : self._asked])
-        return Opened(
-            opened.vector, opened.records, opened.refused + int(np.count_nonzero(~padded))
-        )
+    @property
+    def _used(self) -> int:
+        return self._asked + self.randomizer.report_bytes
 
-    def open_answers(self, answers: Bodies, questions: Bodies) -> Opened:
+    def _padded(self, payloads: Bodies) -> Flags:
+        return np.asarray((payloads[:, self._used :] == 0).all(axis=1))
+
+    def possible(self, payloads: Bodies) -> Flags:
+        """Questions that both sides draw are possible ones, as the first is."""
+        questions = payloads[:, : self._asked]
+        if self._coins is not None:
+            questions = np.zeros((len(payloads), self.randomizer.question_bytes), dtype=np.uint8)
+        answers = payloads[:, self._asked : self._used]
+        return self._padded(payloads) & self.randomizer.possible(answers, questions)
+
+    def open(self, payloads: Bodies) -> OpenedReports:
+        padded = self._padded(payloads)
+        rows = payloads if padded.all() else payloads[padded]
+        opened = self.open_answers(rows[:, self._asked : self._used], rows[:, : self._asked])
+        return replace(opened, refused=opened.refused + int(np.count_nonzero(~padded)))
+
+    def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> OpenedReports:
+        if self._coins is None:
+            return super().open_from(blocks)
+        answers = [rows.reshape(-1, self._width) for _, rows in blocks]
+        questions = [self.questions(ids, rows.shape[1] // self._width) for ids, rows in blocks]
+        return self.open_answers(np.concatenate(answers), np.concatenate(questions))
+
+    def open_answers(self, answers: Bodies, questions: Bodies) -> OpenedReports:
         """The sum, from answers to questions that are known."""
         summary = self.randomizer.summarise(answers, questions)
         sums = np.rint(summary.vector).astype(np.int64)
-        return Opened(sums.view(np.uint64), summary.records, summary.refused)
+        return OpenedReports(sums.view(np.uint64), summary.records, summary.refused)
+
+
+def local_deviations(
+    query: Query, randomizer: LocalRandomizer, released: Vector, records: int
+) -> Column:
+    """Of a histogram's bins at the counts that were estimated; of other statistics, at most."""
+    variances = randomizer.variances(signed(released).astype(np.float64), records)
+    deviations: Column = query.statistic.deviations(1.0, records) * np.sqrt(variances)
+    return deviations
 
 
 def _words(

@@ -32,7 +32,7 @@ from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.circuit_builder import Builder, Word, width_of
-from protocols.garbling.outputs import Form, Integers, Output
+from protocols.garbling.outputs import Form, IntegerShares, OutputShares
 from protocols.joint.computation import (
     GARBLER,
     Bytes,
@@ -151,10 +151,10 @@ def winners(scores: Vector, width: int) -> Part:
         circuit = _level(width, bits, first, last)
         bits += 1
         if last:
-            form = Integers(((bits, False),))
+            form = IntegerShares(((bits, False),))
             shares: Vector = yield from _all(circuit, form, pairs)
             return shares[:, 0]
-        found = yield from _all(circuit, Output.XOR, pairs)
+        found = yield from _all(circuit, OutputShares.XOR, pairs)
         entries = found.astype(np.uint8).reshape(contests, -1, width + bits)
         values, places, first = entries[..., :width], entries[..., width:], False
     raise AssertionError("a tournament ends with its last level")
@@ -201,7 +201,9 @@ def _rank_scores(choice: Choice, index: int, counts: Vector) -> Part:
     ranks = np.array(choice.ranks, dtype=np.uint64) - np.uint64(1)
     differences = (ranks if ours else np.zeros_like(ranks))[:, None] - counts
     bits = _bits(differences, width).reshape(-1, width)
-    shares = yield from _all(_positive(width), Integers(((width - 1, False), (1, False))), bits)
+    shares = yield from _all(
+        _positive(width), IntegerShares(((width - 1, False), (1, False))), bits
+    )
     e, s = (shares[:, i].reshape(differences.shape) for i in (0, 1))
     below = e - s + np.uint64(ours)
     above = np.pad(e - differences, ((0, 0), (1, 0)))[:, :-1]

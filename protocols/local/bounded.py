@@ -62,7 +62,7 @@ class BoundedResponse(OneValue):
     def estimate(self, counts: Integers) -> Reals:
         """(Σy - n(1-λ)/2)/λ in units of the range, with λ = p - q: a response says its input with
         probability λ, and anything at all, ½ on average, with probability 1 - λ."""
-        truthful = self.response.p - self.response.q
+        truthful = self.response.truthful
         reported = float(counts @ np.arange(self.values)) / (self.values - 1)
         total = (reported - int(counts.sum()) * (1 - truthful) / 2) / truthful
         return np.array([total * self.steps])
@@ -78,7 +78,7 @@ class BoundedResponse(OneValue):
         Between two grid points the second moment of a report is linear in x and its mean as well,
         so the variance is concave there and its peak is where the derivative is 0, or an end.
         """
-        truthful = self.response.p - self.response.q
+        truthful = self.response.truthful
         left = np.arange(self.values - 1) / (self.values - 1)
         right = left + 1 / (self.values - 1)
         # E[G²] = (l + r)x - lr on [l, r]; E[y] = λx + (1-λ)/2
@@ -94,7 +94,7 @@ class BoundedResponse(OneValue):
         return float(self._variance(np.array([second]), np.array([x]))[0])
 
     def _variance(self, second_moment: Reals, x: Reals) -> Reals:
-        k, truthful = self.values, self.response.p - self.response.q
+        k, truthful = self.values, self.response.truthful
         uniform = (2 * k - 1) / (6 * (k - 1))
         moment = truthful * second_moment + (1 - truthful) * uniform
         mean = truthful * x + (1 - truthful) / 2

@@ -62,7 +62,7 @@ class LocalHashing(FrequencyOracle):
     def q(self) -> float:
         """Of supporting a value that the record does not have."""
         response = self.response
-        return response.q + (response.p - response.q) * float(self.collision)
+        return response.q + response.truthful * float(self.collision)
 
     @property
     def words(self) -> int:
@@ -86,7 +86,7 @@ class LocalHashing(FrequencyOracle):
 
     @property
     def gain(self) -> float:
-        return 1 / (self.p - self.q)
+        return self.response.gain / (1 - float(self.collision))
 
     @property
     def empty_variance(self) -> float:
@@ -122,4 +122,4 @@ class LocalHashing(FrequencyOracle):
         return np.asarray((counts[:-1] - counts[-1] * self.q) * self.gain, dtype=np.float64)
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        return support_variances(self.p, self.q, estimates, reports)
+        return support_variances(self.p, self.q, self.gain, estimates, reports)

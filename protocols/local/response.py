@@ -96,8 +96,13 @@ class RandomizedResponse(OneValue, FrequencyOracle):
         return np.where(kept, inputs, lie + (lie >= inputs))
 
     @property
+    def truthful(self) -> float:
+        """p - q: a response says its input with that probability, and else anything at all."""
+        return (self.keep - self.other) / WORD
+
+    @property
     def gain(self) -> float:
-        return 1 / (self.p - self.q)
+        return 1 / self.truthful
 
     @property
     def empty_variance(self) -> float:
@@ -110,15 +115,15 @@ class RandomizedResponse(OneValue, FrequencyOracle):
     def variances(self, estimates: Reals, reports: int) -> Reals:
         """[t·p(1-p) + (n-t)·q(1-q)]/(p-q)² where t of the n records hold the value; exact if
         `estimates` are the truth."""
-        return support_variances(self.p, self.q, estimates, reports)
+        return support_variances(self.p, self.q, self.gain, estimates, reports)
 
 
-def support_variances(p: float, q: float, estimates: Reals, reports: int) -> Reals:
-    """Of (c - nq)/(p - q), where a record supports the value it holds with probability p and any
-    other with probability q."""
+def support_variances(p: float, q: float, gain: float, estimates: Reals, reports: int) -> Reals:
+    """Of (c - nq)·gain with gain = 1/(p - q), where a record supports the value that it
+    holds with probability p, and any other with probability q."""
     held = np.clip(estimates, 0, reports)
     return np.asarray(
-        (held * p * (1 - p) + (reports - held) * q * (1 - q)) / (p - q) ** 2, dtype=np.float64
+        (held * p * (1 - p) + (reports - held) * q * (1 - q)) * gain**2, dtype=np.float64
     )
 
 

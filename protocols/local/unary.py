@@ -63,7 +63,7 @@ class UnaryEncoding(FrequencyOracle):
 
     @property
     def gain(self) -> float:
-        return 1 / (0.5 - self.q)
+        return WORD / (_HALF - self.other)
 
     @property
     def empty_variance(self) -> float:
@@ -94,4 +94,4 @@ class UnaryEncoding(FrequencyOracle):
         return np.asarray((counts[:-1] - counts[-1] * self.q) * self.gain, dtype=np.float64)
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        return support_variances(0.5, self.q, estimates, reports)
+        return support_variances(0.5, self.q, self.gain, estimates, reports)

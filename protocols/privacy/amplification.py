@@ -94,14 +94,19 @@ def central_epsilon(local: Fraction, delta: float, reports: int, values: int) ->
 
 
 @lru_cache(maxsize=1024)
-def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int) -> Fraction:
-    """The largest local ε whose shuffled responses are (`epsilon`, `delta`)-private.
+def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int | None) -> Fraction:
+    """The largest local ε whose shuffled responses are (`epsilon`, `delta`)-private; with `values`
+    None, reports of any randomizer.
 
     Where shuffling does not help, that is `epsilon` itself, which needs no δ and no shuffler.
     """
     target = float(epsilon) * (1 - 2**-50)
 
     def fits(step: int) -> bool:
+        if values is None:
+            local = step / GRID
+            truth = 1 / (1 + math.exp(-local))
+            return clones_delta(target, truth, math.exp(-local), reports) <= delta
         response = RandomizedResponse.spending(Fraction(step, GRID), values)
         return shuffled_delta(target, response, reports) <= delta
 

@@ -79,6 +79,11 @@ class CurveMechanism(ABC):
     def words(self) -> str:
         """What noise is added to."""
 
+    @property
+    def hierarchy(self) -> Hierarchy | None:
+        """The hierarchy whose node counts are measured, if they are."""
+        return None
+
 
 @dataclass(frozen=True)
 class HierarchyMechanism(CurveMechanism):
@@ -91,6 +96,10 @@ class HierarchyMechanism(CurveMechanism):
     @cached_property
     def shape(self) -> Hierarchy:
         return Hierarchy(self.points, best_branching(self.points))
+
+    @property
+    def hierarchy(self) -> Hierarchy | None:
+        return self.shape
 
     @property
     def sensitivity(self) -> int:

@@ -160,9 +160,9 @@ class Evidence:
         else:
             absent = query.parties - len(contributors)
             most = query.records - absent
-            least = max(len(contributors), query.records - absent * query.most)
+            least = max(len(contributors), query.records - absent * query.max_records_per_party)
             if not _collector(query).public:  # it counts reports: of those that could be used
-                least, most = 1, len(contributors) * query.most
+                least, most = 1, len(contributors) * query.max_records_per_party
         if not least <= records <= most:
             raise PeerError(
                 COORDINATOR, f"{records} records in the sum, where it can have {least} to {most}"

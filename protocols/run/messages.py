@@ -32,6 +32,8 @@ MAX_ROUND = 1 << 15
 """An answer is a round later than what it answers, and must still fit its two bytes."""
 
 _HEADER = struct.Struct(f"<BBBHB{RUN_BYTES}sIII")
+SINGLE_BYTES = _HEADER.size + 8
+"""What the wire adds to the body of a message from one to one."""
 """Both roles share a byte: every party pays for its header to every server."""
 _ROLES = 16
 _SHARED = 1
@@ -128,7 +130,7 @@ class Message:
     @property
     def charge(self) -> int:
         """Bytes that each link is billed: the encoded size of its batch of one."""
-        return _HEADER.size + 8 + self.width
+        return SINGLE_BYTES + self.width
 
     @property
     def wire_bytes(self) -> int:
@@ -180,6 +182,11 @@ class Message:
             np.ascontiguousarray(self.body).data,
         )
         return b"".join(parts)
+
+
+def are_distinct(ids: NDArray[np.uint32]) -> bool:
+    """In time linear in their number where they come in order, as those of a host do."""
+    return bool((ids[1:] > ids[:-1]).all()) or len(np.unique(ids)) == len(ids)
 
 
 def name_block(role: Role, ids: NDArray[np.uint32]) -> str:
@@ -235,7 +242,7 @@ def decode(data: bytes, peer: str) -> Message:
         pairs = ids[:senders].astype(np.uint64) * MAX_MEMBERS + ids[senders:]
         if len(np.unique(pairs)) < links:
             raise refuse("a pair appears twice")
-    elif len(np.unique(ids[:senders])) < senders or len(np.unique(ids[senders:])) < receivers:
+    elif not (are_distinct(ids[:senders]) and are_distinct(ids[senders:])):
         raise refuse("a member appears twice")
     body = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size + ids.nbytes)
     return Message(

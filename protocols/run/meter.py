@@ -5,7 +5,7 @@ accounts of servers and coordinator, one of which is at an end of every message 
 parties: of these, party hosts hand in their own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -182,6 +182,22 @@ class Bill:
                     _enter(self._heard_from_parties, link, account)
                 elif link.sender is Role.PARTY:
                     _enter(self.accounts, link, account)
+
+    @classmethod
+    def in_sequence(cls, bills: "Sequence[Bill]") -> "Bill":
+        """One bill for runs that followed each other: each one's rounds come after the last's."""
+        whole = cls([], max(bill.parties for bill in bills))
+        before = 0
+        for bill in bills:
+            first = min((link.round for link in bill.accounts), default=1)
+            for link, account in bill.accounts.items():
+                later = replace(link, round=link.round - first + 1 + before)
+                _enter(whole.accounts, later, account)
+            for link, account in bill._heard_from_parties.items():
+                later = replace(link, round=link.round - first + 1 + before)
+                _enter(whole._heard_from_parties, later, account)
+            before += bill.rounds
+        return whole
 
     @property
     def total(self) -> Tally:

@@ -86,7 +86,7 @@ class Participant(ABC):
             outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
             return outcome
         run = message.run
-        if message.phase is Phase.QUERY and run in self._queries:
+        if self.was_asked(message):
             return self._asked_again(message)
         if message.phase is Phase.QUERY and self._run_like(run) is None:
             try:
@@ -163,6 +163,10 @@ class Participant(ABC):
         """Whether there is anything to tell of a message: if not, `handle` refuses it."""
         known = self.is_open(message.run) or message.run in self._queries
         return known or (message.phase is Phase.QUERY and self._run_like(message.run) is None)
+
+    def was_asked(self, message: Message) -> bool:
+        """Whether it is a query that was heard before."""
+        return message.phase is Phase.QUERY and message.run in self._queries
 
     def _run_like(self, run: bytes) -> bytes | None:
         """The run that is known under the nonce of this one: itself, or one that asks another

@@ -81,23 +81,26 @@ class Policy:
         for column in statistic.columns:
             yield _unless_named("column", column, self.columns)
         yield self._cost(query)
-        if query.minimum < self.minimum_parties:
+        if query.min_parties < self.minimum_parties:
             least = self.minimum_parties
-            yield f"it asks for answers over {least} parties or more, not {query.minimum}"
-        if query.most > self.maximum_records_per_party:
+            yield f"it asks for answers over {least} parties or more, not {query.min_parties}"
+        if query.max_records_per_party > self.maximum_records_per_party:
             most = self.maximum_records_per_party
-            yield f"it allows {most} records per party, and the question says {query.most}"
-        if query.records > query.parties * query.most:
+            said = query.max_records_per_party
+            yield f"it allows {most} records per party, and the question says {said}"
+        if query.records > query.parties * query.max_records_per_party:
             yield "the question says more records than its parties can hold"
-        if query.most < records:
+        if query.max_records_per_party < records:
             yield "the question says that no party has as many records as it joined with"
         if not self._protects(query):
             yield f"it asks for the unit {' or '.join(sorted(self.units))}"
 
     def _protects(self, query: Query) -> bool:
         """Where a party holds at most one record, the two units are one."""
-        whole = query.group >= query.most
-        return ("party" in self.units and whole) or ("record" in self.units and query.group == 1)
+        whole = query.records_per_unit >= query.max_records_per_party
+        return ("party" in self.units and whole) or (
+            "record" in self.units and query.records_per_unit == 1
+        )
 
     def _aggregator(self, query: Query) -> str | None:
         """Options may weaken what a name promises, so the model is asked, not the name. Where one
@@ -109,7 +112,7 @@ class Policy:
         name, _, options = spec.partition("?")
         asked = aggregator_named(spec)
         model = asked.threat_model(query.servers)
-        if model.exposes:
+        if asked.exposes(query):
             return f"{spec} lets one server see its data"
         if options and model.colluding < 1 and asked != aggregator_named(name):
             return f"its policy allows {name} as it is, not {spec}"

@@ -33,6 +33,8 @@ MAX_SERVERS = 64
 MAX_LENGTH = MAX_ROW // 8
 """A share of the whole vector is one row of a message."""
 MAX_DEADLINE = 86400
+CURATOR = "curator"
+"""The aggregator whose server sees exact sums, and is trusted with them."""
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
@@ -41,6 +43,8 @@ MAX_JOINT_NOISES = 1 << 16
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
 LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
+ASKING_BYTES = 16
+_ASKING = re.compile(f"[0-9a-f]{{{2 * ASKING_BYTES}}}")
 
 
 def run_name(nonce: bytes, encoded: bytes) -> bytes:
@@ -81,11 +85,12 @@ def read_later(text: object) -> Fraction:
 class Query:
     """`records` is the number of records that all parties hold together; it is public.
 
-    `group` is how many records one unit of privacy may hold: 1 when the unit is a record, the
-    largest party's number when it is all that one party holds; `most` is the largest party's number
-    of records, which is public. `minimum` is the least number of
-    parties for which an answer may be released. `delta` is the δ that the analyst grants, for
-    mechanisms that need one. `nonce` tells runs of the same query apart.
+    `records_per_unit` is how many records one unit of privacy may hold: 1 when the unit is a
+    record, `max_records_per_party` when it is all that one party holds. The latter is how many the
+    largest party has, which is public. `min_parties` is the least number of parties for which an
+    answer may be released. `delta` is the δ that the analyst grants, for mechanisms that need one.
+    `nonce` tells runs of the same query apart. `asking` is a digest of the analyst's own name for
+    its question: the answer to an earlier one, however alike, has another.
 
     `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
     one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
@@ -101,13 +106,14 @@ class Query:
     epsilon: Fraction | None
     noise: Placement
     data: str
-    minimum: int
-    group: int = 1
-    most: int = 1
+    min_parties: int
+    records_per_unit: int = 1
+    max_records_per_party: int = 1
     deadline: float = 30.0
     delta: float = 0.0
     later_epsilon: Fraction = Fraction(0)
     later_delta: float = 0.0
+    asking: str = ""
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -116,21 +122,28 @@ class Query:
             raise LocalError(f"{self.parties} parties: there must be 1 to {MAX_PARTIES}")
         if not 1 <= self.servers <= MAX_SERVERS:
             raise LocalError(f"{self.servers} servers: there must be 1 to {MAX_SERVERS}")
-        if not 1 <= self.minimum <= self.parties:
-            raise LocalError(f"a minimum of {self.minimum} parties cannot be met by {self.parties}")
+        if not 1 <= self.min_parties <= self.parties:
+            raise LocalError(
+                f"a minimum of {self.min_parties} parties cannot be met by {self.parties}"
+            )
         possible = self.parties <= self.records <= MAX_RECORDS
-        held = min(self.group, self.most) >= 1 and max(self.group, self.most) <= self.records
+        most = (self.records_per_unit, self.max_records_per_party)
+        held = min(most) >= 1 and max(most) <= self.records
         if not possible or not held:
-            raise LocalError(f"{self.records} records in groups of {self.group} are impossible")
-        if self.noise is Placement.PARTIES and self.minimum < enough_shares(self.parties):
+            raise LocalError(
+                f"{self.records} records in groups of {self.records_per_unit} are impossible"
+            )
+        if self.noise is Placement.PARTIES and self.min_parties < enough_shares(self.parties):
             raise LocalError(
                 f"noise shared by {self.parties} parties needs at least "
-                f"{enough_shares(self.parties)} of them to contribute, not {self.minimum}"
+                f"{enough_shares(self.parties)} of them to contribute, not {self.min_parties}"
             )
         if len(self.aggregator) > MAX_SPEC:
             raise LocalError(f"an aggregator is named in at most {MAX_SPEC} characters")
         if self.epsilon is not None and len(str(self.epsilon)) > MAX_EPSILON_TEXT:
             raise LocalError("epsilon has too many digits: write it shorter")
+        if self.asking and not _ASKING.fullmatch(self.asking):
+            raise LocalError(f"an asking is named by {2 * ASKING_BYTES} hexadecimal digits")
         if not 0 <= self.delta < 1:
             raise LocalError(f"delta is a probability from 0 to below 1, not {self.delta}")
         self.check_delta(self.delta)
@@ -157,6 +170,18 @@ class Query:
                 f"{MAX_JOINT_NOISES} at most"
             )
         statistic.check_asked(self.parties, self.noise)
+        if statistic.curated and not self._has_curator:
+            raise LocalError(
+                f"{statistic.asked_as} by this method: its noise depends on the exact counts, "
+                "which a trusted curator alone may see: --aggregator curator, without --noise"
+            )
+        if statistic.curated and self.records_per_unit != 1:
+            raise LocalError(f"{statistic.name} protects one record only: --unit record")
+
+    @property
+    def _has_curator(self) -> bool:
+        one = self.servers == 1 and self.noise is Placement.CURATOR
+        return one and self.aggregator.partition("?")[0] == CURATOR
 
     @cached_property
     def run(self) -> bytes:
@@ -166,7 +191,7 @@ class Query:
     @property
     def units(self) -> int:
         """How many units of privacy there are: records, or parties where the unit is a party."""
-        return self.records if self.group == 1 else self.parties
+        return self.records if self.records_per_unit == 1 else self.parties
 
     def check_delta(self, delta: float) -> None:
         """Raises `LocalError` for a δ that lets a mechanism publish one of the units outright."""
@@ -179,7 +204,7 @@ class Query:
     @property
     def mechanism(self) -> DiscreteLaplace | None:
         """The noise that makes the answer `epsilon`-private; None when there is to be none."""
-        sensitivity = self.statistic.sensitivity * self.group
+        sensitivity = self.statistic.sensitivity * self.records_per_unit
         if self.epsilon is None or sensitivity == 0:
             return None
         return DiscreteLaplace.spending(self.epsilon, sensitivity)
@@ -200,7 +225,7 @@ class Query:
     @property
     def circuit_noise(self) -> CircuitLaplace | None:
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.statistic.circuit_noise(self.epsilon, self.delta, self.group)
+        return self.statistic.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def choice(self) -> Choice | None:
@@ -227,7 +252,7 @@ class Query:
             return 0.0
         if self.joint_noise is not None:
             return self.joint_noise.delta(self.epsilon, self.statistic.noises)
-        return self.statistic.numeric_delta(self.epsilon, self.delta, self.group)
+        return self.statistic.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
 
     @property
     def spend(self) -> Spend:
@@ -251,7 +276,14 @@ class Query:
         How the release is post-processed is not in it: that changes no vector and no noise.
         """
         others = (self.aggregator, self.parties, self.servers, self.records, self.epsilon)
-        rest = (self.noise, self.data, self.minimum, self.group, self.most, self.delta)
+        rest = (
+            self.noise,
+            self.data,
+            self.min_parties,
+            self.records_per_unit,
+            self.max_records_per_party,
+            self.delta,
+        )
         released = repr((self.statistic.release_key(), *others, *rest)).encode()
         return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
@@ -269,12 +301,13 @@ class Query:
                 "epsilon": "inf" if self.epsilon is None else str(self.epsilon),
                 "noise": str(self.noise),
                 "data": self.data,
-                "minimum": self.minimum,
-                "group": self.group,
-                "most": self.most,
+                "min_parties": self.min_parties,
+                "records_per_unit": self.records_per_unit,
+                "max_records_per_party": self.max_records_per_party,
                 "deadline": float(self.deadline),
                 "delta": float(self.delta),
                 **later_fields(self.later_epsilon, self.later_delta),
+                "asking": self.asking,
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -315,6 +348,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "aggregator": str,
+    "asking": str,
     "data": str,
     "deadline": (int, float),
     "delta": (int, float),

@@ -7,19 +7,26 @@ from fractions import Fraction
 
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.run.query import MAX_DEADLINE, Query, check_later, later_fields, read_later
+from protocols.run.query import (
+    ASKING_BYTES,
+    MAX_DEADLINE,
+    Query,
+    check_later,
+    later_fields,
+    read_later,
+)
 from protocols.statistics import Statistic, statistic_named
 
 
 @dataclass(frozen=True)
 class Question:
-    """What an analyst asks. `minimum` None means that every party is needed. `aggregator` is a
+    """What an analyst asks. `min_parties` None means that every party is needed. `aggregator` is a
     name with its options, `delta` the δ that is granted to mechanisms that need one.
 
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
-    waits for the same answer. `fresh` asks for noise of its own, where an earlier release of the
-    same data would be given again. `later_epsilon` and `later_delta` are what the rest of a study
-    may spend after it.
+    waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
+    where an earlier release of the same data would be given again. `later_epsilon` and
+    `later_delta` are what the rest of a study may spend after it.
     """
 
     statistic: Statistic
@@ -28,7 +35,7 @@ class Question:
     noise: Placement
     data: str = "data"
     unit: str = "record"
-    minimum: int | None = None
+    min_parties: int | None = None
     deadline: float = 30.0
     key: str = ""
     delta: float = 0.0
@@ -41,16 +48,36 @@ class Question:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
         check_later(self.epsilon, self.later_epsilon, self.later_delta)
 
-    def query(self, nonce: bytes, parties: int, servers: int, records: int, most: int) -> Query:
+    @property
+    def asking(self) -> str:
+        """The key as the query has it, and with the query all that servers sign."""
+        if not self.key:
+            return ""
+        digest = hashlib.blake2s(self.key.encode(), digest_size=ASKING_BYTES, person=b"asking")
+        return digest.hexdigest()
+
+    def takes(self, query: Query) -> bool:
+        """Whether the answer to `query` may be given to this asking.
+
+        An earlier one may where the same release would be given again and no fresh one is wanted.
+        Who names no key cannot tell one asking from another.
+        """
+        if not self.key or query.asking == self.asking:
+            return True
+        return not self.fresh and self.statistic.reuse_key is not None
+
+    def query(
+        self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
+    ) -> Query:
         """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
-        group = {"record": 1, "party": most}.get(self.unit)
-        if group is None:
+        records_per_unit = {"record": 1, "party": max_records_per_party}.get(self.unit)
+        if records_per_unit is None:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         return Query(
             nonce=nonce,
             statistic=self.statistic.prepared(
                 records,
-                most,
+                max_records_per_party,
                 self.epsilon,
                 self.noise is Placement.PER_PAIR,
                 hashlib.blake2s(nonce, person=b"matching").digest(),
@@ -62,18 +89,21 @@ class Question:
             epsilon=self.epsilon,
             noise=self.noise,
             data=self.data,
-            minimum=parties if self.minimum is None else self.minimum,
-            group=group,
-            most=most,
+            min_parties=parties if self.min_parties is None else self.min_parties,
+            records_per_unit=records_per_unit,
+            max_records_per_party=max_records_per_party,
             deadline=self.deadline,
             delta=self.delta,
             later_epsilon=self.later_epsilon,
             later_delta=self.later_delta,
+            asking=self.asking,
         )
 
     def as_put(self, query: Query) -> Query:
         """The query that this question would have been, for the federation of `query`."""
-        return self.query(query.nonce, query.parties, query.servers, query.records, query.most)
+        return self.query(
+            query.nonce, query.parties, query.servers, query.records, query.max_records_per_party
+        )
 
     def difference(self, query: Query) -> str | None:
         """In which field a query does not ask what this question does; None if it does.
@@ -89,6 +119,9 @@ class Question:
                     return each.name
             elif each.name in _NOT_RELEASED:
                 continue
+            elif each.name == "asking":
+                if not self.takes(query):
+                    return each.name
             elif getattr(expected, each.name) != getattr(query, each.name):
                 return each.name
         return None
@@ -121,6 +154,8 @@ class Question:
                 if type(fields[key]) not in kinds:
                     raise TypeError(f"{key} cannot be {fields[key]!r}")
             return cls(**fields)
+        except LocalError:
+            raise
         except (
             ArithmeticError,
             ValueError,
@@ -136,7 +171,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "aggregator": (str,),
     "data": (str,),
     "unit": (str,),
-    "minimum": (int, type(None)),
+    "min_parties": (int, type(None)),
     "deadline": (int, float),
     "key": (str,),
     "delta": (int, float),

@@ -60,8 +60,8 @@ def parse_reason(message: Message) -> str | Rejected:
 class Refusals:
     """Who refuses to take part in one run. A party that says so again is not heard."""
 
-    def __init__(self, parties: int, minimum: int) -> None:
-        self.minimum = minimum
+    def __init__(self, parties: int, min_parties: int) -> None:
+        self.min_parties = min_parties
         self._refusing = np.zeros(parties, dtype=bool)
         self._reasons: dict[int, str] = {}
 
@@ -79,9 +79,9 @@ class Refusals:
         """Why the run is over, if too few parties are left for it."""
         parties = len(self._refusing)
         left = parties - self.count
-        if left >= self.minimum:
+        if left >= self.min_parties:
             return None
-        return f"{left} of {parties} parties agree to take part and {self.minimum} are needed"
+        return f"{left} of {parties} parties agree to take part and {self.min_parties} are needed"
 
     def is_known(self, message: Message) -> bool:
         """Whether there is nothing new in a refusal."""

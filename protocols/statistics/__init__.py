@@ -21,6 +21,11 @@ def statistics() -> dict[str, type[Statistic]]:
     return registry.loadable(registry.STATISTICS)
 
 
+def offered() -> dict[str, type[Statistic]]:
+    """Those of them that users ask by their own name."""
+    return {name: kind for name, kind in statistics().items() if not kind.way_of}
+
+
 @cache
 def statistic_named(name: str) -> type[Statistic]:
     """Only the one that is asked for is loaded.
@@ -33,4 +38,12 @@ def statistic_named(name: str) -> type[Statistic]:
     return kind
 
 
-__all__ = ["Curve", "Estimate", "Statistic", "statistic_named", "statistic_names", "statistics"]
+__all__ = [
+    "Curve",
+    "Estimate",
+    "Statistic",
+    "offered",
+    "statistic_named",
+    "statistic_names",
+    "statistics",
+]

@@ -25,6 +25,7 @@ from protocols.privacy.class_curves import (
 )
 from protocols.privacy.curves import MECHANISMS
 from protocols.records import Column, Holdings
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.classifier_estimates import (
     Judgement,
     Judgements,
@@ -43,13 +44,13 @@ from protocols.statistics.thresholds import threshold_values
 MAX_THRESHOLDS = 1 << 16
 MAX_SCORES = 16
 SOLVERS = ("interior-point", "cvxopt")
+ROC_METHODS = ("curve", "binormal", "priroc", "priroc-fix")
 
 
 @dataclass(frozen=True)
-class ClassCounts(Statistic):
+class ClassCounts(Bounded):
     """How many records of each class have a score at most each threshold."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
@@ -73,8 +74,8 @@ class ClassCounts(Statistic):
         return (*self.score, self.label)
 
     @property
-    def bounded(self) -> str | None:
-        return self.score[0]
+    def valued(self) -> tuple[str, ...]:
+        return self.score
 
     @cached_property
     def x(self) -> Column:
@@ -95,8 +96,8 @@ class ClassCounts(Statistic):
 
     def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
         """Each record's cell in the row of each score."""
-        positive = self.positives(holdings)
-        found = [np.searchsorted(self.x, self._scores(holdings, name)) for name in self.score]
+        x, positive = self.x, self.positives(holdings)
+        found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
         return (np.stack(found) + self.thresholds * positive).astype(np.int64)
 
     def positives(self, holdings: Holdings) -> NDArray[np.bool]:
@@ -107,11 +108,6 @@ class ClassCounts(Statistic):
         if not np.isfinite(values).all():
             raise LocalError(f"column {name!r} has scores that are not finite numbers")
         return np.clip(values, *self.bounds)
-
-    def clipped(self, holdings: Holdings) -> int:
-        lower, upper = self.bounds
-        values = np.stack([holdings.column(name) for name in self.score])
-        return int(np.count_nonzero((values < lower) | (values > upper)))
 
     @property
     def length(self) -> int:
@@ -236,7 +232,7 @@ class ClassifierCurves(ClassCounts):
         positive = self.positives(holdings)
         return {
             name: Judgement.of(
-                _shares(holdings.column(name), positive, self.x),
+                shares_of(holdings.column(name), positive, self.x),
                 self.x,
                 self.best,
                 true_auc(holdings.column(name), positive),
@@ -282,7 +278,29 @@ class Drawn(ClassifierCurves):
 class Roc(Drawn):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
+    method: str = option(
+        "curve", "How; all but curve need a curator, who sees every score.", choices=ROC_METHODS
+    )
+
     name: ClassVar[str] = "roc"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("method", self.method, dict.fromkeys(ROC_METHODS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        if self.method == "curve":
+            return self
+        from protocols.statistics.areas import way
+        from protocols.statistics.curated import BinormalRoc
+        from protocols.statistics.private_thresholds import PriRoc, PriRocFix
+
+        kinds: dict[str, type[ClassCounts]] = {
+            "binormal": BinormalRoc,
+            "priroc": PriRoc,
+            "priroc-fix": PriRocFix,
+        }
+        return way(self, kinds[self.method])
 
     def shape(self, named: dict[str, Judgement]) -> Judgements:
         return RocEstimate(named)
@@ -321,7 +339,7 @@ class PrCurve(Drawn):
         return bounded
 
 
-def _shares(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
+def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
     """On raw records: those above the range are at most no threshold."""
     classes = [np.sort(scores[~positive]), np.sort(scores[positive])]
     shares = [

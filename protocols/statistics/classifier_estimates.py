@@ -164,17 +164,31 @@ class Judgements(Shape):
             raise ValueError("curves of another kind")
         if truth.named.keys() != self.named.keys():
             raise ValueError("curves of other names")
-        areas, sums = [], []
+        areas, sums, apart = [], [], []
         for name, each in self.named.items():
             true = truth.named[name]
             areas.append(
                 area_between(self.curve(each), self.curve(true)) if each.monotone else math.nan
             )
             sums.append(abs(self.area(each)[1] - self.area(true)[1]))
-        ordered = type(self)({name: truth.named[name] for name in self.named})
+            apart.append(self._apart(each, true))
+        difference = np.concatenate(apart)
         label = self.area(next(iter(self.named.values())))[0]
-        rates = super().error(ordered)
-        return rates | {"symmetric_difference": float(np.max(areas)), label: float(np.max(sums))}
+        return {
+            "rmse": float(np.sqrt(np.mean(difference**2))),
+            "max": float(np.max(difference)),
+            "symmetric_difference": float(np.max(areas)),
+            label: float(np.max(sums)),
+        }
+
+    def _apart(self, each: Judgement, true: Judgement) -> Column:
+        """In both axes at the same thresholds; one above the other, where thresholds differ."""
+        x, y = self.curve(each)
+        if np.array_equal(each.thresholds, true.thresholds):
+            both: Column = np.abs(np.concatenate([x, y]) - np.concatenate(self.curve(true)))
+            return both
+        above: Column = np.abs(y - np.interp(x, *_forward(self.curve(true))))
+        return above
 
     def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
         several = len(self.named) > 1
@@ -200,6 +214,8 @@ class Judgements(Shape):
             told = self._label(name if several else beside.label, each)
             axes.plot(x, y, color=colour, lw=1.4, label=told)
             best = each.best_place
+            if np.isnan(each.thresholds[best]):
+                continue
             axes.plot(x[best], y[best], "o", ms=5, color=colour)
             axes.annotate(
                 f"{each.thresholds[best]:.3g}",

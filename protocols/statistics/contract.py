@@ -1,10 +1,12 @@
 """The contract of a statistic: encode at the party, decode at the coordinator, plain reference."""
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -13,9 +15,11 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, options_of, summary_of
 
@@ -41,9 +45,34 @@ class Statistic(ABC):
     name: ClassVar[str]
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
+    aggregators: ClassVar[frozenset[str]] = frozenset()
+    """Those that it can be asked of; any, if there are none."""
     style: ClassVar[Style] = Style()
+    curated: ClassVar[bool] = False
+    """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
+    publishes what `published` says."""
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
+    span: ClassVar[Bounds] = (-math.inf, math.inf)
+    """Where an estimate can lie."""
+    one_noise: ClassVar[bool] = False
+    """Whether each value has the noise on one released integer, and no other."""
+
+    def __post_init__(self) -> None:
+        self._take_python()
+
+    def _take_python(self) -> None:
+        """As people write it: one number where there may be several, 2 for the choice "2".
+
+        Raises `LocalError`, which is a ValueError, for a value of another type.
+        """
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            taken = _taken(value, each.type)
+            if not _fits(taken, each.type):
+                raise LocalError(f"{self.name}: {each.name} cannot be {value!r}")
+            if taken is not value:
+                object.__setattr__(self, each.name, taken)
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -54,6 +83,11 @@ class Statistic(ABC):
     def summary(cls) -> str:
         """It in one line."""
         return summary_of(cls)
+
+    @property
+    def asked_as(self) -> str:
+        """The name that a user knows it by."""
+        return self.way_of or self.name
 
     @property
     @abstractmethod
@@ -95,6 +129,15 @@ class Statistic(ABC):
         """As `deviations`, where they depend on what was released."""
         return self.deviations(noise_variance, records)
 
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """What noise of that variance may have done to what was released; `width` is how many
+        standard deviations of it hold 95 %."""
+        values = shape_of(self.decode(released, records)).values()
+        deviations = self.deviations_given(released, noise_variance, records)
+        return Interval.around(values, deviations, width, self.span)
+
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
@@ -105,6 +148,11 @@ class Statistic(ABC):
     @property
     def bounded(self) -> tuple[str, ...]:
         """Those of the columns whose public bounds must be known."""
+        return ()
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """Those of its columns that are of names rather than of numbers."""
         return ()
 
     @property
@@ -153,13 +201,12 @@ class Statistic(ABC):
             raise LocalError(f"--noise {noise} is of statistics of pairs")
 
     def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, group: int
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> "CircuitLaplace | None":
-        """The noise that parties draw inside a circuit, when a unit of privacy has `group`
-        records; None where they draw none."""
+        """The noise that parties draw inside a circuit; None where they draw none."""
         return None
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         """The δ that a sampler of its own costs; 0 for the exact samplers."""
         return 0.0
 
@@ -183,12 +230,16 @@ class Statistic(ABC):
         return self
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """What the coordinator decides before it asks: most statistics leave nothing open.
 
-        There are `records` records, `most` of one party; `inside` tells that noise is drawn by
-        pairs of parties, `seed` is public.
+        `inside` tells that noise is drawn by pairs of parties, `seed` is public.
         """
         return self
 
@@ -247,6 +298,16 @@ class Statistic(ABC):
         """What is published of the sum of all vectors: linear, so it applies to shares."""
         return total
 
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        """What a curator publishes of the exact sum, its noise included, if `curated`."""
+        raise LocalError(f"{self.name} has no noise of its own")
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        """That mechanism by name."""
+        raise LocalError(f"{self.name} has no noise of its own")
+
     def place(self, noise: Vector) -> Vector:
         """How the noises add to the measured values."""
         return noise
@@ -304,6 +365,19 @@ def _plain(value: Parameter, annotation: object) -> Parameter:
     if isinstance(value, tuple):
         return value if str in kinds else tuple(float(each) for each in value)
     return float(value) if float in kinds and type(value) is int else value
+
+
+def _taken(value: object, annotation: object) -> object:
+    kinds = get_args(annotation) or (annotation,)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if Ellipsis in kinds:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (value,)
+        return tuple(value) if isinstance(value, list | np.ndarray) else value
+    if str in kinds and value is None and NoneType not in kinds:
+        return "none"
+    return str(value) if str in kinds and type(value) is int else value
 
 
 def _fits(value: object, annotation: object) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.bounded import OneColumn
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
@@ -24,7 +24,7 @@ EDGES = np.ldexp(1.0, np.arange(LEAST, MOST + 1))
 
 
 @dataclass(frozen=True)
-class Magnitudes(Statistic):
+class Magnitudes(OneColumn):
     """Counts of records by sign and power of two, over all numbers; needs no bounds.
 
     A bin of positive values is [2^k, 2^(k+1)) for k from -32 to 47, the bins of negative values are
@@ -34,14 +34,6 @@ class Magnitudes(Statistic):
 
     name: ClassVar[str] = "magnitudes"
     style: ClassVar[Style] = Style("marks", "value", "records")
-
-    @property
-    def bounded(self) -> str | None:
-        return None
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return -float(EDGES[-1]), float(EDGES[-1])
 
     @property
     def length(self) -> int:

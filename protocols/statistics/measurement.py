@@ -5,22 +5,26 @@ is a record one of so many cells, a step at one of so many thresholds, or a numb
 statistic answers with its `measurement`; `Statistic.measured` is what each record is by it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
-from protocols.local import BoundedResponse, LocalRandomizer, RandomizedResponse
+from protocols.local import (
+    AUTO,
+    BoundedResponse,
+    LocalBudget,
+    LocalRandomizer,
+    RandomizedResponse,
+    frequency_oracle,
+)
+from protocols.local.levels import LevelResponse
+from protocols.privacy.hierarchy import Hierarchy
 from protocols.statistics.thresholds import RESOLUTION_BITS, Points
 
 GRID_POINTS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """How finely a bounded number may be rounded before the response."""
-
-LocalBudget = Callable[[int], Fraction]
-"""The ε that one report among so many values may spend."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class OneHot(Measurement):
-    """A record is a vector of `cells` with a single 1, at its cell."""
+    """A record is a vector of `cells` with a single 1, at its cell. `oracle` names what counts
+    cells in the local model (`protocols.local.choice`)."""
 
     cells: int = 1
+    oracle: str = AUTO
 
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return RandomizedResponse.spending(budget(self.cells), self.cells)
+        return frequency_oracle(self.oracle, budget, self.cells)
 
     def of_counts(self, counts: Vector) -> Vector:
         return np.diff(counts, prepend=np.uint64(0))
@@ -74,9 +80,14 @@ class OneHot(Measurement):
 
 @dataclass(frozen=True)
 class Step(Measurement):
-    """A record is a vector of `cells` that steps from 0 to 1 at its cell."""
+    """A record is a vector of `cells` that steps from 0 to 1 at its cell. `shape` is the hierarchy
+    whose nodes are released of it, if any are: a local report is about one of them."""
 
     cells: int = 1
+    shape: Hierarchy | None = None
+
+    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
+        return None if self.shape is None else LevelResponse.spending(budget(None), self.shape)
 
 
 @dataclass(frozen=True)

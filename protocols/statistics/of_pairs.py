@@ -9,15 +9,21 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError
+from protocols.names import look_up
 from protocols.pairwise.kernels import bundled as kernels
 from protocols.pairwise.kernels.contract import Grid, Kernel
 from protocols.pairwise.kernels.expression import Expression
 from protocols.pairwise.kernels.ordered_grid import OrderedGrid
 from protocols.pairwise.kernels.registry import KernelKind, kernel_named
+from protocols.privacy.curves import MECHANISMS
 from protocols.records import Holdings
 from protocols.statistics.bounded import OneColumn
+from protocols.statistics.contract import Statistic
 from protocols.statistics.option import option, role
-from protocols.statistics.pairwise import Pairs
+from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
+
+LABELS = ("private", "public")
+AUC_METHODS = ("pairs", "curve", "smooth")
 
 MOST_TIED = 0.05
 """The share of distinct values that may be tied by rounding where there are no bounds. Few are tied
@@ -109,12 +115,12 @@ class CollisionEntropy(Ordered, OneColumn):
 class KendallTau(Ordered):
     """Kendall's rank correlation of two columns: tau-a, or with `--tau b` tau-b, made for ties."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     x: str = role("x", "The first column.")
     y: str = role("y", "The second column.")
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
 
     name: ClassVar[str] = "kendall-tau"
+    span: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,11 +140,44 @@ class KendallTau(Ordered):
 class Auc(Ordered):
     """Area under the ROC curve: how often a positive record has the larger score; ties count ½."""
 
-    value: str = "value"  # in every encoding of the query, and of no use
     score: str = role("score", "The column of scores.")
     label: str = role("label", "The column of labels, 0 or 1.")
+    method: str = option(
+        "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
+    )
+    thresholds: int = option(256, "Points of the curve, or steps of the scores.")
+    mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
+    labels: str = option(
+        "private", "In the local model: whether labels are hidden too.", choices=LABELS
+    )
 
     name: ClassVar[str] = "auc"
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("method", self.method, dict.fromkeys(AUC_METHODS))
+        look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
+        look_up("labels", self.labels, dict.fromkeys(LABELS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
+        methods as a statistic of both classes' counts."""
+        if self.method == "pairs" and aggregator in LOCAL_MODELS:
+            from protocols.statistics.local_forms import LocalAuc, encoded
+
+            return LocalAuc(self.name, encoded(self))
+        if self.method == "pairs":
+            return self
+        from protocols.statistics.areas import AucByCurve, way
+        from protocols.statistics.curated import SmoothAuc
+
+        return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Curves need public bounds of the scores; pairs compare any numbers."""
+        return super().bounded if self.method == "pairs" else self.valued
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from protocols.names import look_up
 from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
 from protocols.pairwise.sampling.estimator import (
     Zetas,
@@ -28,13 +29,18 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.run.messages import MAX_ROW
 from protocols.statistics.bounded import Bounded
-from protocols.statistics.contract import Bounds
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.estimates import Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
 
 if TYPE_CHECKING:
     from protocols.run.role_machines import RoleMachines
 
+LOCAL_MODELS = frozenset({"local", "shuffle"})
+"""Aggregators of the local model: parties report by themselves, and do not meet."""
+ROUNDINGS = ("simple", "randomized")
+MAX_BINS = 1 << 24
 SEED_BYTES = 16
 SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
 DEFAULT_DELTA = 2.0**-40
@@ -61,9 +67,13 @@ class Pairs(Bounded):
         "Who computes pairs: the parties two by two, or two servers on shares of the records.",
         choices=("parties", "servers"),
     )
+    bins: str = option("auto", "In the local model: bins of a column, a number or auto.")
+    rounding: str = option(
+        "simple", "In the local model: how values go to bins.", choices=ROUNDINGS
+    )
     matchings: int = 0
     met: int = 0
-    most: int = 1
+    max_records_per_party: int = 1
     pairing: str = ""
     inside: bool = False
     pilot: tuple[float, ...] = ()
@@ -75,7 +85,14 @@ class Pairs(Bounded):
             raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
-        if self.matchings < 0 or self.most < 1 or not 0 <= self.met <= self.matchings:
+        look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
+        if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
+            raise LocalError(f"--bins is a number from 2 to {MAX_BINS}, or auto, not {self.bins!r}")
+        if (
+            self.matchings < 0
+            or self.max_records_per_party < 1
+            or not 0 <= self.met <= self.matchings
+        ):
             raise LocalError("pairs cannot be drawn like that")
         if self.meet not in ("parties", "servers"):
             raise LocalError(f"--meet is parties or servers, not {self.meet!r}")
@@ -99,7 +116,12 @@ class Pairs(Bounded):
     takes_pilot: ClassVar[bool] = True
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         """The statistic with its pairs decided. Raises `LocalError` if there are none."""
         if records < 2:
@@ -109,7 +131,7 @@ class Pairs(Bounded):
             self,
             matchings=matchings,
             met=min(matchings, records - 1),
-            most=most,
+            max_records_per_party=max_records_per_party,
             inside=inside,
             pairing=seed[:SEED_BYTES].hex(),
         )
@@ -148,23 +170,31 @@ class Pairs(Bounded):
         """Places for a pair that the largest party has: one a record and matching."""
         if self.matchings < 1:
             raise LocalError(f"the pairs of {self.name} are not drawn yet")
-        return self.most * self.matchings
+        return self.max_records_per_party * self.matchings
 
     def circuit_noise(
-        self, epsilon: Fraction | None, delta: float, group: int
+        self, epsilon: Fraction | None, delta: float, records_per_unit: int
     ) -> CircuitLaplace | None:
-        """The noise of each output of each pair, when a unit of privacy has `group` records."""
+        """The noise of each output of each pair."""
         if epsilon is None or not self.inside:
             return None
         return CircuitLaplace.spending(
             epsilon,
             delta or DEFAULT_DELTA,
             self.kernel.sensitivity,
-            self.pairs_of_a_record * group,
+            self.pairs_of_a_record * records_per_unit,
             len(self.kernel.outputs),
         )
 
     # --- how it is asked ---
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        """In the local model records are quantized and reported; elsewhere parties meet."""
+        if aggregator not in LOCAL_MODELS:
+            return self
+        from protocols.statistics.local_forms import LocalPairs, encoded
+
+        return LocalPairs(self.name, encoded(self))
 
     def machines(self) -> "RoleMachines":
         """Parties meet two by two, or servers compute on shares of their records. The roles know
@@ -198,10 +228,12 @@ class Pairs(Bounded):
                 "choose fewer --pairs-per-party"
             )
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
-        if (noise := self.circuit_noise(epsilon, delta, group)) is None:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
+        if (noise := self.circuit_noise(epsilon, delta, records_per_unit)) is None:
             return 0.0
-        return noise.delta(epsilon, self.pairs_of_a_record * group, len(self.kernel.outputs))
+        return noise.delta(
+            epsilon, self.pairs_of_a_record * records_per_unit, len(self.kernel.outputs)
+        )
 
     def counted(self, release: bytes) -> int:
         """Pairs: so many as it says, or half of the slots that it names."""
@@ -248,11 +280,12 @@ class Pairs(Bounded):
 
     def records_of(self, holdings: Holdings) -> Integers:
         """Records as rows of integers, as the kernel takes them."""
-        self._check_labels(holdings)
+        self.check_labels(holdings)
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
-    def _check_labels(self, holdings: Holdings) -> None:
+    def check_labels(self, holdings: Holdings) -> None:
+        """Raises `LocalError` for a label that is neither 0 nor 1."""
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")
@@ -268,7 +301,7 @@ class Pairs(Bounded):
         """Over all pairs of the raw records."""
         if holdings.rows < 2:
             raise LocalError(f"{self.name} needs at least two records")
-        self._check_labels(holdings)
+        self.check_labels(holdings)
         return self.kernel.truth([holdings.column(name) for name in self.columns])
 
     def noiseless(self, holdings: Holdings) -> Estimate:
@@ -298,6 +331,36 @@ class Pairs(Bounded):
         unit, zero = (self.kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
         variance = noise_variance / records if self.inside else noise_variance / records**2
         return np.array([abs(unit - zero) * math.sqrt(variance)])
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Of one output, what the ends of its mean's interval decode to; of several, by the delta
+        method. `records` counts pairs here, and which were drawn varies the estimate as well."""
+        means = means_of_totals(signed(self.measure(released)), records)
+        if self.inside:
+            means += float(OFFSET)
+        each = math.sqrt(noise_variance / records if self.inside else noise_variance / records**2)
+        found = self.kernel.decode(means, exact=False)
+        if len(means) == 1:
+            ends = [
+                float(self.kernel.decode(means + side * width * each, exact=False))
+                for side in (-1, 1)
+            ]
+            low, high = np.array([min(ends)]), np.array([max(ends)])
+            error = self.deviations(noise_variance, records)
+            if np.isnan(error).any():
+                error = (high - low) / (2 * width)
+            return Interval(error, low, high).holding(np.array([found]))
+        slopes = []
+        for place in range(len(means)):
+            step = np.zeros(len(means))
+            step[place] = each
+            above, below = (self.kernel.decode(means + s * step, exact=True) for s in (1, -1))
+            slopes.append((above - below) / 2)
+        centre = np.array([float(self.kernel.decode(means, exact=True))])
+        error = np.array([math.hypot(*slopes)])
+        return Interval.around(centre, error, width, self.span).holding(np.array([found]))
 
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""

@@ -15,6 +15,11 @@ def study_names() -> list[str]:
     return list(registry.registered(registry.STUDIES))
 
 
+def studies() -> dict[str, type[Study]]:
+    """All installed studies that can be loaded."""
+    return registry.loadable(registry.STUDIES)
+
+
 @cache
 def study_named(name: str) -> type[Study]:
     """Only the one that is asked for is loaded.
@@ -27,4 +32,4 @@ def study_named(name: str) -> type[Study]:
     return kind
 
 
-__all__ = ["Answer", "Ask", "Finding", "Steps", "Study", "study_named", "study_names"]
+__all__ = ["Answer", "Ask", "Finding", "Steps", "Study", "studies", "study_named", "study_names"]

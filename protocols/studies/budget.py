@@ -21,8 +21,8 @@ class Grant:
 
     epsilon: Fraction | None
     delta: float
-    later_epsilon: Fraction
-    later_delta: float
+    later_epsilon: Fraction = Fraction(0)
+    later_delta: float = 0.0
 
 
 class Budget:
@@ -62,7 +62,7 @@ class Budget:
             None if self._epsilon is None else self._epsilon * ask.share,
             _part(self._delta, ask.share),
             Fraction(0) if self._epsilon is None else self._epsilon * later,
-            _part(self._delta, later),
+            0.0 if self._epsilon is None else _part(self._delta, later),
         )
 
 

@@ -16,7 +16,7 @@ and holds the study to the budget that it declared (`protocols.studies.budget`).
         def steps(self) -> Steps:
             first = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
             second = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
-            return Finding((first.estimate + second.estimate) / 2)
+            return Finding((first.number + second.number) / 2)
 
 Every choice must follow from the fields and the answers alone. A study that was interrupted is run
 again from its beginning; it asks the same, and is given the answers that are there already.
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from protocols.errors import LocalError
+from protocols.errors import LocalError, RunFailed
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Parameter, Statistic, _fits, _plain
+from protocols.statistics.contract import Bounds, Parameter, Statistic, _fits, _plain
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.option import Option, options_of, summary_of
 
 if TYPE_CHECKING:
@@ -67,6 +67,14 @@ class Answer:
     deviations: Column
     records: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> float:
+        """The estimate, where it is a single number. Raises `RunFailed` where it is not."""
+        shape = shape_of(self.estimate)
+        if not shape.scalar:
+            raise RunFailed("the answer is not a single number")
+        return float(shape.values()[0])
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,14 @@ class Study(ABC):
     def steps(self) -> Steps:
         """Asks and concludes. Raises `RunFailed` where the answers allow no conclusion."""
 
+    def examples(self) -> tuple[Ask, ...]:
+        """Questions like those it may ask, with stand-ins for what answers will decide.
+
+        They are checked before the first question: nothing is spent on a study of which a later
+        question cannot be asked of the federation at hand.
+        """
+        return ()
+
     def reference(self, holdings: Holdings) -> Estimate | None:
         """What it would find in the raw records, as numpy or scipy compute it; None if nothing
         plain compares. Simulations tell the error against it."""
@@ -140,17 +156,8 @@ class Study(ABC):
         """
         return self
 
-    def with_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> Self:
-        """Fills in bounds that the data publishes for a column whose role needs them, in fields
-        `lower` and `upper`, where the user gave none."""
-        names = {each.name for each in dataclasses.fields(self)}
-        for each in self.options():
-            if each.bounded and {"lower", "upper"} <= names:
-                known = bounds.get(str(getattr(self, each.name)), (None, None))
-                given = (getattr(self, "lower"), getattr(self, "upper"))  # noqa: B009
-                lower, upper = (k if g is None else g for k, g in zip(known, given, strict=True))
-                filled: dict[str, Any] = {"lower": lower, "upper": upper}
-                return dataclasses.replace(self, **filled)
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        """The study with bounds that a data set publishes, where it has none of its own."""
         return self
 
     def parameters(self) -> dict[str, Parameter]:

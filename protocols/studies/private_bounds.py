@@ -1,33 +1,43 @@
 """Bounds that nobody has to know beforehand: found in the data, privately, for a share of ε.
 
-The records are counted by sign and power of two. The bounds are the outer ends of the outermost
-bins whose noisy count is above a threshold that noise alone exceeds in some bin with probability
-`FAILURE` at most. The statistic is then asked with the rest of ε, and these bounds are public. This
-is the approximate-bounds algorithm of Google's differential-privacy library (Wilson et al.,
-"Differentially Private SQL with Bounded User Contribution", 2020).
+The records are counted by sign and power of two. A bin, or some neighbouring ones together, whose
+noisy count is above a threshold that noise alone exceeds anywhere with probability `FAILURE` at
+most, has records in it for certain. The bounds are the outer ends of the outermost of those, and go
+on to the next bin for as long as its count is above what noise alone exceeds with probability
+`STRAY`: a tail that thins out is not cut off where it may still count, and a step too far makes the
+range twice as wide and no more. The statistic is then asked with the rest of ε, and these bounds
+are public. The idea is that of Google's differential-privacy library (Wilson et al.,
+"Differentially Private SQL with Bounded User Contribution", 2020), which looks at single bins and
+has one threshold.
 
 Clipping to bounds that too few records reach is what makes it private: outliers in bins below the
 threshold are clipped, by design.
 """
 
-import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
+from protocols.privacy.ledger import as_written
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate, shape_of
 from protocols.statistics.magnitudes import BINS, EDGES, SIDE, Magnitudes
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 FAILURE = 1e-6
-"""The probability that an empty bin is taken for one with records in it."""
+"""The probability that an empty bin far from all records is taken for one that has some."""
+WIDTHS = (1, 2, 4, 8)
+"""How many neighbouring bins are looked at together."""
+STRAY = 0.01
+"""The probability that bounds go one bin further than there are records, on either side."""
 DEFAULT_SHARE = 0.2
 """Of ε: the counts need be told from noise only, the statistic is what is wanted."""
 
@@ -43,12 +53,15 @@ class PrivateBounds(Study):
     style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
+        statistic = self.statistic
         if not 0 < self.share < 1:
             raise LocalError(f"--bounds-share is between 0 and 1, not {self.share:g}")
-        if self.statistic.bounded is None:
-            raise LocalError(f"{self.statistic.name} needs no bounds: leave --bounds out")
-        if self.statistic.lower is not None or self.statistic.upper is not None:
+        if not statistic.bounded:
+            raise LocalError(f"{statistic.name} needs no bounds: leave --bounds out")
+        given = (getattr(statistic, name, None) for name in ("lower", "upper"))
+        if statistic.column_bounds or any(bound is not None for bound in given):
             raise LocalError("--bounds private finds the bounds: leave --lower and --upper out")
+        self._within(dict.fromkeys(statistic.bounded, (1.0, 2.0)))
 
     @property
     def title(self) -> str:
@@ -59,29 +72,49 @@ class PrivateBounds(Study):
         return self.statistic.columns
 
     def shares(self) -> tuple[Fraction, ...]:
-        first = Fraction(repr(float(self.share)))
-        return first, 1 - first
+        """The bounds of each column, then the statistic."""
+        columns = len(self.statistic.bounded)
+        first = as_written(self.share)
+        return (*((first / columns,) * columns), 1 - first)
 
     def steps(self) -> Steps:
-        first, rest = self.shares()
-        column = self.statistic.bounded
-        assert column is not None
-        counted = yield Ask(Magnitudes(column), first)
-        lower, upper = bounds_of(counted)
-        bounded = dataclasses.replace(self.statistic, lower=lower, upper=upper)
+        *each, rest = self.shares()
+        found = {}
+        for column, share in zip(self.statistic.bounded, each, strict=True):
+            counted = yield Ask(Magnitudes(column), share)
+            found[column] = bounds_of(counted)
+        bounded = self._within(found)
         answer = yield Ask(bounded, rest)
-        note = (
-            f"bounds [{lower:g}, {upper:g}] were found for {float(first):.3g} of ε; values outside "
-            "are clipped"
-        )
+        ranges = dict.fromkeys(bounded.column_bounds.values())
+        words = " and ".join(f"[{lower:g}, {upper:g}]" for lower, upper in ranges)
+        note = f"bounds {words} were found for {self.share:.3g} of ε; values outside are clipped"
         return Finding(answer.estimate, (note,), answer.deviations, bounded)
+
+    def examples(self) -> tuple[Ask, ...]:
+        *each, rest = self.shares()
+        columns = zip(self.statistic.bounded, each, strict=True)
+        asked = [Ask(Magnitudes(column), share) for column, share in columns]
+        stand_in = self._within(dict.fromkeys(self.statistic.bounded, (1.0, 2.0)))
+        return *asked, Ask(stand_in, rest)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw values: as if the bounds were those of the data."""
-        values = holdings.column(self.statistic.bounded or "")
-        lower, upper = float(values.min()), float(values.max())
-        upper = max(upper, math.nextafter(lower, math.inf))
-        return dataclasses.replace(self.statistic, lower=lower, upper=upper).reference(holdings)
+        ranges = {}
+        for column in self.statistic.bounded:
+            values = holdings.column(column)
+            lower, upper = float(values.min()), float(values.max())
+            ranges[column] = lower, max(upper, math.nextafter(lower, math.inf))
+        return self._within(ranges).reference(holdings)
+
+    def _within(self, found: Mapping[str, Bounds]) -> Statistic:
+        """Where it has one range for all its columns, they are all in it."""
+        bounded = self.statistic.with_bounds(found)
+        if set(bounded.bounded) - bounded.column_bounds.keys():
+            lowers, uppers = zip(*found.values(), strict=True)
+            widest = dict.fromkeys(found, (min(lowers), max(uppers)))
+            bounded = self.statistic.with_bounds(widest)
+        bounded.check_bounds()
+        return bounded
 
 
 def bounds_of(counted: Answer) -> tuple[float, float]:
@@ -90,16 +123,48 @@ def bounds_of(counted: Answer) -> tuple[float, float]:
         raise RunFailed("counts by magnitude are a curve")
     counts = shape_of(counted.estimate).values()
     deviation = float(np.max(counted.deviations))
-    threshold = noise_threshold(deviation, FAILURE / BINS)
-    found = np.flatnonzero(counts > threshold)
-    if len(found) == 0:
+    likely = noise_threshold(deviation, STRAY)
+    ends: tuple[int, int] | None = None
+    for width in WIDTHS:
+        ends = _widened(ends, counts, width, _certain(deviation, width), likely)
+    if ends is None:
         raise RunFailed(
-            f"no bounds were found: no order of magnitude has more than {threshold:.0f} records, "
-            "which noise alone may show; use a larger --epsilon or --bounds-share, or give "
-            "--lower and --upper"
+            "no bounds were found: no order of magnitude has more than "
+            f"{_certain(deviation, 1):.0f} records, which noise alone may show; use a larger "
+            "--epsilon or --bounds-share, or give --lower and --upper"
         )
-    lower, upper = float(_LEFT[found[0]]), float(_RIGHT[found[-1]])
+    lower, upper = float(_LEFT[ends[0]]), float(_RIGHT[ends[1]])
     return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
+
+
+def _certain(deviation: float, width: int) -> float:
+    """What noise makes the sum of so many neighbouring bins exceed anywhere, at any width, with
+    probability `FAILURE` at most."""
+    probability = FAILURE / (BINS * len(WIDTHS))
+    return noise_threshold(deviation * math.sqrt(width), probability, width)
+
+
+def _widened(
+    ends: tuple[int, int] | None, counts: Column, width: int, certain: float, likely: float
+) -> tuple[int, int] | None:
+    """The first and the last bin, after a look at all windows that are beyond them."""
+    sums = np.convolve(counts, np.ones(width), "valid")
+    starts = np.arange(len(sums))
+    beyond = (starts + width <= ends[0]) | (starts > ends[1]) if ends else np.ones(len(sums), bool)
+    found = np.flatnonzero((sums > certain) & beyond)
+    if len(found) == 0:
+        return ends
+    first, last = int(found[0]), int(found[-1]) + width - 1
+    inner = counts[first : last + 1] > likely  # where a window ends in noise, it is cut short
+    if inner.any():
+        first, last = first + int(np.argmax(inner)), last - int(np.argmax(inner[::-1]))
+    if ends is not None:
+        first, last = min(first, ends[0]), max(last, ends[1])
+    while first > 0 and counts[first - 1] > likely:
+        first -= 1
+    while last < BINS - 1 and counts[last + 1] > likely:
+        last += 1
+    return first, last
 
 
 _LEFT: Column = np.concatenate([-EDGES[:0:-1], [0.0], EDGES[:-1]])
@@ -107,16 +172,17 @@ _RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
 assert len(_LEFT) == len(_RIGHT) == BINS == 2 * SIDE + 1
 
 
-def noise_threshold(deviation: float, probability: float) -> float:
+@lru_cache(maxsize=64)
+def noise_threshold(deviation: float, probability: float, noises: int = 1) -> float:
     """What noise of that standard deviation exceeds with at most that probability.
 
-    Chernoff's bound P(X ≥ t) ≤ E[exp(sX)] exp(-st), at the best of many s. Discrete Laplace noise
-    of variance v has E[exp(sX)] = 1/(1 - v(cosh s - 1)), and a sum of m of them that has the same
-    variance, as several servers add it, no more: (1 - x/m)^-m ≤ (1 - x)^-1.
+    Chernoff's bound P(X ≥ t) ≤ E[exp(sX)] exp(-st), at the best of many s. A sum of m discrete
+    Laplace noises that has variance v has E[exp(sX)] = (1 - v(cosh s - 1)/m)^-m, which falls in m:
+    where several servers add noise to each count there are more than `noises`, and it holds too.
     """
     if deviation == 0:
         return 0.0
-    largest = math.acosh(1 + deviation**-2)
-    s = largest * np.linspace(0, 1, 1002)[1:-1]
-    logs = -np.log1p(-np.minimum(deviation**2 * 2 * np.sinh(s / 2) ** 2, 1 - 1e-12))
+    part = deviation**2 / noises
+    s = 2 * math.asinh(math.sqrt(0.5 / part)) * np.linspace(0, 1, 1002)[1:-1]
+    logs = -noises * np.log1p(-np.minimum(2 * part * np.sinh(s / 2) ** 2, 1 - 1e-12))
     return float(np.min((logs - math.log(probability)) / s))

@@ -39,7 +39,7 @@ def rows() -> list[Row]:
         epsilon=Fraction(1),
         noise=Placement.EACH_SERVER,
         data="uniform",
-        minimum=PARTIES,
+        min_parties=PARTIES,
     )
     aggregator = aggregator_named("fss")
     submitted = aggregator.party(query, holdings, Randomness.from_seed(1, "parties")).start()

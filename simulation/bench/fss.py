@@ -16,7 +16,8 @@ same limit; without the native module there is no limit to measure, and no such 
 
 `sycret` is the rate divided by sycret's (LeFactory, 32-bit values, one thread) in the same run. It
 evaluates one threshold for a key, so its rate at one point is what it has for many points and for
-leaves as well. `cores-1` is the rate of two threads divided by that of one.
+leaves as well. `cores-1` is the rate of two threads divided by that of one. Rows of keys that
+servers check are those of `verified`.
 """
 
 import os
@@ -29,6 +30,7 @@ import numpy as np
 from fss import dcf, native
 from fss.ring import Z64, Bytes, Points
 from fss.storage import Segment, level_major
+from simulation.bench import verified
 from simulation.bench.row import Row, seconds
 
 _RING = Z64
@@ -50,6 +52,7 @@ def rows() -> list[Row]:
         for bits in (32, 16):
             found += _rows_at(bits, "native", best, peer)
         found.append(_two_cores())
+        found += [verified.gen_row(best, _REPEATS), verified.curve_row()]
     with _twin():
         for bits in (32, 16):
             found += _rows_at(bits, "twin", best, peer)

@@ -98,7 +98,7 @@ def _masked_sum(neighbours: str, dropped: int, blocks: int) -> tuple[float, int]
         epsilon=None,
         noise=Placement.CURATOR,
         data="bench",
-        minimum=PARTIES - dropped,
+        min_parties=PARTIES - dropped,
     )
     begin = time.process_time()
     exchange = Exchange(Masking(neighbours=neighbours), query, way=way)

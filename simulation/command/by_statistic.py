@@ -9,15 +9,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from protocols.errors import LocalError
 from protocols.names import look_up
 from simulation.command.common import GROUPS, parameters_of
+from simulation.command.light import LightGroup, read_lightly
 
 COMPARE = "compare-aggregators"
 ELSEWHERE = {
@@ -28,15 +29,22 @@ ELSEWHERE = {
 """Options of the command that do not go with a statistic, and why."""
 _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
+_BOUNDS = _PREFIX + "bounds"
+_BOUNDS_SHARE = _PREFIX + "bounds_share"
+BOUNDS = ("given", "private")
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A statistic with the options that were given for it, and public data to plan by."""
+    """A statistic or a study with the options that were given for it, and public data to plan by.
+
+    `bounds_share` is the part of ε that finds the bounds; None where they are given.
+    """
 
     kind: Any
     given: Mapping[str, object]
     pilot: str | None
+    bounds_share: float | None = None
 
 
 Action = Callable[[Chosen, Any], None]
@@ -59,6 +67,8 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl(sections[name])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if (help_option := self.get_help_option(ctx)) is not None:
+            read_lightly(help_option)
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
@@ -105,7 +115,10 @@ def kind_named(name: str) -> Any:
 
     if name in registry.registered(registry.STUDIES):
         return registry.named(registry.STUDIES, name)
-    return statistic_named(name)
+    kind = statistic_named(name)
+    if kind.way_of:
+        raise LocalError(f"{name} is a way of asking {kind.way_of}: ask for that")
+    return kind
 
 
 def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
@@ -122,16 +135,20 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
         help = "PUBLIC data like it, to choose the number of pairs by."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))
+    if finds_bounds := _may_find_bounds(kind):
+        own += _bounds_parameters(f"Options of {name}")
     parameters = [*own, *common]
 
     def command(**given: Any) -> None:
         told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
         pilot = told.pop(_PILOT, None)
+        bounds = told.pop(_BOUNDS, None), told.pop(_BOUNDS_SHARE, None)
         chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
         for option in kind.options():
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
-        action(Chosen(kind, chosen, pilot), options(**given))
+        share = _bounds_share(*bounds) if finds_bounds else None
+        action(Chosen(kind, chosen, pilot, share), options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -139,7 +156,55 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     app.command(name, cls=GroupedCommand, help=kind.summary())(command)
     built = typer.main.get_command(app)
     assert isinstance(built, TyperCommand)
+    kinds = {each.name: _kind_of(each.annotation) for each in parameters}
+    for option in built.params:
+        read_lightly(option, kinds.get(option.name or ""))
     return built
+
+
+def _kind_of(annotation: Any) -> Any:
+    """X of `Annotated[X | None, …]` and of `Annotated[X, …]`."""
+    inner = get_args(annotation)[0]
+    kinds = [each for each in get_args(inner) if each is not type(None)]
+    return kinds[0] if type(None) in get_args(inner) and len(kinds) == 1 else inner
+
+
+def _may_find_bounds(kind: Any) -> bool:
+    """Whether it is a statistic of columns that need bounds."""
+    from protocols.statistics.bounded import Bounded
+
+    return isinstance(kind, type) and issubclass(kind, Bounded)
+
+
+def _bounds_parameters(group: str) -> list[inspect.Parameter]:
+    from protocols.studies.private_bounds import DEFAULT_SHARE
+
+    bounds = typer.Option(
+        "--bounds",
+        help="Who knows the bounds: you, or nobody: then a share of ε finds them. [default: given]",
+        rich_help_panel=group,
+        metavar=f"[{'|'.join(BOUNDS)}]",
+    )
+    share = typer.Option(
+        "--bounds-share",
+        help=f"The share of ε that finds private bounds. [default: {DEFAULT_SHARE}]",
+        rich_help_panel=group,
+    )
+    return [
+        _keyword(_BOUNDS, Annotated[str | None, bounds]),
+        _keyword(_BOUNDS_SHARE, Annotated[float | None, share]),
+    ]
+
+
+def _bounds_share(bounds: str | None, share: float | None) -> float | None:
+    from protocols.studies.private_bounds import DEFAULT_SHARE
+
+    look_up("bounds", bounds or "given", dict.fromkeys(BOUNDS))
+    if bounds == "private":
+        return DEFAULT_SHARE if share is None else share
+    if share is not None:
+        raise LocalError("--bounds-share is of bounds that are found: give --bounds private")
+    return None
 
 
 def _keyword(name: str, annotation: Any) -> inspect.Parameter:
@@ -168,7 +233,7 @@ def _parameter(option: Any, group: str) -> inspect.Parameter:
     return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
 
 
-class StatisticGroup(TyperGroup):
+class StatisticGroup(LightGroup):
     """The commands of one action on statistics, which subclasses build."""
 
     @abstractmethod
@@ -178,7 +243,8 @@ class StatisticGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         from protocols import registry
 
-        return [*registry.registered(registry.STATISTICS), *registry.registered(registry.STUDIES)]
+        groups = (registry.STATISTICS, registry.STUDIES)
+        return list(dict.fromkeys(name for each in groups for name in registry.registered(each)))
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand:
         return self.build(cmd_name)
@@ -194,9 +260,10 @@ class StatisticGroup(TyperGroup):
             ("Statistics", registry.STATISTICS),
             ("Studies, which ask several questions", registry.STUDIES),
         ):
-            if found := registry.loadable(group):
+            found = registry.loadable(group).items()
+            if shown := [(name, k.summary()) for name, k in found if not getattr(k, "way_of", "")]:
                 with formatter.section(title):
-                    formatter.write_dl([(name, kind.summary()) for name, kind in found.items()])
+                    formatter.write_dl(shown)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

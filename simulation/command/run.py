@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,11 +25,12 @@ from simulation.command.common import CompareOptions, RunOptions, SimulationOpti
 if TYPE_CHECKING:
     from parties.data import Dataset
     from protocols.statistics import Statistic
+    from protocols.studies.contract import Study
     from simulation.result import Result
 
 
 def run_statistic(chosen: Chosen, options: RunOptions) -> None:
-    from simulation.reports.terminal import show_key, show_progress
+    from simulation.reports.terminal import show_key, show_progress, show_study_key
 
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
@@ -44,40 +47,56 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
             raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
+    from protocols.studies.contract import Study
     from simulation.deployment import Deployment
 
-    question = with_pilot(_built(chosen, {}), chosen.pilot, None)
+    question = _asked(chosen, None)
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
+    several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
     with deployment as asked, show_progress() as report:
         result = asked.run(
             question,
             options.epsilon,
             noise=options.noise,
             unit=options.unit,
-            minimum=options.min_parties,
+            min_parties=options.min_parties,
             deadline=options.deadline,
             report=report,
             delta=options.delta,
             fresh=options.fresh,
             key=options.key,
-            begun=show_key,
+            begun=show_study_key if several else show_key,
         )
     show(result, options.out, options.as_json)
 
 
 def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
+    from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
 
+    if not 1 <= options.repeat <= MOST_REPEATS:
+        raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
     question, dataset = _prepared(chosen, options)
     compare_aggregators(
-        question.name,
+        question.title if isinstance(question, Study) else question.name,
         options.aggregator,
-        lambda spec: _simulated(question, dataset, spec, options),
+        lambda spec, time: _simulated(question, dataset, spec, _again(options, time)),
         options.out,
         options.as_json,
+        options.repeat,
     )
+
+
+MOST_REPEATS = 1000
+
+
+def _again(options: CompareOptions, time: int) -> CompareOptions:
+    """The same with other noise: under a seed, with that of the next one."""
+    if options.seed is None or not time:
+        return options
+    return dataclasses.replace(options, seed=options.seed + time)
 
 
 def resume_question(key: str, coordinator: str | None, identity: Path | None) -> "Result":
@@ -94,20 +113,37 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
 
 def _prepared(
     chosen: Chosen, options: RunOptions | CompareOptions
-) -> tuple["Statistic", "Dataset"]:
+) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
-    from parties.data import load
-    from simulation.federation import DEFAULT_DATA
-
-    dataset = load(options.data or DEFAULT_DATA)
-    question = with_pilot(_built(chosen, dataset.roles), chosen.pilot, dataset)
+    dataset = _data_of(chosen, options)
+    question = _asked(chosen, dataset)
+    dataset = dataset.about(question.columns)
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
 
 
+def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
+    """The data as it is, or what a model says of the half that it was not trained on."""
+    from parties.data import load
+    from simulation.federation import DEFAULT_DATA
+
+    if options.model is None:
+        return load(options.data or DEFAULT_DATA)
+    if not {"score", "label"} <= {each.name for each in chosen.kind.options() if each.role}:
+        raise LocalError("--model goes with statistics of scores and labels, such as roc")
+    if options.data is None:
+        raise LocalError("--model needs a file to train on: --data FILE.csv?label=COLUMN")
+    from parties.models import scored
+
+    return scored(options.data, options.model)
+
+
 def _simulated(
-    question: "Statistic", dataset: "Dataset", spec: str, options: RunOptions | CompareOptions
+    question: "Statistic | Study",
+    dataset: "Dataset",
+    spec: str,
+    options: RunOptions | CompareOptions,
 ) -> "Result":
     from parties.consent import read_policy
     from simulation.federation import Federation
@@ -135,7 +171,7 @@ def _simulated(
             options.epsilon,
             noise=options.noise,
             unit=options.unit,
-            minimum=options.min_parties,
+            min_parties=options.min_parties,
             deadline=options.deadline,
             report=report,
             delta=options.delta,
@@ -143,8 +179,8 @@ def _simulated(
         )
 
 
-def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
-    """The statistic of the columns that play its roles, with the options that were given."""
+def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":
+    """The statistic or study of the columns that play its roles, with the options given for it."""
     several = {each.name: each.multiple for each in chosen.kind.options()}
     known = {field.name for field in dataclasses.fields(chosen.kind)}
     columns = {
@@ -152,8 +188,23 @@ def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic":
         for role, column in roles.items()
         if role in known
     }
-    built: Statistic = chosen.kind.from_parameters(columns | dict(chosen.given))
+    built: Statistic | Study = chosen.kind.from_parameters(columns | dict(chosen.given))
     return built
+
+
+def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
+    """What is asked: a statistic, a study, or a statistic whose bounds are to be found first."""
+    from protocols.studies.contract import Study
+    from protocols.studies.private_bounds import PrivateBounds
+
+    built = _built(chosen, dataset.roles if dataset else {})
+    if isinstance(built, Study):
+        return built
+    if chosen.bounds_share is None:
+        return with_pilot(built, chosen.pilot, dataset)
+    if chosen.pilot is not None:
+        raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
+    return PrivateBounds(built, chosen.bounds_share)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
@@ -173,6 +224,7 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
 
     for note in result.notes:
         warn(note)
+    result = dataclasses.replace(result, command=shlex.join(["tally", *sys.argv[1:]]))
     written = result.write(out) if out is not None else []
     if as_json:
         print(json.dumps(result.as_json(), allow_nan=False))
@@ -182,9 +234,16 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raises `LocalError` if files cannot be written there, before anything is run."""
-    existing = folder
-    while not existing.exists():
-        existing = existing.parent
+    try:
+        existing = folder
+        while not os.path.lexists(existing):
+            existing = existing.parent
+        longest = os.pathconf(existing, "PC_NAME_MAX") if existing.exists() else 0
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LocalError(f"cannot write to {str(folder)[:60]}: {reason}") from None
+    if any(len(os.fsencode(part)) > longest > 0 for part in folder.parts):
+        raise LocalError(f"cannot write to {str(folder)[:60]}…: the name is too long")
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise LocalError(f"cannot write to {folder}: {existing} is not a writable folder")
 

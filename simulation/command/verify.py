@@ -20,7 +20,7 @@ def verify_result(
 ) -> None:
     """Check the receipts of a result: who released what to which question, for how much ε."""
     from simulation.command.messages import warn
-    from simulation.proof import read_result, verify
+    from simulation.proof import authority_of, read_result, verify
 
     pinned = None
     if authority is not None:
@@ -35,5 +35,5 @@ def verify_result(
             f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
         )
     if pinned is None:
-        shown = document["receipts"][0]["asked"]["authority_sha256"]
+        shown = authority_of(document)
         warn(f"the servers' authority is {shown}; --authority says whether that is yours")

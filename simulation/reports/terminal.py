@@ -6,16 +6,27 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from protocols.statistics.estimates import shape_of
+from simulation.reports.tables import error_parts, spread, texts
 from simulation.result import Result
 from simulation.runtimes import Progress as RunProgress
 from simulation.runtimes import Report
 
+MOST_ROWS = 12
+
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_study_key(key: str) -> None:
+    """As `show_key`. The coordinator knows the questions of a study, not the study itself."""
+    err.print(
+        f"a study under the key {key}; the same command with --key {key} goes on with it where it "
+        "was, and asks and pays for nothing twice",
+        markup=False,
+    )
 
 
 def show_key(key: str) -> None:
@@ -29,6 +40,8 @@ def show_progress() -> Iterator[Report]:
     if not err.is_terminal:
         yield lambda _: None
         return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.fields[phase]:<8}"),
@@ -46,7 +59,7 @@ def show_progress() -> Iterator[Report]:
                 task,
                 total=progress.parties,
                 completed=progress.enrolled if enrolling else progress.submissions,
-                phase=progress.phase,
+                phase=" ".join(filter(None, (progress.question, progress.phase))),
                 what="parties enrolled" if enrolling else "submissions",
                 size=f"{progress.bytes:,} B" if progress.bytes else "",
             )
@@ -76,21 +89,29 @@ def show_result(result: Result, written: list[Path]) -> None:
     for name, value in result_lines(result):
         grid.add_row(name, value)
     for path in written:
-        grid.add_row("written", str(path))
+        grid.add_row("written", escape(str(path)))
     Console(highlight=False).print(grid)
+    if not result.shape.scalar:
+        heads, rows = result.table()
+        print()
+        show_table(heads, texts(spread(rows, MOST_ROWS)))
+        if len(rows) > MOST_ROWS:
+            print(f"{MOST_ROWS} of {len(rows)} rows; --out writes all")
 
 
 def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     privacy, bill, federation = result.privacy, result.bill, result.federation
-    shown = escape(str(result.shape))
+    shown = escape(result.summary())
     truth = ""
     if result.truth is not None and result.shape.scalar:
         truth = f"   (truth {shape_of(result.truth)})"
     yield result.statistic, f"[bold]{shown}[/bold]{truth}"
     if (error := result.error) is not None:
         yield "error", _error_words(error)
-    if (alone := result.noise_error) is not None:
-        yield "noise", _error_words(alone)
+    for name, part in error_parts(result):
+        yield "", f"{name}: {_error_words(part)}"
+    if result.data:
+        yield "data", escape(", ".join(result.origin()))
     if grid := result.data.get("grid"):
         yield "grid", str(grid)
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
@@ -102,6 +123,13 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         f"{federation['parties']} parties, {federation['servers']} servers, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
+    for number, asked in enumerate(result.questions, 1):
+        cost = "inf" if asked.privacy.epsilon is None else f"{asked.privacy.epsilon:g}"
+        yield (
+            f"question {number}",
+            f"{asked.statistic}, ε = {0 if asked.reused else cost}, "
+            f"{asked.bill.total.bytes:,} bytes",
+        )
     for party, reason in result.caught_by_name:
         yield "caught", f"{party}: {reason}"
     yield (

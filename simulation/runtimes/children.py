@@ -8,18 +8,22 @@ import datetime as dt
 import gc
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
 
 from parties.process import PartyConfig, run_party
 from protocols import aggregation, statistics
+from protocols.errors import LocalError
 from protocols.identity.certificates import Authority, Identity
 from protocols.randomness import KEY_BYTES, Randomness
 from protocols.run.messages import Role
 from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig, run_server
+from simulation.misbehaviour import Misbehaviour
+from simulation.scripted_parties import ScriptedBlock
 from storage.store import keep_private
 
 
@@ -55,8 +59,13 @@ def host(config: PartyConfig) -> None:
     asyncio.run(run_party(config))
 
 
+def scripted_host(misbehaviour: Misbehaviour, config: PartyConfig) -> None:
+    keep_private()
+    asyncio.run(run_party(config, partial(ScriptedBlock, misbehaviour=misbehaviour)))
+
+
 def _report_errors(work: Coroutine[None, None, None], report: Connection) -> None:
     try:
         asyncio.run(work)
-    except OSError as error:
+    except (OSError, LocalError) as error:
         report.send(str(error))

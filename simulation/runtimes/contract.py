@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.algebra.ring import Vector
 from protocols.records import Holdings
 from protocols.run.evidence import Evidence
@@ -18,6 +17,7 @@ from protocols.run.meter import Bill
 from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
+from simulation.misbehaviour import HONEST, Misbehaviour
 from simulation.proof import Proof, prove
 
 
@@ -47,11 +47,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
+    """`question` tells which one of a study it is."""
+
     phase: str
     enrolled: int
     parties: int
     submissions: int = 0
     bytes: int = 0
+    question: str = ""
 
 
 Report = Callable[[Progress], None]
@@ -88,9 +91,15 @@ class Opened:
     prepare_cpu_seconds: float = 0.0
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
-        """Raises `RunFailed` unless the servers signed for this answer to this question."""
+        """Raises `AnswerRefused` unless the servers signed for this answer to this question."""
         return prove(
-            question, self.evidence, self.authority, self.total, self.contributors, self.records
+            question,
+            self.evidence,
+            self.authority,
+            self.total,
+            self.contributors,
+            self.records,
+            self.reused,
         )
 
 

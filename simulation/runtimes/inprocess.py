@@ -25,6 +25,7 @@ from protocols.run.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from simulation.scripted_parties import ScriptedBlock
 from storage.ledger import Ledger
 
 MOST_KEPT = 100
@@ -35,7 +36,7 @@ LIFETIME = dt.timedelta(days=365)
 class InProcess(Runtime):
     name: ClassVar[str] = "inprocess"
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
-    block: ClassVar[type[PartyBlock]] = PartyBlock
+    block: ClassVar[type[ScriptedBlock]] = ScriptedBlock
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -50,7 +51,9 @@ class InProcess(Runtime):
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            self.block(block, parties, plan.misbehaviour, self._consent(f"host-{number}"))
+            self.block(
+                block, parties, self._consent(f"host-{number}"), misbehaviour=plan.misbehaviour
+            )
             for number, block in enumerate(plan.holdings.blocks(plan.hosts))
         ]
         now = dt.datetime.now(dt.UTC)

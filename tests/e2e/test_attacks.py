@@ -113,7 +113,7 @@ def test_messages_out_of_turn_are_refused_and_the_run_is_unharmed(servers: LoneS
         for late in (excuse, ask):
             assert "while closed is out of turn" in hand.send(late)[0]
         assert "must come from coordinator" in hand.send(from_party)[0]
-        other = a_query(nonce=query.nonce, minimum=1)
+        other = a_query(nonce=query.nonce, min_parties=1)
         assert "asks another question in run" in hand.send(question(other))[0]
         assert hand.send(release(query, EVERYONE)) == []
         assert values(hand.heard(2)[1]) == [10] * 4
@@ -199,7 +199,7 @@ def test_a_coordinator_gets_nothing_past_a_servers_cap(tmp_path: Path) -> None:
 
 def test_a_second_release_over_other_parties_is_refused(servers: LoneServers) -> None:
     """The difference of the two would be one party's share."""
-    query = a_query(nonce=b"differs.", minimum=2, epsilon=Fraction(1))
+    query = a_query(nonce=b"differs.", min_parties=2, epsilon=Fraction(1))
     with Hand(servers) as hand:
         hand.send(question(query))
         for message in shares(query):
@@ -225,10 +225,10 @@ def undermined() -> Iterator[Undermined]:
         yield started
 
 
-def ask(federation: Addressed, minimum: int | None) -> Opened:
+def ask(federation: Addressed, min_parties: int | None) -> Opened:
     statistic = Histogram(lower=0.0, upper=1.0, bins=4)
     asked = Question(
-        statistic, "additive", None, Placement.EACH_SERVER, minimum=minimum, deadline=1.5
+        statistic, "additive", None, Placement.EACH_SERVER, min_parties=min_parties, deadline=1.5
     )
     begun = time.monotonic()
     try:
@@ -283,12 +283,12 @@ def test_a_party_that_dribbles_and_never_reads_holds_nobody_up(
         for _ in range(20):
             again = post.Receive(pb.Subscription(), timeout=SECONDS)
             assert refusal(lambda again=again: next(again)).name == "ALREADY_EXISTS"  # type: ignore[misc]
-        opened = ask(undermined, minimum=3)
+        opened = ask(undermined, min_parties=3)
         assert opened.contributors.tolist() == [0, 1, 2]
         for station in ("coordinator", "server-0", "server-1"):
             assert serves(undermined, station, ANALYST)
         with pytest.raises(RunFailed, match="missing: party-3"):
-            ask(undermined, minimum=None)
+            ask(undermined, min_parties=None)
 
 
 def test_a_party_that_joins_and_never_submits_is_named(undermined: Undermined) -> None:
@@ -298,6 +298,6 @@ def test_a_party_that_joins_and_never_submits_is_named(undermined: Undermined) -
             CoordinatorStub(channel).Join(
                 pb.JoinRequest(parties=three, records=one), timeout=SECONDS
             )
-        assert ask(undermined, minimum=2).contributors.tolist() == [0, 1, 2]
+        assert ask(undermined, min_parties=2).contributors.tolist() == [0, 1, 2]
         with pytest.raises(RunFailed, match="missing: party-3"):
-            ask(undermined, minimum=4)
+            ask(undermined, min_parties=4)

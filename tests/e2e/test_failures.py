@@ -67,16 +67,22 @@ def wait_until(condition: Callable[[], bool]) -> None:
 class Question:
     """A run in a thread of its own."""
 
-    def __init__(self, federation: Federation, deadline: float, minimum: int | None = None) -> None:
+    def __init__(
+        self, federation: Federation, deadline: float, min_parties: int | None = None
+    ) -> None:
         self.submitting = threading.Event()
         self.outcome: Result | Exception | None = None
-        self._thread = threading.Thread(target=self._ask, args=(federation, deadline, minimum))
+        self._thread = threading.Thread(target=self._ask, args=(federation, deadline, min_parties))
         self._thread.start()
 
-    def _ask(self, federation: Federation, deadline: float, minimum: int | None) -> None:
+    def _ask(self, federation: Federation, deadline: float, min_parties: int | None) -> None:
         try:
             self.outcome = federation.run(
-                Mean(value="score"), 1, deadline=deadline, minimum=minimum, report=self._report
+                Mean(value="score"),
+                1,
+                deadline=deadline,
+                min_parties=min_parties,
+                report=self._report,
             )
         except Exception as error:
             self.outcome = error
@@ -91,11 +97,11 @@ class Question:
         return self.outcome
 
 
-def mid_run(federation: Federation, deadline: float, minimum: int | None = None) -> Question:
+def mid_run(federation: Federation, deadline: float, min_parties: int | None = None) -> Question:
     """A run that waits for party-0, whose host is stopped."""
     federation.run(Mean(value="score"), 1)  # everybody is here and answers
     signal_to(federation, "host-0", signal.SIGSTOP)
-    question = Question(federation, deadline, minimum)
+    question = Question(federation, deadline, min_parties)
     assert question.submitting.wait(PATIENCE)
     return question
 
@@ -125,7 +131,7 @@ def test_a_party_that_dies_mid_run_is_named_at_once(federation: Federation) -> N
 
 
 def test_a_run_that_may_go_on_without_a_party_does(federation: Federation) -> None:
-    question = mid_run(federation, deadline=3600.0, minimum=3)
+    question = mid_run(federation, deadline=3600.0, min_parties=3)
     children(federation).children["host-0"].kill()
     answer = question.answer()
     assert isinstance(answer, Result)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -143,9 +144,75 @@ def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path)
         assert spends(tmp_path) == [1, 1, 1]
 
 
+def test_a_server_that_lost_its_store_is_named_at_once(tmp_path: Path) -> None:
+    """A run that it had a part in fails long before its deadline; a tree of its is made anew."""
+    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
+    points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(0.5,))
+    failures: list[str] = []
+    submitted: list[int] = []
+
+    def ask(statistic: Any, aggregator: str, key: str) -> list[int]:
+        asked = Question(statistic, aggregator, None, Placement.EACH_SERVER, key=key, deadline=600)
+        opened = federation.ask(asked, lambda progress: submitted.append(progress.submissions))
+        opened.prove(asked)
+        return [int(each) for each in opened.total]
+
+    def fail() -> None:
+        with pytest.raises(RunFailed) as failed:
+            ask(Histogram(lower=0.0, upper=1.0, bins=2), "additive", "waits for a party")
+        failures.append(str(failed.value))
+
+    with Processes(plan) as federation:
+        assert ask(points, "fss", "first") == [2]
+        silent = federation.children["host-1"].pid
+        assert silent is not None
+        os.kill(silent, signal.SIGSTOP)
+        submitted.clear()
+        try:
+            asking = threading.Thread(target=fail)
+            asking.start()
+            wait_until(lambda: submitted and submitted[-1] == 1)  # to both servers
+            federation.children["server-1"].kill()
+            federation.children["server-1"].join()
+            shutil.rmtree(tmp_path / "server-1")
+            federation.restart("server-1")
+            asking.join(PATIENCE)
+        finally:
+            os.kill(silent, signal.SIGCONT)
+        assert failures
+        assert failures[0].startswith("server-1 has lost its store")
+        assert ask(points, "fss", "second") == [2]
+        assert spends(tmp_path)[1:] == [2, 1]
+
+
+def test_a_stored_trees_journal_does_not_grow_with_what_is_asked_of_it(tmp_path: Path) -> None:
+    """Nor does what is said again after a crash: the last question, and its answer."""
+    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, store=tmp_path)
+
+    def ask(at: float) -> list[int]:
+        points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(at,))
+        question = Question(points, "fss", None, Placement.EACH_SERVER, key=f"{at}", deadline=20)
+        opened = federation.ask(question, lambda _: None)
+        opened.prove(question)
+        return [int(each) for each in opened.total]
+
+    def sizes() -> list[int]:
+        wait_until(lambda: len(journals(tmp_path)) == 2)
+        return [path.stat().st_size for path in journals(tmp_path)]
+
+    with Processes(plan) as federation:
+        assert ask(0.25) == [1]
+        before = sizes()
+        for begin in (0.5, 0.55):
+            assert [ask(begin + i / 100) for i in range(4)] == [[2]] * 4
+            assert sizes() == before
+            federation.children["server-0"].kill()
+            federation.restart("server-0")
+
+
 def _fail(federation: Federation) -> None:
     with pytest.raises(RunFailed):
-        federation.run(Mean(value="score"), 1, deadline=2.0, minimum=1)
+        federation.run(Mean(value="score"), 1, deadline=2.0, min_parties=1)
 
 
 def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
@@ -228,6 +295,14 @@ def test_a_release_belongs_to_the_data_it_was_made_of(
         federation.restart("coordinator")
         again = ask()
         assert counts(again) == [1, 2, 3, 4]
+        assert again.question is not None
+        assert federation._analyst is not None
+        for _ in range(2):  # what was given again is kept under its own key as well
+            resumed = federation._analyst.resume(again.question.key, lambda _: None)
+            assert (counts(resumed), resumed.question) == (counts(again), again.question)
+            resumed.prove(again.question)
+            federation.children["coordinator"].kill()
+            federation.restart("coordinator")
         spent = spends(tmp_path)
         assert spent == [1, 1, 1]
         federation.change(0, [0.2, 0.24])
@@ -258,7 +333,7 @@ def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            result = federation.run(gini, "inf", minimum=3, deadline=1.5)
+            result = federation.run(gini, "inf", min_parties=3, deadline=1.5)
         finally:
             os.kill(pid, signal.SIGCONT)
     assert result.lost_pairs == result.as_json()["lost_pairs"] == 3  # of four there are six pairs

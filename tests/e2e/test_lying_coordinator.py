@@ -22,10 +22,14 @@ from protocols.records import deal
 from protocols.run.messages import Message, Phase, body_of
 from protocols.run.query import Query, decode_query
 from protocols.run.question import Question
+from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Sum
+from protos import tally_pb2 as pb
+from servers import coordinator_service
 from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig
+from servers.runs import Runs
 from servers.server_link import ServerLink
 from simulation.runtimes.contract import Plan
 from simulation.runtimes.processes import Processes
@@ -99,3 +103,50 @@ def test_no_release_to_a_coordinator_that_asks_parties_and_servers_different_thi
         ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
         assert len(ledger.rows()) == (0 if changes else 1)
         ledger.close()
+
+
+# --- old answers ---
+
+
+def replay(config: CoordinatorConfig, report: Connection) -> None:
+    """What the coordinator's process runs: whatever it is asked, it gives the first answer again,
+    as it was or as one that is reused."""
+    kept = Runs.kept
+
+    def first(self: Runs, name: bytes) -> pb.Kept | None:
+        names = self._answers.names()
+        found = kept(self, names[0]) if names else None
+        if found is not None:
+            found.events[-1].answer.reused = Path(config.store or "", "say-so").exists()
+        return found
+
+    Runs.kept = first  # type: ignore[method-assign]
+    coordinator_service._must_be_same = lambda asked, before: None
+    asyncio.run(run_coordinator(config, report.send))
+
+
+class Replayed(Processes):
+    def _launch(self, name: str, target: Any, config: Any) -> str:
+        return super()._launch(name, replay if name == "coordinator" else target, config)
+
+
+def test_an_old_answer_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    """Neither to the same question under a new key, nor to a curve that is to be fresh; one that
+    may be reused has to be called so."""
+    curve = Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4)
+    asked = Question(curve, "additive", Fraction(1), Placement.EACH_SERVER, key="first")
+    with Replayed(Plan(HOLDINGS, 2, 1, store=tmp_path)) as federation:
+        federation.ask(asked, lambda _: None).prove(asked)
+
+        def again(**changes: Any) -> None:
+            question = replace(asked, key="second", **changes)
+            federation.ask(question, lambda _: None).prove(question)
+
+        with pytest.raises(RunFailed, match="it is the answer to an earlier asking"):
+            again(fresh=True)
+        with pytest.raises(RunFailed, match="it passes an earlier release off as a new one"):
+            again()
+        (tmp_path / "coordinator" / "say-so").touch()
+        again()
+        with pytest.raises(RunFailed, match="it is the answer to an earlier asking"):
+            again(fresh=True)

@@ -32,7 +32,7 @@ def test_a_killed_host_makes_no_total_wrong(tmp_path: Path) -> None:
 
             def ask(found: list[Result | TallyError] = found) -> None:
                 try:
-                    found.append(federation.run(statistic, "inf", minimum=1, deadline=1.0))
+                    found.append(federation.run(statistic, "inf", min_parties=1, deadline=1.0))
                 except TallyError as error:
                     found.append(error)
 

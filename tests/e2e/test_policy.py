@@ -33,7 +33,7 @@ DEADLINE = 600.0
 """Longer than a test may take: what waits for it fails."""
 
 
-def asked(data: str = "data", minimum: int | None = None) -> Question:
+def asked(data: str = "data", min_parties: int | None = None) -> Question:
     statistic = Histogram(lower=0.0, upper=1.0, bins=4)
     return Question(
         statistic,
@@ -41,7 +41,7 @@ def asked(data: str = "data", minimum: int | None = None) -> Question:
         Fraction(1),
         Placement.EACH_SERVER,
         data=data,
-        minimum=minimum,
+        min_parties=min_parties,
         deadline=DEADLINE,
     )
 
@@ -108,11 +108,11 @@ def test_nobody_else_reads_what_is_stored(deceived: Deceived) -> None:
 
 
 @contextlib.contextmanager
-def asking(federation: Addressed, minimum: int) -> Iterator[list[Opened]]:
+def asking(federation: Addressed, min_parties: int) -> Iterator[list[Opened]]:
     """A question that is open meanwhile; what it gave is there afterwards."""
     found: list[Opened] = []
     thread = threading.Thread(
-        target=lambda: found.append(federation.ask(asked(minimum=minimum), lambda _: None))
+        target=lambda: found.append(federation.ask(asked(min_parties=min_parties), lambda _: None))
     )
     thread.start()
     yield found
@@ -136,7 +136,7 @@ def test_a_forged_refusal_is_not_taken_and_a_flood_is_not_kept() -> None:
             receipt = post.Send(pb.Parcel(message=message.encode()), timeout=SECONDS)
             return [refused.reason for refused in receipt.refused]
 
-        with asking(federation, minimum=3) as found:
+        with asking(federation, min_parties=3) as found:
             run = decode(next(stream).message, "coordinator").run
 
             def refuse(who: int, text: str) -> Message:

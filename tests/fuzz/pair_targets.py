@@ -81,7 +81,7 @@ def pairing(data: bytes) -> None:
     if isinstance(step, Rejected):
         assert not isinstance(machine.receive(told), Rejected)
         return
-    entries = parse_meetings(row(data)[0], 0, statistic.most, statistic, PARTIES)
+    entries = parse_meetings(row(data)[0], 0, statistic.max_records_per_party, statistic, PARTIES)
     assert not isinstance(entries, str)
     assert len(set(entries["slot"].tolist())) == len(entries)
 

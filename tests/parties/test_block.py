@@ -72,7 +72,7 @@ def led_to_the_end(block: PartyBlock, query: Query) -> list[Message]:
 def test_parties_that_helped_to_remove_masks_do_not_begin_again() -> None:
     """A coordinator that asks again, and a server that tells them now that party 3 dropped out,
     would have the shares of both of its secrets, hence its vector."""
-    query = a_query(aggregator="masking", servers=1, minimum=3)
+    query = a_query(aggregator="masking", servers=1, min_parties=3)
     holdings = holdings_of([0.1, 0.3, 0.6, 0.9], 4)
     block = PartyBlock(holdings, Randomness.from_seed(1, "parties"))
     keys, deal, check, _ = led_to_the_end(block, query)

@@ -36,7 +36,7 @@ class Room:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.query = a_pairs_query(Gini(lower=0.0, upper=1.0, bits=4), HOLDINGS, minimum=1)
+        self.query = a_pairs_query(Gini(lower=0.0, upper=1.0, bits=4), HOLDINGS, min_parties=1)
         self.hosts = [self._host(number) for number in range(3)]
         self.servers = [
             server_machine(self.query, i, Randomness.from_seed(1, f"server-{i}"), Memory())

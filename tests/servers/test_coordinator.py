@@ -56,7 +56,7 @@ def test_impossible_parties_do_not_join(who: tuple[int, ...], records: tuple[int
 def test_servers_are_told_not_to_wait_for_those_that_are_not_here() -> None:
     desk = coordinator()
     desk.enrol(ids(0, 2), ids(3, 1))
-    query = desk.query(Question(**{**QUESTION.__dict__, "minimum": 2}))
+    query = desk.query(Question(**{**QUESTION.__dict__, "min_parties": 2}))
     messages = desk.ask(query).messages
     assert [message.phase for message in messages] == [Phase.QUERY] * 3 + [Phase.EXCUSE] * 2
     assert messages[-1].body.tobytes() == np.packbits([False, True, False]).tobytes()
@@ -67,11 +67,11 @@ def test_nobody_here_is_no_run() -> None:
         coordinator().query(QUESTION)
 
 
-def test_the_unit_of_privacy_sets_the_group() -> None:
+def test_the_unit_of_privacy_sets_the_records_per_unit() -> None:
     desk = coordinator()
     desk.enrol(ids(0, 1, 2), ids(3, 1, 5))
-    assert desk.query(QUESTION).group == 1
-    assert desk.query(Question(**{**QUESTION.__dict__, "unit": "party"})).group == 5
+    assert desk.query(QUESTION).records_per_unit == 1
+    assert desk.query(Question(**{**QUESTION.__dict__, "unit": "party"})).records_per_unit == 5
     assert desk.query(QUESTION).records == 9
 
 
@@ -91,7 +91,9 @@ def test_a_coordinator_is_not_asked() -> None:
 
 def test_questions_go_round() -> None:
     for epsilon in (None, Fraction(1, 3)):
-        asked = Question(**{**QUESTION.__dict__, "epsilon": epsilon, "minimum": 2, "deadline": 9.0})
+        asked = Question(
+            **{**QUESTION.__dict__, "epsilon": epsilon, "min_parties": 2, "deadline": 9.0}
+        )
         assert Question.decode(asked.encode()) == asked
 
 
@@ -123,9 +125,9 @@ def test_a_deadline_that_never_passes_is_refused_before_anybody_waits() -> None:
         text(epsilon=1),
         text(epsilon=None),
         text(noise="nowhere"),
-        text(minimum="all"),
-        text(minimum=1.5),
-        text(minimum=True),
+        text(min_parties="all"),
+        text(min_parties=1.5),
+        text(min_parties=True),
         text(deadline="soon"),
         text(deadline=None),
         text(deadline=10**400),
@@ -160,7 +162,7 @@ def test_a_key_is_of_one_question() -> None:
     desk.ask(query)
     desk.enrol(ids(1), ids(7))  # the same question, though a party has more records by now
     assert desk.query(asked) == query
-    for field, value in {"epsilon": Fraction(2), "minimum": 2, "deadline": 9.0}.items():
+    for field, value in {"epsilon": Fraction(2), "min_parties": 2, "deadline": 9.0}.items():
         with pytest.raises(LocalError, match="another question was asked under this key"):
             desk.query(Question(**{**asked.__dict__, field: value}))
 

@@ -47,15 +47,20 @@ PAIR = deal({"value": np.array([0.25, 0.75])}, 2)
 COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
 CURVE = Ecdf(lower=0.05, upper=1.0, thresholds=4)
 RUNS: dict[str, tuple[int, Question]] = {
-    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, minimum=2)),
-    "additive": (2, Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, minimum=2)),
+    "curator": (1, Question(COUNTS, "curator", Fraction(1), Placement.CURATOR, min_parties=2)),
+    "additive": (
+        2,
+        Question(COUNTS, "additive", Fraction(1), Placement.EACH_SERVER, min_parties=2),
+    ),
     "additive mean": (
         3,
-        Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, minimum=2),
+        Question(
+            Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, min_parties=2
+        ),
     ),
-    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, minimum=2)),
-    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=2)),
-    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, minimum=2)),
+    "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
+    "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
+    "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
     "on demand": (
         2,
         Question(
@@ -63,14 +68,14 @@ RUNS: dict[str, tuple[int, Question]] = {
             "fss",
             Fraction(1),
             Placement.EACH_SERVER,
-            minimum=2,
+            min_parties=2,
         ),
     ),
-    "shamir": (3, Question(COUNTS, "shamir", Fraction(1), Placement.PARTIES, minimum=2)),
-    "masking": (1, Question(COUNTS, "masking", Fraction(1), Placement.CURATOR, minimum=3)),
+    "shamir": (3, Question(COUNTS, "shamir", Fraction(1), Placement.PARTIES, min_parties=2)),
+    "masking": (1, Question(COUNTS, "masking", Fraction(1), Placement.CURATOR, min_parties=3)),
     "shuffle": (
         1,
-        Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, minimum=2),
+        Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, min_parties=2),
     ),
     "pairs": (
         2,
@@ -79,7 +84,7 @@ RUNS: dict[str, tuple[int, Question]] = {
             "additive",
             Fraction(1),
             Placement.TOTAL,
-            minimum=1,
+            min_parties=1,
         ),
     ),
 }
@@ -94,11 +99,14 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "epsilon": lambda query: Fraction(1, 10**6),
     "noise": lambda query: another_placement(query),
     "data": lambda query: "other",
-    "minimum": lambda query: query.minimum + 1,
-    "group": lambda query: query.group + 1,
-    "most": lambda query: query.most + 1,
+    "min_parties": lambda query: query.min_parties + 1,
+    "records_per_unit": lambda query: query.records_per_unit + 1,
+    "max_records_per_party": lambda query: query.max_records_per_party + 1,
     "deadline": lambda query: query.deadline + 1,
     "delta": lambda query: query.delta / 2 or 1e-9,
+    "later_epsilon": lambda query: query.later_epsilon + 1,
+    "later_delta": lambda query: query.later_delta / 2 or 1e-9,
+    "asking": lambda query: "00" * 16,
 }
 """Another value for every field of a query."""
 
@@ -120,7 +128,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "bits": lambda value: value + 1 if value < 8 else value - 1,
     "matchings": lambda value: value + 1,
     "met": lambda value: value - 1 if value else 1,
-    "most": lambda value: value + 1,
+    "max_records_per_party": lambda value: value + 1,
     "pairing": lambda value: "00" * 16,
     "inside": lambda value: not value,
     "pilot": lambda value: (0.1, 0.2),

@@ -33,11 +33,11 @@ class Asked(Coordinator):
         return replace(message, run=self.name) if message.run == RUN else message
 
 
-def begun(minimum: int = 3, parties: int = 4) -> Asked:
+def begun(min_parties: int = 3, parties: int = 4) -> Asked:
     asked = Asked(2, parties, Ledger(None, None), Randomness.from_seed(1, "coordinator"))
     everyone = np.arange(parties, dtype=np.uint32)
     asked.enrol(everyone, np.ones(parties, dtype=np.uint32))
-    query = a_query(parties=parties, minimum=minimum)
+    query = a_query(parties=parties, min_parties=min_parties)
     asked.name = query.run
     asked.ask(query)
     return asked
@@ -102,7 +102,7 @@ def test_a_failure_for_another_reason_tells_of_refusals_as_well() -> None:
 
 
 def test_a_block_refuses_together_and_a_second_time_counts_for_nothing() -> None:
-    asked = begun(minimum=1)
+    asked = begun(min_parties=1)
     assert asked.handle(refuse(0, 1)).refused == []
     outcome = asked.handle(refuse(0, 1, 2))
     assert reasons(outcome) == ["it refused before"] * 2
@@ -124,14 +124,14 @@ def test_a_block_refuses_together_and_a_second_time_counts_for_nothing() -> None
     ],
 )
 def test_what_is_no_refusal_changes_nothing(message: Message, words: str) -> None:
-    asked = begun(minimum=4)
+    asked = begun(min_parties=4)
     (reason,) = reasons(asked.handle(message))
     assert words in reason
     assert isinstance(answers(asked, [0, 1, 2, 3]).finished, Done)
 
 
 def test_only_parties_refuse() -> None:
-    asked = begun(minimum=4)
+    asked = begun(min_parties=4)
     for role in (Role.SERVER, Role.ANALYST):
         from_other = a_message(Phase.REFUSE, role, Role.COORDINATOR, body=b"no")
         assert reasons(asked.handle(from_other)) == ["refuse is out of turn"]
@@ -139,7 +139,7 @@ def test_only_parties_refuse() -> None:
 
 def test_a_flood_of_refusals_is_not_kept() -> None:
     """Nothing of it is written to a journal, and of many parties only some reasons are kept."""
-    asked = begun(minimum=1)
+    asked = begun(min_parties=1)
     assert asked.awaits(refuse(3))
     asked.handle(refuse(3))
     for _ in range(1000):
@@ -154,7 +154,7 @@ def test_a_flood_of_refusals_is_not_kept() -> None:
 
 
 def test_refusals_are_forgotten_with_their_run() -> None:
-    asked = begun(minimum=1)
+    asked = begun(min_parties=1)
     asked.handle(refuse(3))
     asked.abandon(asked.name)
     assert asked._refusals == {}

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from parties.data import Dataset
-from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from simulation import Federation, Result
+from simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 31)
@@ -26,7 +26,7 @@ def run(
     hosts: int,
     dropout: float = 0.4,
     epsilon: str = "1",
-    minimum: int | None = None,
+    min_parties: int | None = None,
 ) -> Result:
     with Federation(
         parties=10,
@@ -37,7 +37,7 @@ def run(
         seed=7,
         dropout=dropout,
     ) as federation:
-        return federation.run(statistic, epsilon, minimum=minimum, deadline=1.5)
+        return federation.run(statistic, epsilon, min_parties=min_parties, deadline=1.5)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_deviations_are_those_of_the_shares_of_noise_that_came(dropout: float) -
         parties=10, aggregator="additive", data=DATA, seed=7, dropout=dropout
     ) as federation:
         statistic = Histogram(lower=0.0, upper=1.0, bins=3)
-        result = federation.run(statistic, "1", noise="parties", minimum=5, deadline=1.0)
+        result = federation.run(statistic, "1", noise="parties", min_parties=5, deadline=1.0)
     q, came = np.exp(-0.5), round(10 * (1 - dropout))
     expected = np.sqrt(2 * q / (1 - q) ** 2 * came / 5)
     assert result.deviations == pytest.approx([expected] * 3)
@@ -90,14 +90,17 @@ def test_the_fraction_is_rounded_to_parties(dropout: float, count: int) -> None:
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5, float("nan"), 0.99])
 def test_somebody_must_be_left(dropout: float) -> None:
-    with pytest.raises(LocalError, match="--dropout"):
+    with pytest.raises(LocalError, match="dropout"):
         Federation(parties=10, data=DATA, dropout=dropout)
 
 
 def test_a_minimum_that_dropouts_make_impossible_is_said_at_once() -> None:
-    with pytest.raises(LocalError, match="leaves 6 parties and --min-parties needs 7"):
-        run("inprocess", Mean(), "additive", 1, minimum=7)
-    assert "6 of 10 parties contributed" in run("inprocess", Mean(), "additive", 1, minimum=6).notes
+    with pytest.raises(LocalError, match="leaves 6 parties and min_parties needs 7"):
+        run("inprocess", Mean(), "additive", 1, min_parties=7)
+    assert (
+        "6 of 10 parties contributed"
+        in run("inprocess", Mean(), "additive", 1, min_parties=6).notes
+    )
 
 
 def test_the_command_takes_a_fraction(tally_here: Tally) -> None:

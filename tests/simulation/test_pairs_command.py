@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from parties.data import load
-from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
 from protocols.pairwise.sampling.pair_assignment import draw_meetings
 from protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
 from protocols.statistics.pairwise import Pairs
 from simulation import Federation, Result
+from simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 SCORES = "synthetic:scores?n=24"
@@ -25,7 +25,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
             ("gini", "--aggregator", aggregator),
             f"gini adds up shares of pairs: {aggregator} cannot, additive",
         )
-        for aggregator in ("fss", "masking", "prio3", "shamir", "shuffle")
+        for aggregator in ("fss", "masking", "prio3", "shamir")
     },
     "noise of pairs where there are none": (
         ("histogram", "--noise", "per-pair"),
@@ -146,12 +146,14 @@ def a_run(
     dropout: float = 0.0,
     epsilon: str = "inf",
     noise: str | None = None,
-    minimum: int | None = None,
+    min_parties: int | None = None,
 ) -> Result:
     with Federation(
         parties=6, data=SCORES, seed=7, hosts=3, runtime=runtime, dropout=dropout
     ) as federation:
-        return federation.run(statistic, epsilon, noise=noise, minimum=minimum, deadline=2.0)
+        return federation.run(
+            statistic, epsilon, noise=noise, min_parties=min_parties, deadline=2.0
+        )
 
 
 @pytest.mark.parametrize("noise", ["total", "per-pair"])
@@ -198,7 +200,7 @@ def test_when_nobody_can_meet_the_run_fails() -> None:
         Federation(parties=2, data="synthetic:scores?n=2", seed=7, dropout=0.5) as federation,
         pytest.raises(RunFailed, match="no pair was completed"),
     ):
-        federation.run(Auc(), "inf", minimum=1, deadline=2.0)
+        federation.run(Auc(), "inf", min_parties=1, deadline=2.0)
 
 
 def test_own_columns_reach_written_kernels() -> None:

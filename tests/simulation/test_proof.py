@@ -43,7 +43,7 @@ QUESTION = Question(
     "additive",
     Fraction(1, 3),
     Placement.EACH_SERVER,
-    minimum=2,
+    min_parties=2,
     key="k",
 )
 HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, 4)
@@ -73,21 +73,24 @@ OTHERS: dict[str, Any] = {
     "noise": Placement.CURATOR,
     "data": "other",
     "unit": "party",
-    "minimum": 3,
+    "min_parties": 3,
     "delta": 1e-9,
 }
-FREE = {"deadline", "key", "fresh"}
-"""How long one waits and what one calls a question change nothing about the answer. Nor does an
-answer show whether it was there before."""
+FREE = {"deadline", "fresh"}
+"""How long one waits changes nothing about the answer; and one to this very asking is fresh."""
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])
 def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, field: str) -> None:
     if field in FREE:
-        same: dict[str, Any] = {"deadline": 7.0, "key": "other", "fresh": True}
+        same: dict[str, Any] = {"deadline": 7.0, "fresh": True}
         opened.prove(replace(QUESTION, **{field: same[field]}))
         return
-    named = {"unit": "group"}.get(field, field)
+    if field == "key":
+        with pytest.raises(RunFailed, match="coordinator: it is the answer to an earlier asking"):
+            opened.prove(replace(QUESTION, key="other"))
+        return
+    named = {"unit": "records_per_unit"}.get(field, field)
     with pytest.raises(RunFailed, match=f"refused: coordinator: .*its {named} is not as asked"):
         opened.prove(replace(QUESTION, **{field: OTHERS[field]}))
 
@@ -211,6 +214,7 @@ ASKED: list[tuple[str, int, Statistic, dict[str, Any]]] = [
     ("fss", 2, QuantileSearch(value="score"), {}),
     ("shuffle", 1, Histogram(value="score", bins=4), {"delta": 1e-6}),
     ("additive", 2, Gini(value="score", bits=4, pairs_per_party="1"), {}),
+    ("local", 1, Gini(value="score"), {}),
 ]
 
 
@@ -323,6 +327,28 @@ def test_a_curve_that_is_read_again_has_the_receipts_of_its_release() -> None:
 
 def signatures(document: dict[str, Any]) -> list[str]:
     return [receipt["signature"] for receipt in document["receipts"]]
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4),
+        EcdfPoints(value="value", lower=0.0, upper=1.0, at=(0.5,)),
+    ],
+)
+def test_an_earlier_release_is_taken_where_that_was_allowed_and_is_said(
+    statistic: Statistic,
+) -> None:
+    first = replace(QUESTION, statistic=statistic, aggregator="fss", min_parties=None)
+    with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
+        opened = runtime.ask(first, lambda _: None)
+    later = replace(first, key="later")
+    replace(opened, reused=True).prove(later)
+    with pytest.raises(RunFailed, match="it is the answer to an earlier asking"):
+        replace(opened, reused=True).prove(replace(later, fresh=True))
+    if not statistic.on_demand:
+        with pytest.raises(RunFailed, match="it passes an earlier release off as a new one"):
+            opened.prove(later)
 
 
 def test_an_estimate_that_is_no_number_can_be_verified() -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.soak.soak MINUTES`: a federation that is asked, and troubled, for so long.
 
-While there is trouble a run may fail, but no answer may be wrong. Afterwards every kind of question
+While there is trouble a run may fail, but no answer may be wrong, nor may one come whose proof does
+not hold. Afterwards every kind of question
 must be answered again, every process must be within its bounds, and no ledger may hold less than
 was answered, nor more than was asked.
 """
@@ -15,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocols.errors import TallyError
+from protocols.errors import AnswerRefused, TallyError
 from storage.answers import MOST_ANSWERS
 from tests.soak.questions import Kind
 from tests.soak.room import Room, Usage
@@ -92,8 +93,11 @@ def _ask(room: Room, kind: Kind, exact: bool, report: Report) -> bool:
     """Whether it was answered."""
     try:
         right = room.ask(kind, exact)
+    except AnswerRefused as error:
+        report.faults.append(f"{kind.name}: {error}")
+        return False
     except TallyError as error:
-        report.failures[f"{kind.name}: {error}"[:160]] += 1
+        report.failures[f"{type(error).__name__} of {kind.name}: {error}"[:160]] += 1
         return False
     report.answers[kind.name] += 1
     if not right:

@@ -307,7 +307,7 @@ def test_dropouts_do_not_bias() -> None:
     for run in range(150):
         values = (draw.random(6) < P_ONE).astype(np.float64)
         holdings = held([2, 1, 2, 1], {"value": values})
-        query = a_pairs_query(statistic, holdings, servers=1, minimum=2)
+        query = a_pairs_query(statistic, holdings, servers=1, min_parties=2)
         gone = leaving(int(draw.integers(4)), int(draw.integers(6)))
         gathering = Gathering(query, holdings, 4, None, gone, seed=run).run()
         if gathering.total is not None:

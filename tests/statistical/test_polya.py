@@ -200,7 +200,7 @@ def test_samples_of_a_large_scale_have_the_mean_and_spread_of_polya(parts: int) 
 
 def test_nothing_is_charged_for_arithmetic() -> None:
     """The sampler is exact: noise of the parties costs its ε, and no δ."""
-    query = a_query(noise=Placement.PARTIES, epsilon=Fraction(1), parties=4, minimum=2)
+    query = a_query(noise=Placement.PARTIES, epsilon=Fraction(1), parties=4, min_parties=2)
     assert query.spend.delta == 0
     assert NoisySum(query).delta == 0
 

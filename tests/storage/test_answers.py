@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from protocols.errors import LocalError
 from storage.answers import Answers
 
 NAMES = [number.to_bytes(8, "little") for number in range(20)]
@@ -19,6 +20,13 @@ def test_answers_outlive_their_keeper(tmp_path: Path) -> None:
     again = Answers(tmp_path / "answers", durable=True)
     assert again.names() == NAMES[:3]
     assert [again.read(name) for name in NAMES[:4]] == [*(name * 5 for name in NAMES[:3]), None]
+
+
+def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "the.answer").write_text("mine")
+    with pytest.raises(LocalError, match=r"the\.answer is not a file of this store"):
+        Answers(tmp_path, durable=True)
+    assert (tmp_path / "the.answer").read_text() == "mine"
 
 
 @pytest.mark.parametrize(("most", "most_bytes", "stay"), [(4, 10**6, 4), (100, 250, 2), (9, 10, 1)])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from protocols.errors import LocalError
 from storage.journal import Journal, Kind, Record, read_records
 
 RUN, OTHER = b"run-0001", b"run-0002"
@@ -218,3 +219,53 @@ def test_a_commit_covers_what_came_while_another_was_at_work(
         journal.close()
 
     asyncio.run(overlap())
+
+
+def test_a_question_to_a_stored_tree_takes_the_place_of_the_last(tmp_path: Path) -> None:
+    """Also after a restart; other records stay, and one that is taken back takes no other along."""
+    written(tmp_path, RECORDS[:2])
+    journal = Journal(tmp_path)
+    assert dict(journal.runs()) == {RUN: RECORDS[:2]}
+    for data in (b"first", b"second, and longer"):
+        journal.append(RUN, Kind.ASK, data)
+        assert read_records(tmp_path / f"{RUN.hex()}.log") == [*RECORDS[:2], (Kind.ASK, data)]
+    journal.close()
+    again = Journal(tmp_path)
+    assert dict(again.runs()) == {RUN: [*RECORDS[:2], (Kind.ASK, b"second, and longer")]}
+    again.append(RUN, Kind.ASK, b"third")
+    again.append(RUN, Kind.EXPIRE, b"")
+    begin = again.append(RUN, Kind.ASK, b"fourth")
+    again.retract(RUN, begin)
+    expected = [*RECORDS[:2], (Kind.ASK, b"third"), (Kind.EXPIRE, b"")]
+    again.append(RUN, Kind.ASK, b"fifth")
+    assert read_records(tmp_path / f"{RUN.hex()}.log") == [*expected, (Kind.ASK, b"fifth")]
+
+
+def test_names_of_runs_that_are_over_are_bounded(tmp_path: Path) -> None:
+    """The newest stay, also where the journal is opened anew in between."""
+    names = [index.to_bytes(8, "big") for index in range(1, 60)]
+
+    async def forget() -> None:
+        journal = Journal(tmp_path, most_over=8)
+        for count, name in enumerate(names, 1):
+            journal.append(name, Kind.QUERY, b"asked")
+            await journal.forget(name)
+            kept = list(journal.forgotten())
+            assert kept == names[:count][-len(kept) :]
+            assert min(count, 8) <= len(kept) <= 17
+            if count % 13 == 0:
+                journal.close()
+                journal = Journal(tmp_path, most_over=8)
+        journal.close()
+
+    asyncio.run(forget())
+    assert [path.name for path in tmp_path.iterdir()] == ["over"]
+
+
+@pytest.mark.parametrize("name", ["notes.log", "ABCD.log", "abc.log", "ab cd.log"])
+def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, name: str) -> None:
+    written(tmp_path, RECORDS)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(LocalError, match=f"{name} is not a file of this store"):
+        list(Journal(tmp_path).runs())
+    assert (tmp_path / name).read_text() == "mine"

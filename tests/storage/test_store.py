@@ -1,10 +1,12 @@
 """A keeper's folder: its version, its secret, and what stays of it."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from protocols.errors import LocalError
+from storage.ledger import Ledger
 from storage.store import VERSION, Store
 
 
@@ -15,6 +17,23 @@ def test_the_store_of_a_newer_program_is_refused_in_one_line(tmp_path: Path, fou
     with pytest.raises(LocalError, match="newer Tallyroom") as refused:
         Store(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_foreign_bytes_in_the_place_of_ours_are_one_line(tmp_path: Path) -> None:
+    """Whoever put them there, and whether they are text or not."""
+    store = Store(tmp_path)
+    (tmp_path / "secret.key").write_bytes(b"short")
+    with pytest.raises(LocalError, match=r"secret\.key is not a secret of 16 bytes"):
+        store.randomness(None, "server-0")
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as other:
+        other.execute("PRAGMA user_version = 1")
+        other.execute("CREATE TABLE spends (name TEXT)")
+    with pytest.raises(LocalError, match="cannot open the ledger"):
+        Ledger(store.ledger, None)
+    (tmp_path / "version").write_bytes(b"\xff\xfe" * 50)
+    with pytest.raises(LocalError, match="newer Tallyroom") as refused:
+        Store(tmp_path)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_folder_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -5,10 +5,18 @@ communication O(n + m·|B|) where asking the parties again costs O(n·|B|).
 
 Threat model: semi-honest. A server sees keys that are pseudorandom without the other servers', and
 how many records a party has. A party that deviates can upload a well-formed key that counts twice,
-or at a threshold of its choice; no server alone can see that, and this aggregator does not try.
+or at a threshold of its choice; no server alone can see that.
+
+With `verified=yes` the two servers check the keys together (`fss.verified`, `verified_server`): who
+sent one that is not a single step of weight one is named and left out, and the rest is exact. A bad
+key passes with a chance below 2^-40. How many keys a party sends is held against its records, whose
+number is public. What is checked is that a key is a possible one: a party may still lie about its
+data. A server that deviates learns nothing by the check, but can have any party refused, and change
+the answer, as it can without.
 """
 
 import struct
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +25,22 @@ from numpy.typing import NDArray
 from fss.comparison import Comparison
 from fss.ring import Ring
 from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.contract import (
+    Aggregator,
+    Bulk,
+    Ids,
+    Records,
+    ThreatModel,
+)
+from protocols.aggregation.fss.submission import compared
+from protocols.aggregation.fss.verified_keys import (
+    HEADER,
+    RANDOMNESS_BYTES,
+    SERVERS,
+    generate,
+    verified_keys,
+)
+from protocols.aggregation.fss.verified_keys import header as verified_header
 from protocols.aggregation.one_round import SummingServer
 from protocols.aggregation.rosters import submissions
 from protocols.algebra.ring import Vector, add_shares
@@ -26,9 +49,8 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Done, Machine, Rejected, Step
-from protocols.run.messages import Message
+from protocols.run.messages import MAX_ROW, Message
 from protocols.run.query import Query
-from protocols.statistics.measurement import Measurement
 from protocols.statistics.thresholds import RESOLUTION_BITS
 
 VERSION = 2
@@ -36,8 +58,14 @@ RING = Ring(64)
 _HEADER = struct.Struct("<BBBBI")
 
 
+@dataclass(frozen=True)
 class Fss(Aggregator):
-    """Comparison keys, uploaded once; any m-1 of m servers may collude."""
+    """Comparison keys, uploaded once; any m-1 of m servers may collude.
+
+    `verified`: `yes` has two servers check that each key is one record's, `no` trusts the parties.
+    """
+
+    verified: str = "no"
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
@@ -45,13 +73,24 @@ class Fss(Aggregator):
     chooses: ClassVar[bool] = True
     party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
 
+    def __post_init__(self) -> None:
+        if self.verified not in ("yes", "no"):
+            raise LocalError(f"fss: verified is yes or no, not {self.verified!r}")
+
+    @property
+    def checks(self) -> bool:
+        return self.verified == "yes"
+
     def threat_model(self, servers: int) -> ThreatModel:
+        parties = "malicious parties, which are caught," if self.checks else "semi-honest parties"
         return ThreatModel(
             colluding=servers - 1,
-            behaviour=f"semi-honest parties and {servers} semi-honest servers",
+            behaviour=f"{parties} and {servers} semi-honest servers",
             dropouts="any number of parties may drop out before the release, no server may",
             reveals="the analyst and the servers see who contributed and how many records, "
-            "the analyst the noisy counts",
+            "the analyst the noisy counts"
+            + (", and all of them whose keys do not verify" if self.checks else ""),
+            catches=self.checks,
         )
 
     def check(self, query: Query) -> None:
@@ -65,30 +104,43 @@ class Fss(Aggregator):
             raise LocalError(f"noise on demand is each server's own: it cannot be {query.noise}")
         if query.statistic.on_demand and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
-        comparison(query)
+        if not self.checks:
+            comparison(query)
+            return
+        if query.servers != SERVERS:
+            raise LocalError(f"fss?verified=yes takes exactly {SERVERS} servers")
+        if query.statistic.on_demand:
+            raise LocalError("points on demand are answered from keys that are not verified")
+        size = self.row_bytes(query, query.max_records_per_party)
+        if size + 4 * query.parties > MAX_ROW:
+            raise LocalError("fss?verified=yes: so many parties or records do not fit a message")
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        return FssParty(query, holdings, randomness)
+        return FssParty(query, holdings, randomness, self.checks)
 
     def row_bytes(self, query: Query, records: int) -> int:
+        if self.checks:
+            return HEADER.size + records * verified_keys(query).key_bytes
         keys = comparison(query)
         return _HEADER.size + records * max(keys.key_bytes(i) for i in range(query.servers))
-
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """Two keys for one record: refused only past the number of records of the largest party."""
-        return self.party(query, holdings.repeated(liars, 2), randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.fss.on_demand import OnDemandServer
 
+        if self.checks:
+            from protocols.aggregation.fss.verified_server import VerifiedServer
+
+            return VerifiedServer(query, index, randomness, bulk)
         kind = OnDemandServer if query.statistic.on_demand else FssServer
         return kind(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
         from protocols.aggregation.fss.on_demand import OnDemandCollector
 
+        if self.checks:
+            from protocols.aggregation.fss.verified_collector import VerifiedCollector
+
+            return VerifiedCollector(query, records)
         if query.statistic.on_demand:
             return OnDemandCollector(query, records)
         return Collector(query, records, add_shares)
@@ -104,31 +156,30 @@ def comparison(query: Query) -> Comparison:
         raise LocalError(f"fss: {error}") from None
 
 
-def compared(query: Query) -> Measurement:
-    """Raises `LocalError` for a statistic whose records are in no cell of a row."""
-    measurement = query.statistic.measurement
-    if measurement is None or measurement.cells is None:
-        raise LocalError(
-            f"fss compares values with thresholds: it cannot do {query.statistic.name}"
-        )
-    return measurement
-
-
 def header(query: Query, keys: int) -> bytes:
     """What a submission begins with: the domain. What was asked is in the run's name."""
     return _HEADER.pack(VERSION, comparison(query).bits, RING.bits, query.servers, keys)
 
 
 class FssParty:
-    """Sees its own values. Sends each server one key a record, and is done."""
+    """Sees its own values. Sends each server one key a record, and is done.
 
-    def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
+    With `verified`, keys that servers check.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        holdings: Holdings,
+        randomness: Randomness,
+        verified: bool = False,
+    ) -> None:
         self._query = query
         self._holdings = holdings
         self._randomness = randomness
-        self._comparison = comparison(query)
-        measured = query.statistic.measured(holdings)
-        self._alphas = compared(query).alphas(measured, self._comparison.bits)
+        self._verified = verified
+        bits = verified_keys(query).bits if verified else comparison(query).bits
+        self._alphas = compared(query).alphas(query.statistic.measured(holdings), bits)
 
     def start(self) -> Step:
         """Parties with equally many records travel together: their rows have one length."""
@@ -148,16 +199,22 @@ class FssParty:
     def _submit(self, chosen: NDArray[np.intp], count: int) -> list[Message]:
         ids = self._holdings.ids[chosen]
         records = self._holdings.starts[chosen][:, None] + np.arange(count)
-        width = self._comparison.randomness_bytes
+        width = RANDOMNESS_BYTES if self._verified else comparison(self._query).randomness_bytes
         randomness = self._randomness.rows("comparison keys", ids, count * width)
-        keys = self._comparison.gen(
-            self._alphas[records.ravel()],
-            np.ascontiguousarray(randomness).reshape(len(chosen) * count, width),
-        )
-        head = np.frombuffer(header(self._query, count), dtype=np.uint8)
-        heads = np.broadcast_to(head, (len(chosen), len(head)))
+        rows = np.ascontiguousarray(randomness).reshape(len(chosen) * count, width)
+        alphas = self._alphas[records.ravel()]
+        if self._verified:
+            keys = generate(self._query, alphas, rows, self.weights(ids, count))
+            head = verified_header(self._query, count)
+        else:
+            keys, head = comparison(self._query).gen(alphas, rows), header(self._query, count)
+        heads = np.broadcast_to(np.frombuffer(head, dtype=np.uint8), (len(chosen), len(head)))
         bodies = [np.hstack([heads, rows.reshape(len(chosen), -1)]) for rows in keys]
         return list(submissions(self._query, ids, bodies))
+
+    def weights(self, ids: Ids, count: int) -> NDArray[np.uint64] | None:
+        """What the keys of these parties count, `count` keys each; None for the 1 that is due."""
+        return None
 
 
 class FssServer(SummingServer):
@@ -173,8 +230,8 @@ class FssServer(SummingServer):
         keys, rest = divmod(message.width - head, width)
         if message.width < head or rest or keys < 1:
             return f"{message.width} bytes are no whole number of keys of {width} bytes"
-        if keys > self._query.most:
-            return f"{keys} keys, where a party holds at most {self._query.most} records"
+        if keys > (most := self._query.max_records_per_party):
+            return f"{keys} keys, where a party holds at most {most} records"
         rows = message.rows()
         expected = np.frombuffer(header(self._query, keys), dtype=np.uint8)
         if not (rows[:, :head] == expected).all():

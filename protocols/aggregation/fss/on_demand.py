@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bulk, Records
-from protocols.aggregation.fss.aggregator import FssServer, compared
+from protocols.aggregation.fss.aggregator import FssServer
+from protocols.aggregation.fss.submission import compared
 from protocols.aggregation.one_round import ServerState
 from protocols.algebra.ring import Vector, add_shares, signed
 from protocols.randomness import Randomness

@@ -65,7 +65,7 @@ class Masking(Vouched):
         party's both secrets while fewer than 2t − h of its h holders are on its side: a third of
         them at the default threshold of a full graph, but a single one at an automatic degree,
         which is made for servers that do not lie. In a full graph it gets the one sum then. In a
-        sparse graph holders can vouch only for each other, and `minimum` is what parties are
+        sparse graph holders can vouch only for each other, and `min_parties` is what parties are
         told: it may get sums over parts of the ring instead. Each is over at least t − c honest
         parties, where c is the most of any party's holders that are on its side.
 

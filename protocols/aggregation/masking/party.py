@@ -57,7 +57,7 @@ class PartyState(IntEnum):
     OVER = auto()
 
 
-PARTY_TRANSITIONS: dict[tuple[PartyState, Phase], Role] = {
+PARTY_ACCEPTS: dict[tuple[PartyState, Phase], Role] = {
     (PartyState.KEYS, Phase.KEYS): Role.SERVER,
     (PartyState.DEAL, Phase.DEAL): Role.SERVER,
     (PartyState.CHECK, Phase.CHECK): Role.SERVER,
@@ -283,8 +283,8 @@ class MaskingParty:
         members = bits[:, :parties]
         if bits[:, parties:].any():
             raise Refusal(f"not a bitmap of {parties} parties")
-        if (members.sum(axis=1) < self._query.minimum).any():
-            raise Refusal(f"fewer than {self._query.minimum} parties submitted")
+        if (members.sum(axis=1) < self._query.min_parties).any():
+            raise Refusal(f"fewer than {self._query.min_parties} parties submitted")
         if not members[np.arange(len(rows)), self._ids[rows]].all():
             raise Refusal("the party that is asked is not among those that submitted")
         submitted = np.take_along_axis(members, self._neighbours[rows], axis=1)

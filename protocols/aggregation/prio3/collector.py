@@ -105,7 +105,7 @@ class Prio3Collector(Collector):
         return self._records if self._reporting.count_type else np.ones_like(self._records)
 
     def _begin(self) -> Step:
-        if np.count_nonzero(self._members) < self._query.minimum:
+        if np.count_nonzero(self._members) < self._query.min_parties:
             return self._release()  # which says why there is none
         self._chunks = self._reporting.chunks(self._members, self._counts)
         contributions = b"".join(self._contributions[i] for i in range(self._query.servers))
@@ -152,13 +152,13 @@ class Prio3Collector(Collector):
 
     def _release(self) -> Step:
         count = np.count_nonzero(self._members)
-        if self._step is None or count >= self._query.minimum:
+        if self._step is None or count >= self._query.min_parties:
             return super()._release()
         self._state = CollectorState.OVER
         caught = np.array(sorted(self._faults), dtype=np.uint32)
         return Failed(
             f"only {count} of {self._query.parties} parties sent what verifies and "
-            f"{self._query.minimum} are needed; caught: {_some(caught)}"
+            f"{self._query.min_parties} are needed; caught: {_some(caught)}"
         )
 
     # --- the answer ---

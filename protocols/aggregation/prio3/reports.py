@@ -90,7 +90,8 @@ class Reporting(ABC):
     @property
     def count_type(self) -> np.dtype[np.unsignedinteger] | None:
         """How rosters tell how many reports a party sent; None where it can be but one."""
-        return None if self.query.most == 1 else np.dtype(np.min_scalar_type(self.query.most))
+        most = self.query.max_records_per_party
+        return None if most == 1 else np.dtype(np.min_scalar_type(most))
 
     @property
     def head_bytes(self) -> int:
@@ -108,10 +109,10 @@ class Reporting(ABC):
     def check_size(self) -> None:
         """Raises `LocalError` where a message cannot hold what must be in one."""
         size = self.report_bytes(0)
-        if size * self.query.most > MAX_ROW:
+        if size * self.query.max_records_per_party > MAX_ROW:
             raise LocalError(
                 f"prio3 proves each record in {size} bytes, and a party can send {MAX_ROW // size} "
-                f"records, not {self.query.most}: have fewer bins, or more parties"
+                f"records, not {self.query.max_records_per_party}: have fewer bins, or more parties"
             )
         if self.head_bytes + self.query.parties // 8 > MAX_ROW:
             raise LocalError(f"{self.query.parties} parties are too many for a roster of prio3")

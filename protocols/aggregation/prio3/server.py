@@ -104,8 +104,8 @@ class Prio3Server(SummingServer):
         reports, rest = divmod(message.width, self._width)
         if rest or reports < 1:
             return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
-        if reports > self._query.most:
-            return f"{reports} reports, where a party holds at most {self._query.most} records"
+        if reports > (most := self._query.max_records_per_party):
+            return f"{reports} reports, where a party holds at most {most} records"
         return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
@@ -183,8 +183,8 @@ class Prio3Server(SummingServer):
             return Rejected(message.sender, "a key without this server's contribution")
         if (members & ~self._present).any():
             return Rejected(message.sender, "a verification of parties that did not submit")
-        if np.count_nonzero(members) < self._query.minimum:
-            reason = f"a verification of fewer than {self._query.minimum} parties"
+        if np.count_nonzero(members) < self._query.min_parties:
+            reason = f"a verification of fewer than {self._query.min_parties} parties"
             return Rejected(message.sender, reason)
         self._key = self._reporting.verify_key(contributions)
         self._chunks = self._reporting.chunks(members, self._counts)

@@ -18,9 +18,9 @@ from typing import ClassVar
 
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
 from protocols.aggregation.release import Release
+from protocols.aggregation.reports import LARGEST, is_private
 from protocols.aggregation.shuffle.reports import (
     ShuffledReports,
-    is_private,
     least_reports,
     randomizer_of,
     reports_of,
@@ -37,9 +37,6 @@ from protocols.run.query import Query
 HEADROOM = 512
 """For the headers of a message and of a part."""
 
-LARGEST = 1 << 62
-"""Estimates stay below this in size: they must fit the ring."""
-
 
 @dataclass(frozen=True)
 class Shuffle(Aggregator):
@@ -53,7 +50,9 @@ class Shuffle(Aggregator):
 
     name: ClassVar[str] = "shuffle"
     servers: ClassVar[int] = 1
-    party_bytes: ClassVar[str] = "52k; without privacy 56 + 8L"
+    party_bytes: ClassVar[str] = (
+        "52 bytes per record, more where reports are longer; without privacy 56 + 8L"
+    )
 
     def __post_init__(self) -> None:
         if not 0 < self.honest <= 1:
@@ -111,5 +110,5 @@ class Shuffle(Aggregator):
             )
         if query.noise is not Placement.CURATOR:
             raise LocalError("shuffle draws its noise at the parties: leave --noise out")
-        if randomizer_of(query).gain * query.records > LARGEST:
+        if randomizer_of(query).largest(query.records) > LARGEST:
             raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")

@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Bodies, Bulk, Records, Total
 from protocols.aggregation.one_round import CollectingServer, ServerState
+from protocols.aggregation.reports import is_private
 from protocols.aggregation.rosters import submissions
 from protocols.aggregation.shuffle.reports import (
     ShuffledReports,
     honest_reports,
-    is_private,
     least_reports,
     reports_of,
 )
 from protocols.algebra.ring import add_shares
+from protocols.errors import LocalError
 from protocols.identity.sealing import OVERHEAD, PUBLIC_BYTES, SECRET_BYTES, Recipient, SealingKey
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -83,9 +84,13 @@ class ShuffleParty:
             messages += submissions(self._query, self._holdings.ids[chosen], [rows])
         return messages
 
+    def payloads(self, chosen: NDArray[np.intp], count: int) -> Bodies:
+        """What is sealed: `count` reports of each of these parties."""
+        return self._reports.payloads(chosen, count, self._randomness)
+
     def _seal(self, chosen: NDArray[np.intp], count: int, recipient: Recipient) -> Bodies:
         """Every report under a key of its own: the collector cannot tell which came together."""
-        payloads = self._reports.payloads(chosen, count, self._randomness)
+        payloads = self.payloads(chosen, count)
         ids = self._holdings.ids[chosen]
         drawn = self._randomness.rows("sealing", ids, SECRET_BYTES * count)
         secrets = np.ascontiguousarray(drawn).reshape(-1, SECRET_BYTES)
@@ -218,7 +223,10 @@ class ShuffleCollector(Collector):
         if not payloads:
             return Failed(f"none of {refused} reports could be opened")
         rows = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
-        opened = self._reports.open(rows)
+        try:
+            opened = self._reports.open(rows)
+        except LocalError as error:
+            return Failed(str(error))
         if opened.records == 0:
             return Failed(f"none of {refused + opened.refused} reports is a possible one")
         contributors = np.flatnonzero(self._members).astype(np.uint32)

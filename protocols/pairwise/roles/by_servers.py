@@ -37,10 +37,11 @@ from protocols.algebra.ring import Vector, add_shares
 from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.circuit_builder import Builder, Word
-from protocols.garbling.outputs import Integers
+from protocols.garbling.outputs import IntegerShares
 from protocols.joint.computation import Program, Task, instances_that_fit
 from protocols.pairwise.kernels.contract import Kernel
 from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
+from protocols.pairwise.sampling.schedule import pairs_of
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
@@ -64,14 +65,16 @@ class ServerMachines:
     repeatable = True
 
     def check(self, aggregator: Aggregator, query: Query) -> None:
-        statistic = _pairs(query)
+        statistic = pairs_of(query)
         if aggregator.name != "additive" or query.servers != 2:
             raise LocalError(
                 "--meet servers takes the two servers of additive, "
                 f"not {query.servers} of {aggregator.name}"
             )
-        if COUNT.size + query.most * _record_bytes(statistic.kernel) > MAX_ROW:
-            raise LocalError(f"{query.most} records of one party do not fit a message")
+        if COUNT.size + query.max_records_per_party * _record_bytes(statistic.kernel) > MAX_ROW:
+            raise LocalError(
+                f"{query.max_records_per_party} records of one party do not fit a message"
+            )
         if statistic.pairs_among(query.records) > MAX_PAIRS:
             raise LocalError(
                 f"{statistic.pairs_among(query.records)} pairs are too many for two servers: "
@@ -104,7 +107,7 @@ class SubmittingParty:
         self._query = query
         self._holdings = holdings
         self._randomness = randomness
-        statistic = _pairs(query)
+        statistic = pairs_of(query)
         self._bits = statistic.kernel.input_bits(statistic.records_of(holdings))
 
     def start(self) -> Step:
@@ -135,7 +138,7 @@ class MeetingServer(SummingServer):
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
-        self._statistic = _pairs(query)
+        self._statistic = pairs_of(query)
         self._record_bytes = _record_bytes(self._statistic.kernel)
         self._counts = np.zeros(query.parties, dtype=np.uint32)
         self._members = np.zeros(query.parties, dtype=bool)
@@ -147,8 +150,8 @@ class MeetingServer(SummingServer):
         if message.width < COUNT.size or len(np.unique(rows[:, : COUNT.size], axis=0)) != 1:
             return "not the records of parties that have equally many"
         (count,) = COUNT.unpack(rows[0, : COUNT.size].tobytes())
-        if not 1 <= count <= self._query.most:
-            return f"{count} records, where a party holds 1 to {self._query.most}"
+        if not 1 <= count <= self._query.max_records_per_party:
+            return f"{count} records, where a party holds 1 to {self._query.max_records_per_party}"
         body = count * self._record_bytes if self._index == 0 else SEED_BYTES
         if message.width != COUNT.size + body:
             return f"a share of {message.width} bytes, expected {COUNT.size + body}"
@@ -211,7 +214,7 @@ def meet(statistic: Pairs, records: Bytes) -> Program:
     matchings = min(statistic.matchings, rounds(len(records)))
     pairs = distinct_matchings(len(records), matchings, statistic.seed).reshape(-1, 2)
     circuit = pair_circuit(statistic.kernel)
-    form = Integers(tuple((out.bits, out.signed) for out in statistic.kernel.outputs))
+    form = IntegerShares(tuple((out.bits, out.signed) for out in statistic.kernel.outputs))
     most = instances_that_fit(circuit, form)
     total = np.zeros(len(statistic.kernel.outputs), dtype=np.uint64)
     for start in range(0, len(pairs), most):
@@ -237,7 +240,7 @@ class MeetingCollector(Collector):
 
     def __init__(self, query: Query, records: Records) -> None:
         super().__init__(query, records, add_shares)
-        self._statistic = _pairs(query)
+        self._statistic = pairs_of(query)
 
     def _roster(self, message: Message) -> Step:
         """Who sent another number of records than it joined with is left out."""
@@ -269,12 +272,6 @@ class MeetingCollector(Collector):
         """Pairs here."""
         records = int(self._records[self._members].sum())
         return self._statistic.pairs_among(records) if records > 1 else 0
-
-
-def _pairs(query: Query) -> Pairs:
-    if not isinstance(query.statistic, Pairs):
-        raise LocalError(f"{query.statistic.name} is no statistic of pairs")
-    return query.statistic
 
 
 def _record_bytes(kernel: Kernel) -> int:

@@ -18,6 +18,7 @@ from protocols.statistics import Statistic
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
+from simulation.scripted_parties import lying_machine
 from tests.samples import a_query
 
 PARTIES = 6
@@ -57,9 +58,9 @@ def query_about(statistic: Statistic, servers: int = 2, **changes: Any) -> Query
         aggregator="prio3",
         parties=PARTIES,
         servers=servers,
-        minimum=PARTIES - 1,
+        min_parties=PARTIES - 1,
         records=sum(COUNTS),
-        most=max(COUNTS),
+        max_records_per_party=max(COUNTS),
     )
     return replace(query, **changes)
 
@@ -67,7 +68,7 @@ def query_about(statistic: Statistic, servers: int = 2, **changes: Any) -> Query
 def one_each(length: int, servers: int = 2, **changes: Any) -> Query:
     """Every party holds one record."""
     statistic = a_query().statistic.from_parameters({"lower": 0.0, "upper": 1.0, "bins": length})
-    alone = {"records": PARTIES, "most": 1}
+    alone = {"records": PARTIES, "max_records_per_party": 1}
     return query_about(statistic, servers, **alone | changes)
 
 
@@ -79,7 +80,7 @@ def one_hots(length: int, parties: int = PARTIES, seed: int = 5) -> Vector:
 def exchange_about(query: Query, holdings: Holdings, liars: Iterable[int] = ()) -> Exchange:
     """A finished run over these holdings."""
     exchange = Exchange(Prio3(), query, records=holdings.counts.astype(np.int64))
-    machine = Prio3().cheat(query, holdings, frozenset(liars), exchange.randomness)
+    machine = lying_machine(query, holdings, frozenset(liars), exchange.randomness)
     exchange.enter(holdings.ids, machine)
     exchange.run()
     return exchange

@@ -38,8 +38,8 @@ def a_query(statistic: Statistic = COUNTS, **changes: Any) -> Query:
         epsilon=Fraction(2),
         noise=Placement.CURATOR,
         data="data",
-        minimum=PARTIES,
-        most=3,
+        min_parties=PARTIES,
+        max_records_per_party=3,
         delta=1e-6,
     )
     return replace(query, **changes)

@@ -24,7 +24,9 @@ PARTIES = 7
 Members = np.typing.NDArray[np.bool]
 
 
-def a_query(servers: int = 2, statistic: Statistic | None = None, most: int = 3) -> Query:
+def a_query(
+    servers: int = 2, statistic: Statistic | None = None, max_records_per_party: int = 3
+) -> Query:
     return Query(
         nonce=b"runrunru",
         statistic=statistic or Ecdf(lower=0.0, upper=1.0, thresholds=13),
@@ -35,8 +37,8 @@ def a_query(servers: int = 2, statistic: Statistic | None = None, most: int = 3)
         epsilon=None,
         noise=Placement.EACH_SERVER,
         data="test",
-        minimum=1,
-        most=most,
+        min_parties=1,
+        max_records_per_party=max_records_per_party,
     )
 
 
@@ -196,7 +198,7 @@ def test_a_bad_key_is_refused_by_name_and_the_rest_goes_on(change: str) -> None:
             replace(
                 a_query(statistic=Ecdf(lower=0.0, upper=1.0, mechanism="tree")),
                 noise=Placement.PARTIES,
-                minimum=PARTIES,
+                min_parties=PARTIES,
             ),
             "noise",
         ),

@@ -32,7 +32,7 @@ def a_masked_query(parties: int, length: int = 3, **changes: object) -> Query:
         aggregator="masking",
         parties=parties,
         servers=1,
-        **{"minimum": 1} | changes,
+        **{"min_parties": 1} | changes,
     )
 
 
@@ -51,7 +51,7 @@ def test_sums_are_exact_on_every_graph_and_in_any_blocks(
 ) -> None:
     blocks = data.draw(st.integers(1, parties))
     vectors = some_vectors(parties, length)
-    query = a_masked_query(parties, length, minimum=parties)
+    query = a_masked_query(parties, length, min_parties=parties)
     run = Rounds(Masking(neighbours=neighbours), query, vectors, blocks).run()
     assert run.refused == []
     assert run.total is not None
@@ -176,7 +176,7 @@ def test_the_threshold_is_honoured_exactly(threshold: int, stage: Phase) -> None
 
 @pytest.mark.parametrize("stage", STAGES[:3])
 def test_fewer_than_the_minimum_fail_the_run_with_their_names(stage: Phase) -> None:
-    query = a_masked_query(7, minimum=7)
+    query = a_masked_query(7, min_parties=7)
     run = Rounds(FULL, query, some_vectors(7), intercept=leaving({4: stage})).run()
     assert run.total is None
     assert run.failed is not None
@@ -185,14 +185,14 @@ def test_fewer_than_the_minimum_fail_the_run_with_their_names(stage: Phase) -> N
 
 
 def test_a_party_may_be_gone_after_it_submitted_and_still_count_for_the_minimum() -> None:
-    query = a_masked_query(7, minimum=7)
+    query = a_masked_query(7, min_parties=7)
     run = Rounds(FULL, query, some_vectors(7), intercept=leaving({4: Phase.CHECK})).run()
     assert run.total is not None
     assert run.total.contributors.tolist() == list(range(7))
 
 
 def test_a_release_is_paid_for_and_noisy() -> None:
-    query = a_masked_query(4, 200, epsilon=Fraction(1, 2), noise=Placement.CURATOR, minimum=4)
+    query = a_masked_query(4, 200, epsilon=Fraction(1, 2), noise=Placement.CURATOR, min_parties=4)
     vectors = np.zeros((4, 200), dtype=np.uint64)
     run = Rounds(FULL, query, vectors).run()
     assert run.total is not None
@@ -202,7 +202,7 @@ def test_a_release_is_paid_for_and_noisy() -> None:
 
 
 def test_noise_of_the_parties_is_in_the_sum_before_the_server_sees_it() -> None:
-    query = a_masked_query(4, 200, epsilon=Fraction(1, 2), noise=Placement.PARTIES, minimum=2)
+    query = a_masked_query(4, 200, epsilon=Fraction(1, 2), noise=Placement.PARTIES, min_parties=2)
     vectors = np.zeros((4, 200), dtype=np.uint64)
     sums = [Rounds(FULL, query, vectors, blocks).run().total for blocks in (1, 4)]
     assert sums[0] is not None

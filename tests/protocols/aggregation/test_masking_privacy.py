@@ -223,7 +223,7 @@ def test_sets_that_cannot_be_are_refused_and_a_right_one_is_still_taken(name: st
 
 
 def test_parties_keep_to_the_minimum_whatever_the_server_says() -> None:
-    query, vectors = a_masked_query(5, minimum=5), some_vectors(5)
+    query, vectors = a_masked_query(5, min_parties=5), some_vectors(5)
     lied = []
 
     def lie(message: Message) -> tuple[Message, ...]:

@@ -98,7 +98,11 @@ def test_bad_questions_are_refused(points: list[int], reason: str) -> None:
 def test_a_tree_under_another_epsilon_is_another_run() -> None:
     """Points are asked under the tree's own name, which ends in its ε, grid and data."""
     drawn = a_query(Fraction(1))
-    others = [a_query(Fraction(2)), replace(drawn, data="other"), replace(drawn, group=2, most=2)]
+    others = [
+        a_query(Fraction(2)),
+        replace(drawn, data="other"),
+        replace(drawn, records_per_unit=2, max_records_per_party=2),
+    ]
     assert len({query.run for query in (drawn, *others)}) == 4
     assert len({query.nonce for query in (drawn, *others)}) == 1
 

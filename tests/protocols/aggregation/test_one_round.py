@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.additive import Additive
-from protocols.aggregation.collector import COLLECTOR_TRANSITIONS, Collector, CollectorState
+from protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
 from protocols.aggregation.contract import Memory, Total
-from protocols.aggregation.one_round import SERVER_TRANSITIONS, OneRoundServer, ServerState
+from protocols.aggregation.one_round import SERVER_ACCEPTS, OneRoundServer, ServerState
 from protocols.aggregation.rosters import Fault
 from protocols.algebra.ring import add_shares
 from protocols.randomness import Randomness
@@ -61,7 +61,7 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
     step = server.receive(a_message(phase, role, Role.SERVER, body=body))
     if phase is Phase.ASK:
         assert isinstance(step, Rejected), "a run that is not on demand answers no questions"
-    elif SERVER_TRANSITIONS.get((state, phase)) is role:
+    elif SERVER_ACCEPTS.get((state, phase)) is role:
         assert not isinstance(step, Rejected)
     else:
         assert isinstance(step, Rejected)
@@ -69,7 +69,7 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
 
 
 def test_the_server_table_is_the_protocol() -> None:
-    assert SERVER_TRANSITIONS == {
+    assert SERVER_ACCEPTS == {
         (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
         (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
         (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
@@ -77,7 +77,7 @@ def test_the_server_table_is_the_protocol() -> None:
         (ServerState.RELEASED, Phase.RELEASE): Role.COORDINATOR,
         (ServerState.RELEASED, Phase.ASK): Role.COORDINATOR,
     }
-    assert COLLECTOR_TRANSITIONS == {
+    assert COLLECTOR_ACCEPTS == {
         (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
         (CollectorState.ROSTERS, Phase.GIVE_UP): Role.SERVER,
         (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
@@ -157,7 +157,7 @@ BAD_RELEASES = {
 
 @pytest.mark.parametrize("name", BAD_RELEASES)
 def test_bad_releases_are_refused_and_a_good_one_still_works(name: str) -> None:
-    query = a_query(minimum=2)
+    query = a_query(min_parties=2)
     server = Additive().server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
     server.receive(submit(0, 1))
     server.receive(submit(3))
@@ -172,7 +172,7 @@ def test_bad_releases_are_refused_and_a_good_one_still_works(name: str) -> None:
 
 def test_there_is_no_second_release() -> None:
     """The difference of two releases would be somebody's vector."""
-    server = server_in(ServerState.RELEASED, a_query(minimum=1))
+    server = server_in(ServerState.RELEASED, a_query(min_parties=1))
     for members in ([0, 1, 2], [0]):
         step = server.receive(order(Phase.RELEASE, bitmap(4, members)))
         assert isinstance(step, Rejected)
@@ -253,7 +253,7 @@ def test_a_collector_takes_what_its_table_says_and_nothing_else(
     collector = collector_in(state)
     body = {Phase.ROSTER: EVERYONE, Phase.SHARE: words(1, 2, 3, 4)}.get(phase, b"")
     step = collector.receive(a_message(phase, role, Role.COORDINATOR, body=body))
-    assert isinstance(step, Rejected) is (COLLECTOR_TRANSITIONS.get((state, phase)) is not role)
+    assert isinstance(step, Rejected) is (COLLECTOR_ACCEPTS.get((state, phase)) is not role)
 
 
 def test_servers_are_told_before_parties() -> None:
@@ -267,7 +267,7 @@ def test_servers_are_told_before_parties() -> None:
 
 
 def test_the_release_is_over_those_whom_all_servers_hold() -> None:
-    collector = collector_in(CollectorState.ROSTERS, a_query(minimum=1))
+    collector = collector_in(CollectorState.ROSTERS, a_query(min_parties=1))
     collector.receive(from_server(Phase.ROSTER, 1, bitmap(4, [0, 1, 3])))
     step = collector.receive(from_server(Phase.ROSTER, 0, bitmap(4, [1, 2, 3])))
     assert isinstance(step, Continue)
@@ -322,7 +322,7 @@ def test_a_server_answers_once(state: CollectorState, again: Callable[[], Messag
 
 
 def test_too_few_submissions_fail_the_run_with_their_names() -> None:
-    collector = collector_in(CollectorState.ROSTERS, a_query(minimum=3))
+    collector = collector_in(CollectorState.ROSTERS, a_query(min_parties=3))
     collector.receive(from_server(Phase.ROSTER, 0, bitmap(4, [0, 1])))
     step = collector.receive(from_server(Phase.ROSTER, 1, EVERYONE))
     assert isinstance(step, Failed)

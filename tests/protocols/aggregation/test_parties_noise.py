@@ -37,8 +37,8 @@ def a_curve_query(
         statistic=statistic,
         parties=parties,
         records=records,
-        minimum=parties // 2,
-        most=-(-records // parties),
+        min_parties=parties // 2,
+        max_records_per_party=-(-records // parties),
         epsilon=Fraction(1, 2),
         noise=Placement.PARTIES,
     )

@@ -42,7 +42,7 @@ from tests.protocols.aggregation.prio3_runs import (
 def test_who_exaggerates_is_named_and_left_out(statistic: Bounded, servers: int) -> None:
     """Parties 1 and 3 put a thousand records at the bound into one report."""
     holdings = uneven_holdings(*statistic.bounds)
-    query = query_about(statistic, servers, minimum=4)
+    query = query_about(statistic, servers, min_parties=4)
     total = total_of(exchange_about(query, holdings, liars=[1, 3]))
     honest = [0, 2, 4, 5]
     expected = statistic.encode(holdings)[honest].sum(axis=0, dtype=np.uint64)
@@ -169,7 +169,7 @@ def test_a_replayed_report_is_laid_at_the_door_of_who_came_later(whole: bool) ->
     check_caught(exchange, vectors, "its submission came before, from another party or from itself")
 
 
-@pytest.mark.parametrize("change", [{"nonce": b"run-0002"}, {"data": "other"}, {"minimum": 4}])
+@pytest.mark.parametrize("change", [{"nonce": b"run-0002"}, {"data": "other"}, {"min_parties": 4}])
 def test_a_report_made_for_another_run_or_query_does_not_verify(change: dict[str, Any]) -> None:
     """Party 2 sends what it made for another; the widths are the same."""
     query = one_each(4)

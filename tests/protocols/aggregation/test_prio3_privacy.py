@@ -41,7 +41,12 @@ EVERY_CASE = [
 def run(statistic: Statistic, servers: int, value: float) -> tuple[Query, list[Message]]:
     """Everything that was said when all parties have the same record."""
     query = query_about(
-        statistic, servers, parties=REPORTS, records=REPORTS, most=1, minimum=REPORTS
+        statistic,
+        servers,
+        parties=REPORTS,
+        records=REPORTS,
+        max_records_per_party=1,
+        min_parties=REPORTS,
     )
     holdings = deal({"value": np.full(REPORTS, value)}, REPORTS)
     exchange = Exchange(Prio3(), query)

@@ -214,7 +214,7 @@ def test_parties_that_reached_only_some_servers_are_in_nobodys_sum() -> None:
         return (message,)
 
     vectors = some_vectors(3, 4)
-    run = Rounds(Shamir(), a_shared_query(3, 4, 3, minimum=2), vectors, intercept=lose).run()
+    run = Rounds(Shamir(), a_shared_query(3, 4, 3, min_parties=2), vectors, intercept=lose).run()
     assert run.total is not None
     assert run.total.contributors.tolist() == [0, 2]
     assert run.total.vector.tolist() == vectors[[0, 2]].sum(axis=0, dtype=np.uint64).tolist()
@@ -233,7 +233,7 @@ def test_elements_that_are_not_canonical_are_refused_and_their_sender_named() ->
         return (message,)
 
     vectors = some_vectors(3, 4)
-    run = Rounds(Shamir(), a_shared_query(3, 4, 3, minimum=2), vectors, intercept=tamper).run()
+    run = Rounds(Shamir(), a_shared_query(3, 4, 3, min_parties=2), vectors, intercept=tamper).run()
     assert [(r.sender, r.reason) for r in run.refused] == [
         ("party-1", "a share with an element that is not below the modulus")
     ]
@@ -278,7 +278,7 @@ def test_a_servers_share_that_is_not_of_the_field_is_refused() -> None:
 
 
 def test_there_is_one_release_and_the_same_is_answered_again() -> None:
-    query, vectors = a_shared_query(3, 4, 3, minimum=2), some_vectors(3, 4)
+    query, vectors = a_shared_query(3, 4, 3, min_parties=2), some_vectors(3, 4)
     run = Rounds(Shamir(), query, vectors).run()
     for server in run.servers:
         other = a_message(Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=bitmap(3, [0, 1]))
@@ -291,7 +291,9 @@ def test_there_is_one_release_and_the_same_is_answered_again() -> None:
 
 def test_the_parties_noise_is_in_the_sum() -> None:
     """Negative noise wraps at 2^64, not at the modulus."""
-    query = a_shared_query(4, 300, 3, epsilon=Fraction(1, 2), noise=Placement.PARTIES, minimum=2)
+    query = a_shared_query(
+        4, 300, 3, epsilon=Fraction(1, 2), noise=Placement.PARTIES, min_parties=2
+    )
     Shamir().check(query)
     vectors = np.zeros((4, 300), dtype=np.uint64)
     run = Rounds(Shamir(), query, vectors).run()
@@ -309,7 +311,7 @@ def test_the_parties_noise_is_in_the_sum() -> None:
 @pytest.mark.parametrize("noise", [Placement.EACH_SERVER, Placement.CURATOR])
 def test_servers_cannot_add_noise(noise: Placement) -> None:
     query = a_shared_query(4, 4, 3, epsilon=Fraction(1), noise=noise)
-    with pytest.raises(LocalError, match="--noise parties"):
+    with pytest.raises(LocalError, match="noise parties"):
         Shamir().check(query)
     Shamir().check(replace(query, epsilon=None))
 

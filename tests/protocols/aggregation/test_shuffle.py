@@ -16,11 +16,11 @@ from scipy import stats
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.shuffle.aggregator import Shuffle
 from protocols.aggregation.shuffle.reports import (
-    LocalReports,
     honest_parties,
     least_reports,
     local_budget,
     randomizer_of,
+    sealed_reports,
 )
 from protocols.errors import LocalError
 from protocols.local import BoundedResponse, RandomizedResponse
@@ -57,9 +57,11 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     """600 runs of 400 records: means at ALPHA; the spread of a histogram is what is stated, give or
     take √(1/1200), and of sums at most that and at least a third (the worst case is stated)."""
     runs, records = 600, 400
-    query = a_query(statistic, parties=records, records=records, minimum=records, most=1)
+    query = a_query(
+        statistic, parties=records, records=records, min_parties=records, max_records_per_party=1
+    )
     holdings = deal({"value": np.random.default_rng(8).beta(2, 5, records)}, records)
-    reports = LocalReports(query, holdings)
+    reports = sealed_reports(query, holdings)
     everyone = np.arange(records)
     values = []
     for run in range(runs):
@@ -86,12 +88,14 @@ def as_array(estimate: object) -> NDArray[np.float64]:
 
 
 def test_what_is_said_of_an_amplified_answer() -> None:
-    query = a_query(epsilon=Fraction(1), parties=2000, records=2000, minimum=1500, most=1)
+    query = a_query(
+        epsilon=Fraction(1), parties=2000, records=2000, min_parties=1500, max_records_per_party=1
+    )
     said = Shuffle().release(query)
     local = local_budget(query, 3)
     assert local > 3
     assert (said.delta, said.exact, said.placement) == (1e-6, False, "local")
-    assert f"local ε {float(local):.6g} among 3 values" in said.words
+    assert said.words == f"randomized response among 3 values, of local ε {float(local):.6g}"
     assert "at least 1350 honest ones" in said.statement
     assert "1350 parties are honest" in said.statement
     assert said.spend.epsilon == 1
@@ -109,10 +113,12 @@ def test_where_shuffling_does_not_help_the_answer_is_purely_local() -> None:
 
 
 def test_a_party_with_many_records_is_protected_as_a_whole() -> None:
-    query = a_query(group=3)
+    query = a_query(records_per_unit=3)
     assert local_budget(query, 3) == Fraction(2, 3)
-    many = a_query(parties=2000, records=6000, minimum=2000, group=3)
-    assert Fraction(1, 3) < local_budget(many, 3) < local_budget(replace(many, group=1), 3)
+    many = a_query(parties=2000, records=6000, min_parties=2000, records_per_unit=3)
+    assert (
+        Fraction(1, 3) < local_budget(many, 3) < local_budget(replace(many, records_per_unit=1), 3)
+    )
 
 
 def test_one_bit_or_a_grid_whichever_varies_less() -> None:
@@ -128,14 +134,14 @@ def test_one_bit_or_a_grid_whichever_varies_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "most", "all_honest", "expected"),
+    ("min_parties", "max_records_per_party", "all_honest", "expected"),
     [(6, 3, 15, 12), (5, 3, 12, 9), (1, 3, 1, 1), (3, 2, 9, 7), (4, 10, 4, 3)],
 )
 def test_how_many_honest_reports_there_are_at_least(
-    minimum: int, most: int, all_honest: int, expected: int
+    min_parties: int, max_records_per_party: int, all_honest: int, expected: int
 ) -> None:
     """Of six parties with fifteen records: one of them may lie, as few as they are."""
-    query = a_query(minimum=minimum, most=most)
+    query = a_query(min_parties=min_parties, max_records_per_party=max_records_per_party)
     assert least_reports(query) == expected
     assert least_reports(replace(query, aggregator="shuffle?honest=1")) == all_honest
 
@@ -145,9 +151,9 @@ def a_lie(claim: int, aggregator: str) -> Query:
     return a_query(
         epsilon=Fraction(1, 10),
         parties=100,
-        minimum=100,
+        min_parties=100,
         records=99 * 20 + claim,
-        most=max(20, claim),
+        max_records_per_party=max(20, claim),
         aggregator=aggregator,
     )
 
@@ -159,9 +165,9 @@ def test_one_party_that_claims_many_records_weakens_nobody(claim: int) -> None:
     others = a_query(
         epsilon=Fraction(1, 10),
         parties=99,
-        minimum=99,
+        min_parties=99,
         records=99 * 20,
-        most=20,
+        max_records_per_party=20,
         aggregator="shuffle?honest=1",
     )
     lied = a_lie(claim, "shuffle")
@@ -196,9 +202,9 @@ def test_the_honest_are_counted_exactly() -> None:
     [
         (a_query(delta=0.0), "give --delta"),
         (a_query(servers=2), "1 server, the shuffler, not 2"),
-        (a_query(Ecdf(lower=0.0, upper=1.0)), "no local randomizer for ecdf"),
+        (a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no local randomizer for ecdf"),
         (a_query(noise=Placement.PARTIES), "leave --noise out"),
-        (a_query(most=90_000, records=100_000), "do not fit a message"),
+        (a_query(max_records_per_party=90_000, records=100_000), "do not fit a message"),
         (a_query(Histogram(lower=0.0, upper=1.0, bins=524_224), epsilon=None), "do not fit"),
         (
             a_query(Sum(lower=0.0, upper=1.0), epsilon=Fraction(1, 10**9), delta=1e-13),
@@ -254,7 +260,7 @@ def test_what_others_release_is_said_as_before() -> None:
 
 def test_reports_that_were_refused_are_told_with_the_answer() -> None:
     query = a_query(epsilon=None)
-    setting = Setting(Shuffle(), query.parties, 1, query.most, query.records)
+    setting = Setting(Shuffle(), query.parties, 1, query.max_records_per_party, query.records)
     question = Question(query.statistic, "shuffle", None, Placement.CURATOR)
     everyone = np.arange(query.parties, dtype=np.uint32)
     opened = Opened(np.zeros(3, np.uint64), everyone, 12, Bill([], query.parties), refused=3)

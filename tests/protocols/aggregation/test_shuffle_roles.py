@@ -13,10 +13,10 @@ from protocols.aggregation.collector import CollectorState
 from protocols.aggregation.one_round import ServerState
 from protocols.aggregation.shuffle import roles as shuffle_roles
 from protocols.aggregation.shuffle.reports import (
-    LocalReports,
     ShuffledReports,
     least_reports,
     randomizer_of,
+    sealed_reports,
 )
 from protocols.aggregation.shuffle.roles import ShuffleCollector, context, permutation
 from protocols.identity.sealing import PUBLIC_BYTES, Recipient
@@ -58,7 +58,9 @@ from tests.samples import a_message, bitmap
 def test_the_shuffler_sees_uniform_bytes(epsilon: Fraction | None, value: float) -> None:
     """Equal records of 600 parties: each byte over 256 cells at ALPHA, but for the last one of the
     X25519 point, whose high bit is 0 and whose others are uniform."""
-    query = a_query(parties=600, records=600, minimum=600, most=1, epsilon=epsilon)
+    query = a_query(
+        parties=600, records=600, min_parties=600, max_records_per_party=1, epsilon=epsilon
+    )
     holdings = deal({"value": np.full(600, value)}, 600)
     (message,) = submissions(query, holdings, key_of(a_collector(query)))
     rows = message.rows()
@@ -147,7 +149,9 @@ def test_a_release_is_answered_again_and_in_the_same_order() -> None:
 
 
 def test_both_keepers_book_epsilon_and_delta() -> None:
-    query = a_query(epsilon=Fraction(1, 20), records=1500, most=250, minimum=PARTIES)
+    query = a_query(
+        epsilon=Fraction(1, 20), records=1500, max_records_per_party=250, min_parties=PARTIES
+    )
     assert ShuffledReports(query).amplified
     holdings = some_holdings(1500)
     collector = a_collector(query)
@@ -210,7 +214,7 @@ def honest() -> tuple[Query, ShuffleCollector, list[bytes]]:
 def said_by(query: Query) -> NDArray[np.int64]:
     """What the parties' own coins make them say."""
     holdings = some_holdings()
-    reports = LocalReports(query, holdings)
+    reports = sealed_reports(query, holdings)
     source = Randomness.from_seed(1, "parties")
     rows = [
         reports.payloads(np.array([i]), int(holdings.counts[i]), source)[0].view("<u4")[:, 0]

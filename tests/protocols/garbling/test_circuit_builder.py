@@ -32,7 +32,7 @@ OPERATIONS: dict[str, tuple[Build, Compute]] = {
     "absolute": (lambda b, x, y: b.absolute(x), lambda x, y: np.abs(x)),
     "negate": (lambda b, x, y: b.negate(x), lambda x, y: -x),
     "square": (lambda b, x, y: b.square(x), lambda x, y: x * x),
-    "minimum": (lambda b, x, y: b.select(b.greater(x, y), y, x), np.minimum),
+    "min_parties": (lambda b, x, y: b.select(b.greater(x, y), y, x), np.minimum),
 }
 
 
@@ -100,7 +100,7 @@ def test_ands_are_those_stated(w: int, signed: bool) -> None:
         "difference": 2 * w - 1,
         "add": w,
         "subtract": w,
-        "minimum": 2 * w,
+        "min_parties": 2 * w,
         "absolute": w - 1 if signed else 0,
     }
     for operation, ands in stated.items():

@@ -75,8 +75,8 @@ def noisy_winners(scores: NDArray[np.int64], noise: JointGeometric, trials: int)
         return (yield from winners(shares[index] + drawn.reshape(rows.shape), width))
 
     ours, theirs = Ends(program, bases=BASES).run()
-    won: list[int] = np.bincount((ours + theirs).astype(np.int64), minlength=len(scores)).tolist()
-    return won
+    chosen = np.bincount((ours + theirs).astype(np.int64), minlength=len(scores))
+    return [int(each) for each in chosen]
 
 
 def exact_probabilities(scores: NDArray[np.int64], noise: JointGeometric) -> NDArray[np.float64]:

@@ -68,9 +68,9 @@ def a_pairs_query(
     seed: bytes = SEED,
     **changes: Any,
 ) -> Query:
-    most = int(holdings.counts.max())
+    max_records_per_party = int(holdings.counts.max())
     inside = noise is Placement.PER_PAIR
-    prepared = statistic.prepared(holdings.rows, most, epsilon, inside, seed)
+    prepared = statistic.prepared(holdings.rows, max_records_per_party, epsilon, inside, seed)
     parties = len(holdings.ids)
     return a_query(
         statistic=prepared,
@@ -79,7 +79,12 @@ def a_pairs_query(
         servers=servers,
         epsilon=epsilon,
         noise=noise,
-        **{"minimum": parties, "most": most, "records": holdings.rows} | changes,
+        **{
+            "min_parties": parties,
+            "max_records_per_party": max_records_per_party,
+            "records": holdings.rows,
+        }
+        | changes,
     )
 
 

@@ -132,7 +132,7 @@ def asked(**changes: object) -> Query:
     question = Question(
         replace(statistic, pairs_per_party="2"), "additive", Fraction(1), Placement.EACH_SERVER
     )
-    query = question.query(bytes(8), parties=3, servers=2, records=6, most=2)
+    query = question.query(bytes(8), parties=3, servers=2, records=6, max_records_per_party=2)
     return replace(query, **changes)  # type: ignore[arg-type]
 
 
@@ -241,4 +241,4 @@ def test_servers_that_are_told_of_other_parties_compute_nothing() -> None:
         federation.runtime = OfOthers(federation.runtime.plan)
         statistic = Gini(value="value", bits=6, meet="servers", pairs_per_party="2")
         with pytest.raises(RunFailed, match=r"server-1: computes something else"):
-            federation.run(statistic, 1.0, minimum=2)
+            federation.run(statistic, 1.0, min_parties=2)

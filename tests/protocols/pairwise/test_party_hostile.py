@@ -39,7 +39,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_meeting(**changes: Any) -> tuple[Query, Holdings]:
     holdings = held(COUNTS, ratings(sum(COUNTS)))
-    return a_pairs_query(GINI, holdings, **{"minimum": 2} | changes), holdings
+    return a_pairs_query(GINI, holdings, **{"min_parties": 2} | changes), holdings
 
 
 def exact_without(gathering: Gathering, holdings: Holdings, gone: set[frozenset[int]]) -> None:
@@ -95,6 +95,8 @@ def test_a_party_that_submits_to_some_servers_only_is_left_out(server: int) -> N
     query, holdings = a_meeting()
     gathering = Gathering(query, holdings, 5, None, withhold).run()
     exact_without(gathering, holdings, couples_of(2))
+    assert gathering.total is not None
+    assert 2 not in gathering.total.contributors
 
 
 def test_a_party_that_does_not_say_what_is_done_has_nothing_done() -> None:
@@ -124,7 +126,7 @@ def test_nobody_left_is_a_failure_and_no_number() -> None:
 
 
 def test_too_few_parties_are_a_failure() -> None:
-    query, holdings = a_meeting(minimum=5)
+    query, holdings = a_meeting(min_parties=5)
     gathering = Gathering(query, holdings, 5, None, leaving(3, 0)).run()
     assert gathering.failed is not None
     assert "only 4 of 5 parties submitted to every server" in gathering.failed.reason
@@ -215,7 +217,7 @@ def test_an_answer_of_another_link_is_refused() -> None:
                 yield replace(second, body=first.body)
 
     holdings = held([1] * 5, ratings(5))
-    query = a_pairs_query(GINI, holdings, minimum=2)
+    query = a_pairs_query(GINI, holdings, min_parties=2)
     gathering = Gathering(query, holdings, 5, None, swap).run()
     lost = {frozenset((int(m.senders[0]), int(m.receivers[0]))) for m in answers}
     assert len(lost) == 2

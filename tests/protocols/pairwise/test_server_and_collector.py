@@ -90,7 +90,7 @@ EVERYONE = bitmap(3, [0, 1, 2])
 
 
 def test_a_release_that_is_none_is_refused_and_the_right_one_made() -> None:
-    server, query, holdings = a_full_server(minimum=2)
+    server, query, holdings = a_full_server(min_parties=2)
     cells = cells_of(query, holdings)
     good = pack_cells(cells).tobytes()
     padded = np.unpackbits(pack_cells(cells), axis=1)
@@ -143,7 +143,7 @@ def test_a_second_release_over_other_slots_is_refused() -> None:
 
 
 def test_a_release_over_somebody_who_did_not_submit_is_refused() -> None:
-    query, holdings = a_meeting(minimum=2)
+    query, holdings = a_meeting(min_parties=2)
     server = server_machine(query, 0, Randomness.from_seed(2, "server-0"), Memory())
     server.start()
     submitted = submissions(query, holdings)[0]
@@ -239,7 +239,7 @@ def test_what_parties_say_is_done_is_checked() -> None:
 
 
 def test_the_release_waits_for_all_that_submitted() -> None:
-    collector, query, holdings = a_collector(minimum=1)
+    collector, query, holdings = a_collector(min_parties=1)
     cells = cells_of(query, holdings)
     assert collector.receive(paired(0, 2, cells=cells)) == Continue(
         deadline=PATIENCE * query.deadline
@@ -254,7 +254,7 @@ def test_the_release_waits_for_all_that_submitted() -> None:
 
 
 def test_who_is_silent_when_the_others_are_done_is_excused_once() -> None:
-    collector, query, holdings = a_collector(minimum=1)
+    collector, query, holdings = a_collector(min_parties=1)
     collector.receive(paired(0, 2, cells=cells_of(query, holdings)))
     step = collector.expire()
     assert isinstance(step, Continue)

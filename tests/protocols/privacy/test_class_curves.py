@@ -34,6 +34,7 @@ def least_noises(curves: ClassCurves, change: np.ndarray[tuple[int], np.dtype[np
     placed = np.stack([signed(curves.place(each.view(np.uint64))) for each in units], axis=1)
     found = linprog(np.ones(2 * curves.noises), A_eq=np.hstack([placed, -placed]), b_eq=change)
     assert found.status == 0
+    assert found.fun is not None
     return float(found.fun)
 
 

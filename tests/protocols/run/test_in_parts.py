@@ -60,8 +60,8 @@ def query_of(aggregator: str, holdings: Holdings) -> Query:
         epsilon=Fraction(1),
         noise=NOISE.get(aggregator, Placement.EACH_SERVER),
         data="uniform",
-        minimum=len(holdings.ids),
-        most=3,
+        min_parties=len(holdings.ids),
+        max_records_per_party=3,
     )
 
 

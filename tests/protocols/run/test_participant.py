@@ -341,7 +341,7 @@ def test_runs_that_are_over_are_forgotten_but_not_their_names(station: Station) 
     kept = (station._queries, station._said, station._asked, station._rounds, station.meters)
     assert all(len(each) <= MOST_OVER for each in kept)
     assert "is over" in reasons(station.handle(put(queries[0])))[0][1]
-    other = a_query(nonce=queries[0].nonce, minimum=2)
+    other = a_query(nonce=queries[0].nonce, min_parties=2)
     assert "asks another question" in reasons(station.handle(put(other)))[0][1]
 
 

@@ -21,7 +21,9 @@ from tests import samples
 
 def a_query(**changes: Any) -> Query:
     """Four parties of at most four records, two servers, ε = 1."""
-    return samples.a_query(**{"epsilon": Fraction(1), "records": 16, "most": 4} | changes)
+    return samples.a_query(
+        **{"epsilon": Fraction(1), "records": 16, "max_records_per_party": 4} | changes
+    )
 
 
 def test_what_is_usual_is_taken_by_default() -> None:
@@ -38,7 +40,7 @@ def test_what_is_usual_is_taken_by_default() -> None:
         ({"epsilon": None}, "no answer without noise"),
         ({"epsilon": Fraction(11)}, "epsilon 10 per question, not 11"),
         ({"records": 17}, "more records than its parties can hold"),
-        ({"most": 2, "records": 8}, "as many records as it joined with"),
+        ({"max_records_per_party": 2, "records": 8}, "as many records as it joined with"),
     ],
 )
 def test_what_is_unsafe_is_refused_by_default(changes: dict[str, Any], words: str) -> None:
@@ -54,7 +56,7 @@ def test_no_delta_past_the_default_is_granted() -> None:
         noise=Placement.CURATOR,
         parties=1000,
         records=1000,
-        most=1,
+        max_records_per_party=1,
         delta=1e-4,
     )
     assert "delta 1e-05 per question, not 0.0001" in str(DEPLOYED.refusal(asked))
@@ -65,8 +67,13 @@ def test_no_delta_past_the_default_is_granted() -> None:
     ("text", "refused", "taken", "words"),
     [
         ("minimum_servers = 3", {}, {"servers": 3}, "3 servers or more"),
-        ("minimum_parties = 3", {"minimum": 2}, {"minimum": 3}, "3 parties or more"),
-        ("maximum_records_per_party = 3", {}, {"most": 3, "records": 12}, "3 records per party"),
+        ("minimum_parties = 3", {"min_parties": 2}, {"min_parties": 3}, "3 parties or more"),
+        (
+            "maximum_records_per_party = 3",
+            {},
+            {"max_records_per_party": 3, "records": 12},
+            "3 records per party",
+        ),
         ('aggregators = ["additive"]', {"aggregator": "shamir"}, {}, "the aggregator shamir"),
         ('noise = ["parties"]', {}, {"noise": Placement.PARTIES}, "the noise each-server"),
         (
@@ -81,8 +88,8 @@ def test_no_delta_past_the_default_is_granted() -> None:
             {},
             "the column pay",
         ),
-        ('units = ["party"]', {}, {"group": 4}, "it asks for the unit party"),
-        ('units = ["record"]', {"group": 4}, {}, "it asks for the unit record"),
+        ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
+        ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
         ("epsilon_per_question = 0.5", {}, {"epsilon": Fraction(1, 2)}, "not 1"),
         (
             "epsilon_per_question = 0.1",

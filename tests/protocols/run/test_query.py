@@ -16,6 +16,7 @@ from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.run.machines import check
 from protocols.run.query import MAX_PARTIES, Query, run_name
 from protocols.run.query import decode_query as decode_named
+from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
@@ -101,6 +102,50 @@ def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
         decode_query(wire(**{key: value}))
 
 
+@given(
+    st.fractions("1/1000", 10, max_denominator=1000),
+    st.fractions(0, 10, max_denominator=1000),
+    st.floats(0, 0.5),
+)
+def test_what_follows_in_a_study_goes_over_the_wire(
+    epsilon: Fraction, later: Fraction, delta: float
+) -> None:
+    query = a_query(epsilon=epsilon, later_epsilon=later, later_delta=delta)
+    assert decode_query(query.encode()) == query
+    alone = a_query(epsilon=epsilon)
+    assert (query.encode() == alone.encode()) == (later == 0 and delta == 0)
+    assert query.stream == alone.stream
+    question = Question(query.statistic, "additive", epsilon, query.noise, later_epsilon=later)
+    assert Question.decode(question.encode()) == question
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"later_epsilon": "0", "later_delta": 0.0},  # it has no other name for nothing
+        {"later_epsilon": "1"},
+        {"later_delta": 1e-6},
+        {"later_epsilon": "2/2", "later_delta": 0.0},
+        {"later_epsilon": "-1", "later_delta": 0.0},
+        {"later_epsilon": "inf", "later_delta": 0.0},
+        {"later_epsilon": "1e9999999", "later_delta": 0.0},
+        {"later_epsilon": "1/0", "later_delta": 0.0},
+        {"later_epsilon": "9" * 65, "later_delta": 0.0},
+        {"later_epsilon": 1, "later_delta": 0.0},
+        {"later_epsilon": None, "later_delta": 0.0},
+        {"later_epsilon": "1", "later_delta": 1.0},
+        {"later_epsilon": "1", "later_delta": -1e-9},
+        {"later_epsilon": "1", "later_delta": True},
+        {"later_epsilon": "1", "later_delta": "0"},
+        {"later_epsilon": "1", "later_delta": 0.0, "epsilon": "inf"},
+    ],
+)
+def test_what_cannot_follow_in_a_study_is_refused(later: dict[str, Any]) -> None:
+    decode_query(wire(later_epsilon="1/3", later_delta=0.0))
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(wire(**later))
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -120,8 +165,8 @@ def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
         wire(parties=0),
         wire(servers=0),
         wire(servers=65),
-        wire(minimum=5),
-        wire(group=5),
+        wire(min_parties=5),
+        wire(records_per_unit=5),
         wire(records=3),
         wire(deadline=0),
         wire(deadline=1e9),
@@ -218,9 +263,9 @@ def test_epsilon_is_exactly_the_number_that_was_written(text: str, value: Fracti
 def test_a_release_must_have_noise_of_enough_parties() -> None:
     """Shares of noise add up to the mechanism's once half of the parties contribute, not before."""
     for parties in range(1, 12):
-        for minimum in range(1, parties + 1):
-            changes = {"parties": parties, "minimum": minimum, "noise": Placement.PARTIES}
-            if 2 * minimum >= parties:
+        for min_parties in range(1, parties + 1):
+            changes = {"parties": parties, "min_parties": min_parties, "noise": Placement.PARTIES}
+            if 2 * min_parties >= parties:
                 a_query(epsilon=Fraction(1), **changes)
             else:
                 with pytest.raises(LocalError, match="parties"):
@@ -235,7 +280,7 @@ def test_a_release_must_have_noise_of_enough_parties() -> None:
         lambda data: data.replace(b'"lower":0.0', b'"lower":0.00'),
         lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"1.0"'),
         lambda data: data.replace(b'"epsilon":"1"', b'"epsilon":"2/2"'),
-        lambda data: data.replace(b'"group":1', b'"group":2,"group":1'),
+        lambda data: data.replace(b'"deadline":', b'"deadline":1.0,"deadline":'),
         lambda data: data.replace(b'"data":"data"', b'"data":"d\\u0061ta"'),
         lambda data: data + b" ",
         lambda data: data.replace(b",", b", ", 1),
@@ -281,8 +326,11 @@ def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "delta"),
     [
-        ({"parties": 4, "records": 1000, "most": 250}, 1e-3),
-        ({"parties": 4, "records": 1000, "most": 250, "group": 250}, 0.25),
+        ({"parties": 4, "records": 1000, "max_records_per_party": 250}, 1e-3),
+        (
+            {"parties": 4, "records": 1000, "max_records_per_party": 250, "records_per_unit": 250},
+            0.25,
+        ),
     ],
     ids=["record", "party"],
 )

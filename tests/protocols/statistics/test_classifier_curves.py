@@ -130,7 +130,7 @@ def test_the_best_threshold_by_youden_and_by_cost() -> None:
 
 @pytest.mark.parametrize("best", ["", "cost=", "cost=0", "cost=-1", "cost=nan", "f1", "cost=1e99"])
 def test_a_best_threshold_by_nothing_known_is_refused(best: str) -> None:
-    with pytest.raises(LocalError, match="--best is youden, or cost=R"):
+    with pytest.raises(LocalError, match="best is youden, or cost=R"):
         cost_of(best)
 
 

@@ -134,11 +134,11 @@ def test_automatic_pairs_depend_on_nothing_but_what_is_public(
 
 def test_the_noise_of_a_pair_follows_from_epsilon_and_matchings() -> None:
     prepared = ready(KendallTau(pairs_per_party="5"), inside=True)
-    noise = prepared.circuit_noise(Fraction(2), 1e-9, group=3)
+    noise = prepared.circuit_noise(Fraction(2), 1e-9, records_per_unit=3)
     assert noise is not None
     assert noise.scale == Fraction(2 * 5 * 3, 2)
     assert noise.delta(Fraction(2), 15, 1) <= 1e-9
-    by_default = prepared.circuit_noise(Fraction(2), 0.0, group=3)
+    by_default = prepared.circuit_noise(Fraction(2), 0.0, records_per_unit=3)
     assert by_default is not None
     assert by_default.delta(Fraction(2), 15, 1) <= DEFAULT_DELTA
     assert prepared.circuit_noise(None, 0.0, 1) is None
@@ -300,7 +300,7 @@ HOSTILE: dict[str, dict[str, object]] = {
     "too many bits": {"bits": 33},
     "a truth for bits": {"bits": True},
     "negative matchings": {"matchings": -1},
-    "nobody": {"most": 0},
+    "nobody": {"max_records_per_party": 0},
     "half a seed": {"pairing": "00" * 8},
     "a seed that is none": {"pairing": "zz" * 16},
     "a seed with a break": {"pairing": "00" * 16 + "\n"},
@@ -324,7 +324,7 @@ def test_parameters_that_cannot_be_are_refused(name: str) -> None:
 
 
 def test_other_parameters_that_cannot_be() -> None:
-    with pytest.raises(LocalError, match="--tau is a or b"):
+    with pytest.raises(LocalError, match="tau is a or b"):
         KendallTau(tau="c")
     with pytest.raises(LocalError, match="no kernel 'nonsense'"):
         _ = Pairwise(**UNIT, kernel_name="nonsense").columns

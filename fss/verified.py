@@ -1,0 +1,214 @@
+"""Two-server comparison keys that the servers can check without learning α.
+
+A key shares the path of α in a binary tree, with weight 1 at every node of it (an incremental point
+function). Thresholds cut the domain into subtrees, the *leaves* of what is visited; the number of
+α ≤ t is the sum over the leaves up to t. A key is right if exactly one leaf has weight, and that
+weight is one. The servers find out by comparing one short *print* of each key. Both compute it from
+their own key, and it must be the same: nothing is multiplied, nothing is opened.
+
+**Tree** (Half-Tree: Guo, Yang, Wang, Zhang, Xie, Liu, Zhao, EUROCRYPT 2023, eprint 2022/1431). A
+node's state s is a block whose lowest bit is its control bit t. With the level's correction c,
+
+    left = H(s) ⊕ t·c,    right = left ⊕ s.
+
+On α's path the servers' states differ by an offset that is the key's own and has lowest bit 1, off
+it they are equal. This takes one hash call for two children, where `tree` takes two.
+
+**Values and proofs.** Two more calls stretch a state to a value v of 64 bits and a proof π of 192
+(the hash proofs of de Castro and Polychroniadou, EUROCRYPT 2022, eprint 2021/580, as in PLASMA and
+Mastic, there over 256 bits). A level corrects both where t = 1, v by addition and π by ⊕, such that
+on the path values differ by 1 and proofs are equal. A row holds the root, for each level 16 bytes
+that correct states and, from the second level on, 32 that correct values and proofs: 48n − 16
+bytes. No leaf is above the second level.
+
+**Print.** After all keys are in, the servers draw a challenge, which is stretched to a weight for
+each word that they compare: the corrections, and the proofs π ⊕ t·c' at all leaves and at all other
+visited nodes of a level that has leaves. The print is the sum of carry-less products of words and
+weights, 128 bits that are not reduced, and the sum of all values (less one at server 0).
+
+**Soundness.** Say the prints are equal. Words that differ pass with a chance of 2^-64: polynomials
+over GF(2) have no zero divisors, so at most one value of a weight makes up for the rest. Otherwise
+both servers hold the same corrections, and all compared proofs are equal. Below a node with equal
+states, states and values are equal. A node with different states has equal proofs in two ways:
+(a) its control bits are equal, and π collides; (b) they differ, and π(s₀) ⊕ π(s₁) is the level's
+correction. Two nodes of a level need (a), or (b) twice, where four proofs add up to zero. Of four
+states under one parent a cheater chooses at most three freely (of two parent states and c), and for
+nodes further apart each level between them costs a coincidence of 128 bits. So after q calls there
+are q³ candidates, each with a chance of 2^-192, and but for a chance of
+
+    2^-64 + (q³ + q²) / 2^192
+
+at most one node of each compared level differs. Hence at most one leaf does: two at different
+levels would have two ancestors, or selves, that differ at the upper one. That leaf has the sum of
+all values, which is one exactly; no inverse is needed, so Z_2^64 will do. This is below 2^-40 for
+every cheater of up to 2^50 hash calls, whatever it computes between them. To find such proofs is a
+3-XOR problem of 192 bits, for which no method far below 2^90 steps is known. The hash keys depend
+on `context`: calls made before the run was named are worth nothing, and keys of another run do not
+verify. As in `hash`, fixed-key AES is taken for ideal permutations.
+
+**Privacy.** To a server without the other's offset all corrections are pseudorandom: H is circular
+correlation robust (`hash`), and values and proofs come from permutations of their own. The check
+adds nothing: of an honest key a server knows the other's print beforehand, it is its own. So a
+server that deviates cannot make the check's outcome depend on α (no selective failure); it can only
+have a party refused.
+
+**Why not a sketch.** Poplar's (Boneh et al., S&P 2021) needs values in a field, products of every
+value with two random numbers, triples from the party, and one server that lies can make its outcome
+depend on α. On one EPYC core a product in FIELD64 takes 2.2 ns and a hash call 1.0 ns. A leaf of a
+full level takes 3 calls and 3 carry-less products here; a sketch would take 2 calls and 4.4 ns of
+products, and a second round.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fss import native, verified_twin
+from fss.hash import BLOCK_BYTES
+from fss.prg import expand_seeds
+from fss.ring import Bytes, Points, as_bytes, as_points
+from fss.shape import MAX_BITS
+from fss.verified_nodes import NODE_WEIGHTS, Nodes, blocks_of, visited
+
+RANDOMNESS_BYTES: Final = 2 * BLOCK_BYTES
+CHALLENGE_BYTES: Final = BLOCK_BYTES
+PRINT_BYTES: Final = 24
+MIN_BITS: Final = 2
+
+_USAGES: Final = ("children", "value and proof", "proof")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What is compared and counted at some thresholds, the same at both servers."""
+
+    nodes: Nodes
+    correction_weights: Points
+    weights: Points
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Keys for values of `bits` bits, counted in Z_2^64, good in one `context` alone.
+
+    Keys are (K, key_bytes) uint8 rows. Raises ValueError if there are no keys of that size.
+    """
+
+    bits: int
+    context: bytes
+
+    def __post_init__(self) -> None:
+        if not MIN_BITS <= self.bits <= MAX_BITS:
+            raise ValueError(
+                f"verified keys compare {MIN_BITS} to {MAX_BITS} bits, not {self.bits}"
+            )
+
+    @property
+    def key_bytes(self) -> int:
+        """The same for both servers."""
+        return BLOCK_BYTES * blocks_of(self.bits)
+
+    @cached_property
+    def hash_keys(self) -> bytes:
+        """One after the other: for children, for the value and a third of the proof, and for the
+        rest of the proof."""
+        return b"".join(
+            hashlib.sha256(f"tallyroom fss verified v1 {usage}\0".encode() + self.context).digest()[
+                :BLOCK_BYTES
+            ]
+            for usage in _USAGES
+        )
+
+    def gen(
+        self, alphas: npt.ArrayLike, randomness: Bytes, threads: int | None = None
+    ) -> tuple[Bytes, Bytes]:
+        """Both servers' rows. `randomness` is (K, 32) uint8: uniform, secret, never used again.
+
+        Raises ValueError on a wrong shape or dtype, or on an α outside the domain.
+        """
+        alphas = as_points(alphas, self.bits, "alphas")
+        randomness = np.ascontiguousarray(as_bytes(randomness, RANDOMNESS_BYTES, "randomness"))
+        if len(randomness) != len(alphas):
+            raise ValueError(f"{len(alphas)} alphas need as many rows of randomness")
+        rows0, rows1 = np.empty((2, len(alphas), self.key_bytes), dtype=np.uint8)
+        code = native.instruction_set()
+        if code is None:
+            verified_twin.gen(self.bits, self.hash_keys, alphas, randomness, rows0, rows1)
+            return rows0, rows1
+
+        def work(begin: int, end: int) -> None:
+            native.compiled.verified_gen(
+                code,
+                self.bits,
+                self.hash_keys,
+                alphas[begin:end],
+                randomness[begin:end],
+                rows0[begin:end],
+                rows1[begin:end],
+            )
+
+        native.over_blocks(work, len(alphas), threads)
+        return rows0, rows1
+
+    def validate(self, server: int, rows: Bytes) -> npt.NDArray[np.bool_]:
+        """Which rows are canonical: the root's control bit is the server's number. All else is for
+        the check. Raises ValueError if the rows have another length than keys."""
+        rows = as_bytes(rows, self.key_bytes, "keys")
+        canonical: npt.NDArray[np.bool_] = (rows[:, 0] & np.uint8(1)) == server
+        return canonical
+
+    def visit(self, points: npt.ArrayLike, challenge: bytes) -> Visit:
+        """`challenge` is drawn when no key can change any more, and never for the keys of another
+        run: whoever knows it first can make keys that pass."""
+        if len(challenge) != CHALLENGE_BYTES:
+            raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes, not {len(challenge)}")
+        nodes = visited(as_points(points, self.bits, "thresholds"), self.bits)
+        first = 2 * blocks_of(nodes.deepest)
+        seed = np.frombuffer(challenge, dtype=np.uint8)[None]
+        words = expand_seeds(seed, first + NODE_WEIGHTS * nodes.checks)[0]
+        return Visit(nodes, words[:first], words[first:])
+
+    def evaluate_sum(
+        self, server: int, rows: Bytes, visit: Visit, threads: int | None = None
+    ) -> tuple[Points, Points]:
+        """(T,) shares of the number of keys with α ≤ t, and the (K, 3) prints of all keys."""
+        if server not in (0, 1):
+            raise ValueError(f"a two-server key belongs to server 0 or 1, not {server}")
+        rows = np.ascontiguousarray(as_bytes(rows, self.key_bytes, "keys"))
+        nodes = visit.nodes
+        prints = np.empty((len(rows), 3), dtype=np.uint64)
+        code = native.instruction_set()
+        if code is None:
+            sums = verified_twin.evaluate_sum(
+                self.hash_keys, rows, nodes, visit.correction_weights, visit.weights, prints
+            )
+        else:
+
+            def work(begin: int, end: int) -> Points:
+                part = np.zeros(nodes.leaves, dtype=np.uint64)
+                native.compiled.verified_sum(
+                    code,
+                    self.bits,
+                    self.hash_keys,
+                    rows[begin:end],
+                    blocks_of(nodes.deepest),
+                    nodes.kinds,
+                    visit.correction_weights,
+                    visit.weights,
+                    part,
+                    prints[begin:end],
+                )
+                return part
+
+            sums = np.zeros(nodes.leaves, dtype=np.uint64)
+            for part in native.over_blocks(work, len(rows), threads):
+                sums += part
+        shares = np.cumsum(sums, dtype=np.uint64)[nodes.ends]
+        if server == 0:
+            prints[:, 2] -= np.uint64(1)
+            return shares, prints
+        return np.negative(shares), prints

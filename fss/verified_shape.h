@@ -1,0 +1,38 @@
+/* How a verified key is laid out, as verified.py describes it: 16-byte blocks all along. */
+#ifndef FSS_VERIFIED_SHAPE_H
+#define FSS_VERIFIED_SHAPE_H
+
+#include "aes.h"
+
+enum { VERIFIED_USAGES = 3, MAX_VERIFIED_BYTES = 48 * MAX_BITS - 16, NODE_WEIGHTS = 4 };
+
+/* A visited node: split and not compared, split and compared, or not split. */
+enum { INNER, CHECKED, LEAF };
+
+typedef struct {
+    int bits;
+    size_t key_bytes;
+} verified_shape;
+
+/* The block of a level that corrects states; from the second level on, one that corrects the value
+ * and a third of the proof and one that corrects the rest of the proof follow. */
+static inline int state_block(int level)
+{
+    return level == 1 ? 1 : 3 * level - 4;
+}
+
+typedef struct {
+    const schedule *keys; /* VERIFIED_USAGES of them */
+    const uint8_t *scratch; /* block b of key k is at 16 * (CHUNK * b + k) */
+    int blocks;             /* of a key that the nodes need */
+    size_t count;           /* keys in this chunk, at most CHUNK */
+    const uint8_t *nodes;   /* in preorder */
+    const uint64_t *weights; /* NODE_WEIGHTS for each checked node, the last of them unused */
+    const uint64_t *correction_weights; /* 2 for each block */
+    size_t next_node, next_check, next_leaf;
+    uint64_t *sums; /* for each leaf, added to */
+    uint8_t *state; /* (MAX_BITS + 1) * CHUNK blocks */
+    uint8_t prints[CHUNK * SEED_BYTES], totals[CHUNK * SEED_BYTES], valid[CHUNK * SEED_BYTES];
+} verified_evaluation;
+
+#endif

@@ -1,0 +1,1 @@
+"""The local model: parties randomize, one server collects and estimates."""

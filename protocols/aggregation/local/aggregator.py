@@ -1,0 +1,161 @@
+"""The local model: parties randomize each record, one server collects the reports and estimates.
+
+Nobody is trusted: a report is ε-private by itself, whoever reads it (S1 §2.2). There are no shares,
+no keys and no noise but the parties' own. The price is error: n reports of ε each tell a count to
+about √n/ε, where noise on a sum tells it to about 1/ε.
+
+Threat model: the server may be anybody's, and may collude with the coordinator and with any
+parties. A party can lie about its data, and one lie weighs as much as `LocalRandomizer.gain`
+records; the server names those who send what is no report. Without ε there is nothing to randomize:
+parties then send their vectors in the clear, as to a curator.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from protocols.aggregation.release import Release
+from protocols.aggregation.reports import (
+    LARGEST,
+    LocalReports,
+    PlainReports,
+    Reports,
+    is_private,
+    local_deviations,
+)
+from protocols.algebra.ring import Vector
+from protocols.errors import LocalError
+from protocols.local import LocalRandomizer
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.records import Column, Holdings
+from protocols.run.machine import Machine
+from protocols.run.messages import MAX_ROW, SINGLE_BYTES
+from protocols.run.query import Query
+from protocols.statistics.measurement import Measurement
+
+
+class Local(Aggregator):
+    """Randomized reports to one server that nobody needs to trust, at the price of error."""
+
+    name: ClassVar[str] = "local"
+    servers: ClassVar[int] = 1
+    party_bytes: ClassVar[str] = "a byte per record, more where reports are longer than 8 bits"
+
+    def threat_model(self, servers: int) -> ThreatModel:
+        return ThreatModel(
+            colluding=servers,
+            behaviour="nobody is trusted: each report is private by itself",
+            dropouts="any number of parties may drop out",
+            reveals="the server sees every party's randomized reports, the analyst what they say "
+            "together and who contributed",
+        )
+
+    def exposes(self, query: Query) -> bool:
+        return not is_private(query)
+
+    def check(self, query: Query) -> None:
+        if query.statistic.on_demand:
+            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
+        if query.servers != 1:
+            raise LocalError(f"local has 1 server, not {query.servers}")
+        if is_private(query):
+            if query.noise is not Placement.CURATOR:
+                raise LocalError("local draws its noise at the parties: leave --noise out")
+            if randomizer_of(query).largest(query.records) > LARGEST:
+                raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")
+        reports = reports_of(query)
+        if reports.most * reports.payload_bytes > MAX_ROW:
+            raise LocalError(
+                f"{reports.most} reports of {reports.payload_bytes} bytes from one party do not "
+                "fit a message"
+            )
+
+    def row_bytes(self, query: Query, records: int) -> int:
+        reports = reports_of(query)
+        return min(records, reports.most) * reports.payload_bytes
+
+    def release(self, query: Query) -> Release:
+        return LocalRelease(query)
+
+    def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
+        from protocols.aggregation.local.roles import LocalParty
+
+        return LocalParty(query, holdings, randomness)
+
+    def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
+        from protocols.aggregation.local.roles import LocalServer
+
+        return LocalServer(query, index, randomness, bulk)
+
+    def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
+        from protocols.aggregation.collector import Collector
+
+        return Collector(query, records, lambda shares: shares[0])
+
+
+def randomizer_of(query: Query) -> LocalRandomizer:
+    """Raises `LocalError` for a statistic that no local randomizer serves."""
+    assert query.epsilon is not None
+    found = _randomizer(query.statistic.measurement, query.epsilon / query.records_per_unit)
+    if found is None:
+        raise LocalError(
+            f"local has no randomizer for {query.statistic.name}: choose another aggregator"
+        )
+    return found
+
+
+@lru_cache(maxsize=16)
+def _randomizer(measurement: Measurement | None, epsilon: Fraction) -> LocalRandomizer | None:
+    return None if measurement is None else measurement.randomizer(lambda _: epsilon)
+
+
+def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
+    """What this query's reports are; with `holdings`, those of a block of parties.
+
+    Server and parties draw questions from the run's name, so that only answers travel.
+    """
+    if not is_private(query):
+        return PlainReports(query, holdings)
+    return LocalReports(query, randomizer_of(query), holdings, Randomness.public(query.run))
+
+
+class LocalRelease(Release):
+    """Randomized at the parties: what the server does with reports costs nothing more."""
+
+    @property
+    def exact(self) -> bool:
+        return not is_private(self.query)
+
+    @property
+    def placement(self) -> str:
+        return "local"
+
+    @property
+    def delta(self) -> float:
+        return 0.0
+
+    @property
+    def words(self) -> str:
+        if self.exact or self.query.epsilon is None:
+            return "none"
+        randomizer = randomizer_of(self.query)
+        each = float(self.query.epsilon / self.query.records_per_unit)
+        bits, sent = randomizer.report_bits, randomizer.report_bytes
+        return (
+            f"{randomizer.name}, of ε {each:.6g} a report; a record's report says {bits} "
+            f"bit{'s' * (bits > 1)}, sent in {sent} byte{'s' * (sent > 1)}, and the message around "
+            f"a party's reports adds {SINGLE_BYTES}"
+        )
+
+    @property
+    def statement(self) -> str:
+        return "parties randomize their own records: nobody is trusted with them"
+
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
+        if self.exact:
+            return np.zeros(1)
+        return local_deviations(self.query, randomizer_of(self.query), released, records)

@@ -1,0 +1,89 @@
+"""The machines of the local model, one class a role: each shows what that role may see."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.aggregation.contract import Bodies, Bulk, Ids
+from protocols.aggregation.local.aggregator import LocalRelease, reports_of
+from protocols.aggregation.one_round import CollectingServer, ServerState
+from protocols.aggregation.rosters import submissions
+from protocols.errors import LocalError
+from protocols.randomness import Randomness
+from protocols.records import Holdings
+from protocols.run.machine import Continue, Done, Failed, Rejected, Step
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
+
+
+class LocalParty:
+    """Sees its own records. Sends a report for each, and is done."""
+
+    def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
+        self._query = query
+        self._holdings = holdings
+        self._randomness = randomness
+        self._reports = reports_of(query, holdings)
+
+    def start(self) -> Step:
+        """Parties with equally many reports travel together: their rows have one length."""
+        counts = self._reports.counts(self._holdings)
+        messages: tuple[Message, ...] = ()
+        for count in np.unique(counts):
+            chosen = np.flatnonzero(counts == count)
+            payloads = self._reports.payloads(chosen, int(count), self._randomness)
+            rows = payloads.reshape(len(chosen), -1)
+            messages += submissions(self._query, self._holdings.ids[chosen], [rows])
+        return Done(messages=messages)
+
+    def receive(self, message: Message) -> Step:
+        return Rejected(message.sender, f"a party expects no {message.phase.label}")
+
+    def expire(self) -> Step:
+        return Done()
+
+
+class LocalServer(CollectingServer):
+    """Sees every party's reports, which are private by themselves. Releases what they estimate."""
+
+    def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
+        super().__init__(query, index, randomness, bulk)
+        self._reports = reports_of(query)
+        self._width = self._reports.payload_bytes
+        self._estimated: bytes | None = None
+
+    def check(self, message: Message) -> str | None:
+        count, rest = divmod(message.width, self._width)
+        if rest or count < 1:
+            return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
+        if count > self._reports.most:
+            return f"{count} reports, where a party makes at most {self._reports.most}"
+        if not self._reports.possible(message.rows().reshape(-1, self._width)).all():
+            return "a report that no party makes"
+        return None
+
+    def pack(self, message: Message) -> NDArray[np.uint8]:
+        return message.rows().reshape(-1)
+
+    def _release(self, message: Message) -> Step:
+        members = self.releasable(message)
+        if isinstance(members, Rejected):
+            return members
+        if self._estimated is None:
+            try:
+                opened = self._reports.open_from(self._blocks(members))
+            except LocalError as error:
+                return Failed(str(error))
+            self._estimated = opened.vector.astype("<u8").tobytes()
+            self._released_members = message.body[0].tobytes()
+            self._state = ServerState.RELEASED
+            self._bulk.clear()
+        share = self._to_coordinator(Phase.SHARE, self._estimated)
+        return Continue((share,), (LocalRelease(self._query).spend,))
+
+    def _blocks(self, members: NDArray[np.bool]) -> list[tuple[Ids, Bodies]]:
+        """The reports of the members as they came, a row a party."""
+        found = []
+        for ids, block in self._bulk.blocks():
+            chosen = members[ids]
+            found.append((ids[chosen], np.asarray(block).reshape(len(ids), -1)[chosen]))
+        return found

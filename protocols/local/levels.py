@@ -1,0 +1,104 @@
+"""Hierarchical histograms in the local model (S1 §4; Kulkarni, Cormode and Srivastava 2019).
+
+The question is a uniform level of a hierarchy and a uniform row of that level's Hadamard matrix; a
+record answers one bit, about the node of that level it is in. With h levels, a node's count is h
+times what the reports of its level say. Whatever the level, a report moves the count of each node
+by ±h·gain with probability 1/h: all nodes have one variance, n·h·gain², which is what the best
+linear unbiased estimate of the hierarchy (`protocols.privacy.hierarchy`) takes for granted.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.local.contract import Bodies, Flags, Integers, LocalRandomizer, Reals, Words
+from protocols.local.hadamard import parity, rows_of, sums_of_signs, transformed
+from protocols.local.response import RandomizedResponse
+from protocols.privacy.hierarchy import Hierarchy
+
+
+@dataclass(frozen=True)
+class LevelResponse(LocalRandomizer):
+    """Inputs are cells of `shape`; the estimates are of all its nodes."""
+
+    shape: Hierarchy
+    response: RandomizedResponse
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shape.height <= 255:
+            raise LocalError("a hierarchy of one cell has nothing to tell")
+
+    @classmethod
+    def spending(cls, epsilon: Fraction, shape: Hierarchy) -> "LevelResponse":
+        return cls(shape, RandomizedResponse.spending(epsilon, 2))
+
+    @property
+    def name(self) -> str:
+        levels = self.shape.height
+        return f"Hadamard response, one bit about one of {levels} level{'s' * (levels > 1)}"
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    @property
+    def report_bits(self) -> int:
+        return 1
+
+    @property
+    def question_words(self) -> int:
+        return 2
+
+    @property
+    def question_bytes(self) -> int:
+        """A level, and a row in four bytes."""
+        return 5
+
+    @property
+    def orders(self) -> Integers:
+        """Of each level's Hadamard matrix."""
+        sizes = [1 << (size - 1).bit_length() for size in self.shape.level_sizes]
+        return np.array(sizes, dtype=np.int64)
+
+    @property
+    def gain(self) -> float:
+        return self.shape.height * self.response.gain
+
+    def questions(self, words: Words) -> Bodies:
+        """A word modulo h is uniform but for 2^-56."""
+        levels = (words[:, 0] % np.uint64(self.shape.height)).astype(np.uint8)
+        rows = words[:, 1] & (self.orders[levels] - 1).astype(np.uint64)
+        asked = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
+        return np.concatenate([levels[:, None], asked], axis=1)
+
+    def reports(self, inputs: Integers, questions: Bodies, words: Words) -> Bodies:
+        widths = np.array(self.shape.widths, dtype=np.int64)
+        nodes = inputs // widths[questions[:, 0]]
+        signs = parity(rows_of(questions[:, 1:]) & nodes)
+        return self.response.randomize(signs, words).astype(np.uint8)[:, None]
+
+    def possible(self, reports: Bodies, questions: Bodies) -> Flags:
+        known = questions[:, 0] < self.shape.height
+        orders = self.orders[np.where(known, questions[:, 0], 0)]
+        return known & (reports[:, 0] < 2) & (rows_of(questions[:, 1:]) < orders)
+
+    def tally(self, reports: Bodies, questions: Bodies) -> Integers:
+        """The sums of signs of every row of every level, one level after another."""
+        orders = self.orders
+        starts = np.concatenate([[0], np.cumsum(orders)[:-1]])
+        places = starts[questions[:, 0]] + rows_of(questions[:, 1:])
+        return sums_of_signs(places, reports[:, 0], int(orders.sum()))
+
+    def estimate(self, counts: Integers) -> Reals:
+        ends = np.cumsum(self.orders)[:-1]
+        nodes = [
+            transformed(sums)[:size]
+            for sums, size in zip(np.split(counts, ends), self.shape.level_sizes, strict=True)
+        ]
+        return np.concatenate(nodes) * self.gain
+
+    def variances(self, estimates: Reals, reports: int) -> Reals:
+        """One for all nodes, and little above that of each."""
+        return np.array([reports * self.shape.height * self.response.gain**2])

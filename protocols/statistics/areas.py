@@ -1,0 +1,93 @@
+"""Areas under a classifier's curves, from the private curves themselves: no further ε."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.algebra.ring import Vector
+from protocols.errors import LocalError
+from protocols.names import look_up
+from protocols.privacy.smooth_sensitivity import average_precision
+from protocols.records import Column, Holdings
+from protocols.statistics.classifier_curves import ClassCounts, ClassifierCurves
+from protocols.statistics.contract import Statistic
+from protocols.statistics.curated import SmoothAveragePrecision
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.option import option
+
+
+@dataclass(frozen=True)
+class Area(ClassifierCurves):
+    """One number, of one score."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.score) != 1:
+            raise LocalError(f"{self.way_of} takes one --score")
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Not known before the data: it depends on the curve."""
+        return np.full(1, np.nan)
+
+
+@dataclass(frozen=True)
+class AucByCurve(Area):
+    """The area under the private ROC curve; scores between two thresholds are ties, ½."""
+
+    name: ClassVar[str] = "auc-by-curve"
+    way_of: ClassVar[str] = "auc"
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self.judgements(released, records, exact)[self.score[0]].auc
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self.true_judgements(holdings)[self.score[0]].auc
+
+
+@dataclass(frozen=True)
+class AveragePrecisionByCurve(Area):
+    """Average precision of the private precision–recall curve, as scikit-learn defines it."""
+
+    name: ClassVar[str] = "average-precision-by-curve"
+    way_of: ClassVar[str] = "average-precision"
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self.judgements(released, records, exact)[self.score[0]].average_precision
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        scores, positive = holdings.column(self.score[0]), self.positives(holdings)
+        return float(average_precision(scores[positive], scores[~positive]))
+
+
+METHODS = ("curve", "smooth")
+
+
+@dataclass(frozen=True)
+class AveragePrecision(AveragePrecisionByCurve):
+    """The mean precision at the positives' scores: from the curve, or by smooth sensitivity (S3).
+
+    S3's Eq. 2 takes the precision at each positive, negatives of the same score before it;
+    scikit-learn takes one precision per distinct score, after all records of that score. The two
+    agree where no positive ties with another record; under ties S3's is the lower or equal one.
+    """
+
+    method: str = option("curve", "From the curve, or by smooth sensitivity.", choices=METHODS)
+
+    name: ClassVar[str] = "average-precision"
+    way_of: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        look_up("method", self.method, dict.fromkeys(METHODS))
+
+    def asked_of(self, aggregator: str) -> Statistic:
+        kind = AveragePrecisionByCurve if self.method == "curve" else SmoothAveragePrecision
+        return way(self, kind)
+
+
+def way(asked: Statistic, kind: type[ClassCounts], **changes: object) -> Statistic:
+    """The statistic of another kind with the same parameters, so far as it has them."""
+    known = kind.__dataclass_fields__
+    same = {name: value for name, value in asked.parameters().items() if name in known}
+    return kind(**same | changes)  # type: ignore[arg-type]  # checked as they are built

@@ -1,0 +1,134 @@
+"""Keys that servers check, beside keys that they do not.
+
+- verified-gen: keys for both servers, from blocks of 4096 alphas, on one thread.
+- verified-curve: a server's work on a curve of N thresholds, from the word whose keys to check to
+  its noisy share: evaluation, prints, digest, comparison, noise. The other server is honest.
+
+`unverified` divides the time by that of keys that are not checked, in turns with it: `gen`, and the
+release of the same curve. `details.close_seconds` of the curve is what comes before, with the last
+submission, and is not in it: taking it in, and looking for keys that came twice.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from fss import dcf
+from fss.ring import Z64
+from fss.verified import RANDOMNESS_BYTES, Verified
+from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Memory
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.records import deal
+from protocols.run.machine import Continue, Done, Machine
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.query import Query
+from protocols.statistics.ecdf import Ecdf
+from simulation.bench.row import Row, seconds
+
+BITS = 32
+BATCH = 4096
+PARTIES = 100_000
+THRESHOLDS = 1024
+REPEATS = 7
+VERIFIED = "fss?verified=yes"
+
+
+def gen_row(limit: float, repeats: int) -> Row:
+    generator = np.random.default_rng(1)
+    alphas = generator.integers(0, 1 << BITS, BATCH, dtype=np.uint64)
+    randomness = generator.integers(0, 256, (BATCH, RANDOMNESS_BYTES), dtype=np.uint8)
+    keys = Verified(BITS, b"bench")
+    ours = plain = float("inf")
+    for _ in range(repeats):
+        ours = min(ours, seconds(lambda: keys.gen(alphas, randomness, threads=1), 1))
+        plain = min(plain, seconds(lambda: dcf.gen(alphas, BITS, Z64, randomness, threads=1), 1))
+    # Children of both servers at every level; value and proof of both from the second on.
+    calls = 2 * BITS + 4 * (BITS - 1)
+    ratios = {"unverified": ours / plain, "aes-limit": BATCH / ours * calls / limit}
+    details = {"hash_calls": calls, "key_bytes": keys.key_bytes}
+    return Row(f"verified-gen-{BITS}-native", BATCH / ours, "keys/s", ratios, details)
+
+
+def curve_row(parties: int = PARTIES, thresholds: int = THRESHOLDS, repeats: int = REPEATS) -> Row:
+    query = Query(
+        nonce=bytes(8),
+        statistic=Ecdf(lower=0.0, upper=1.0, thresholds=thresholds),
+        aggregator=VERIFIED,
+        parties=parties,
+        servers=2,
+        records=parties,
+        epsilon=Fraction(1),
+        noise=Placement.EACH_SERVER,
+        data="uniform",
+        min_parties=parties,
+    )
+    plain_query = replace(query, aggregator="fss")
+    sent, plain_sent = _submissions(query), _submissions(plain_query)
+    other = _server(query, 1)
+    (contribution,) = _between(other, sent[1])
+    digest = _digest_of(other, query, sent[0])
+    ours = plain = close = float("inf")
+    for _ in range(repeats):
+        server = _server(query, 0)
+        close = min(close, seconds(lambda server=server: server.receive(sent[0]), 1))
+        server.receive(contribution)
+
+        def work(server: Machine = server) -> None:
+            server.receive(_of_everyone(query, Phase.VERIFY))
+            server.receive(digest)
+            _must_share(server.receive(_of_everyone(query, Phase.RELEASE)))
+
+        ours = min(ours, seconds(work, 1))
+        unchecked = _server(plain_query, 0)
+        unchecked.receive(plain_sent[0])
+        release = _of_everyone(plain_query, Phase.RELEASE)
+        plain = min(plain, seconds(lambda s=unchecked, r=release: _must_share(s.receive(r)), 1))
+    details = {"seconds": ours, "unverified_seconds": plain, "close_seconds": close}
+    rate = parties * thresholds / ours
+    name = f"verified-curve-{parties}x{thresholds}"
+    return Row(name, rate, "counts/s", {"unverified": ours / plain}, details)
+
+
+def _submissions(query: Query) -> tuple[Message, ...]:
+    holdings = deal({"value": np.random.default_rng(0).random(query.parties)}, query.parties)
+    party = aggregator_named(query.aggregator).party(
+        query, holdings, Randomness.from_seed(1, "parties")
+    )
+    step = party.start()
+    assert isinstance(step, Done)
+    return step.messages
+
+
+def _server(query: Query, index: int) -> Machine:
+    randomness = Randomness.from_seed(1, f"server-{index}")
+    server = aggregator_named(query.aggregator).server(query, index, randomness, Memory())
+    server.start()
+    return server
+
+
+def _between(server: Machine, message: Message) -> list[Message]:
+    """What a server says to the other one about a message."""
+    step = server.receive(message)
+    assert isinstance(step, Continue), step
+    return [said for said in step.messages if said.between_servers]
+
+
+def _digest_of(other: Machine, query: Query, submission: Message) -> Message:
+    """What the other server, which has all keys, says to a check of all."""
+    (contribution,) = _between(_server(query, 0), submission)
+    _between(other, contribution)
+    (digest,) = _between(other, _of_everyone(query, Phase.VERIFY))
+    return digest
+
+
+def _of_everyone(query: Query, phase: Phase) -> Message:
+    body = body_of(np.packbits(np.ones(query.parties, dtype=bool)).tobytes())
+    return Message(query.run, phase, Role.COORDINATOR, Role.SERVER, address(0), address(0), body)
+
+
+def _must_share(step: object) -> None:
+    assert isinstance(step, Continue), step
+    assert [message.phase for message in step.messages] == [Phase.SHARE]

@@ -1,0 +1,209 @@
+"""Carries out a study: puts its questions one after another, and adds up what they cost.
+
+The same for a simulated federation and a deployed one, which differ in how a question is put.
+"""
+
+import dataclasses
+import hashlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from protocols.errors import LocalError, RunFailed
+from protocols.privacy.ledger import as_written
+from protocols.privacy.mechanisms import Placement
+from protocols.records import Column
+from protocols.run.meter import Bill
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.studies.budget import Budget, Grant
+from protocols.studies.contract import Answer, Ask, Finding, Study
+from simulation.result import Privacy, Result
+from simulation.runtimes.contract import Progress, Report
+
+
+@dataclass(frozen=True)
+class Put:
+    """A question of a study as it is to be put: what it asks, what it may spend, and its name.
+
+    `salt` names it by the study's key and by how many questions were before it. Its own digest
+    completes the key (`simulation.question_key`): a study that is run again under its key is given
+    the answers that are there, and a question that differs is never taken for an old one.
+    """
+
+    ask: Ask
+    grant: Grant
+    salt: str
+    report: Report
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How questions are put: what the user chose, the same for all of a study."""
+
+    noise: str | None
+    unit: str
+    min_parties: int | None
+    deadline: float
+    fresh: bool
+    report: Report
+
+    def of(self, question: Put) -> "Manner":
+        """Of one question: who adds the noise is left to it where the choice is not one it has."""
+        noise = self.noise
+        of_pairs = noise in list(Placement) and Placement(noise).of_pairs
+        if of_pairs and question.ask.statistic.machines() is None:
+            noise = None
+        return dataclasses.replace(self, noise=noise, report=question.report)
+
+
+PutQuestion = Callable[[Put], Result]
+Rehearse = Callable[[Put], None]
+"""Raises `LocalError` where such a question cannot be asked. It asks nothing."""
+Truth = Callable[[], Estimate | None]
+
+
+def conduct(
+    study: Study,
+    whole: Grant,
+    key: str,
+    put: PutQuestion,
+    rehearse: Rehearse,
+    report: Report,
+    truth: Truth = lambda: None,
+) -> Result:
+    """What the study finds, for `whole` of ε and δ. Raises `LocalError` where it cannot be asked,
+    and `RunFailed` where it does not come to an end, with what was spent until then."""
+    for example in study.examples():
+        grant = Budget(study, whole.epsilon, whole.delta).grant(example)
+        rehearse(Put(example, grant, "", report))
+    budget = Budget(study, whole.epsilon, whole.delta)
+    asked: list[tuple[Ask, Result]] = []
+    steps = study.steps()
+    try:
+        ask = next(steps)
+        while True:
+            result = _put(ask, budget, key, put, report)
+            asked.append((ask, result))
+            ask = steps.send(_answer(result))
+    except StopIteration as stop:
+        finding = stop.value
+    except RunFailed as error:
+        raise type(error)(_failed(study, asked, str(error))) from None
+    finally:
+        steps.close()
+    if not isinstance(finding, Finding) or not asked:
+        raise LocalError(f"{study.name} ends without a question or without a finding")
+    return _concluded(study, finding, asked, key, truth())
+
+
+def _put(ask: Ask, budget: Budget, key: str, put: PutQuestion, report: Report) -> Result:
+    grant = budget.grant(ask)
+    which = f"question {budget.asked} of {budget.most_questions}"
+
+    def tell(progress: Progress) -> None:
+        report(dataclasses.replace(progress, question=which))
+
+    return put(Put(ask, grant, salt_of(key, budget.asked), tell))
+
+
+def new_key() -> str:
+    return f"study-{os.urandom(16).hex()}"
+
+
+def is_study_key(key: str) -> bool:
+    """Whether `new_key` made it."""
+    return re.fullmatch(r"study-[0-9a-f]{32}", key) is not None
+
+
+def salt_of(key: str, index: int) -> str:
+    """The same in every run of a study under one key, and nothing that others could guess from the
+    keys of its questions."""
+    text = f"{index} {key}".encode()
+    return hashlib.blake2s(text, digest_size=16, person=b"study").hexdigest()
+
+
+def _answer(result: Result) -> Answer:
+    if result.proof is None:
+        raise RunFailed("an answer without receipts is none")
+    return Answer(result.estimate, result.deviations, result.proof.records, result.notes)
+
+
+def _failed(study: Study, asked: list[tuple[Ask, Result]], reason: str) -> str:
+    if not asked:
+        return reason
+    spent = epsilon_of([result for _, result in asked if not result.reused])
+    words = "" if spent is None else f"; ε {spent:g} is spent"
+    return f"{study.title}, after {len(asked)} answered: {reason}{words}"
+
+
+def epsilon_of(results: Sequence[Result]) -> float | None:
+    """Of several answers together; None if one of them is without noise."""
+    exact = Fraction(0)
+    for result in results:
+        if result.privacy.epsilon is None:
+            return None
+        exact += as_written(result.privacy.epsilon)
+    return float(exact)
+
+
+def _concluded(
+    study: Study,
+    finding: Finding,
+    asked: list[tuple[Ask, Result]],
+    key: str,
+    truth: Estimate | None,
+) -> Result:
+    results = [result for _, result in asked]
+    last = results[-1]
+    whole = next((r for ask, r in reversed(asked) if ask.statistic == finding.statistic), None)
+    notes = dict.fromkeys([*finding.notes, *(note for each in results for note in each.notes)])
+    return Result(
+        study.title,
+        finding.estimate,
+        truth,
+        _privacy(asked),
+        last.federation,
+        Bill.in_sequence([result.bill for result in results]),
+        _added([result.seconds for result in results]),
+        _deviations(finding),
+        tuple(notes),
+        unsmoothed=None if whole is None else whole.unsmoothed,
+        caught=tuple(dict.fromkeys(each for result in results for each in result.caught)),
+        server_cpu_seconds=sum(result.server_cpu_seconds for result in results),
+        refusals=tuple(dict.fromkeys(each for result in results for each in result.refusals)),
+        noiseless=None if whole is None else whole.noiseless,
+        data=(last if whole is None else whole).data,
+        lost_pairs=sum(result.lost_pairs for result in results),
+        key=key if last.key else "",
+        style=study.style if finding.statistic is None else finding.statistic.style,
+        questions=tuple(results),
+    )
+
+
+def _deviations(finding: Finding) -> Column:
+    if finding.deviations is not None:
+        return finding.deviations
+    return np.full(len(shape_of(finding.estimate).values()), np.nan)
+
+
+def _privacy(asked: list[tuple[Ask, Result]]) -> Privacy:
+    """By plain composition: questions follow from answers, so their ε and δ add up. Those that an
+    earlier release answered count as well: it is of the finding that this is said."""
+    parts = [result.privacy for _, result in asked]
+    words = [f"{result.statistic}: {result.privacy.mechanism}" for _, result in asked]
+    return Privacy(
+        epsilon_of([result for _, result in asked]),
+        float(sum(as_written(part.delta) for part in parts)),
+        "; ".join(dict.fromkeys(words)),
+        ", ".join(dict.fromkeys(part.noise for part in parts)),
+        "; and ".join(dict.fromkeys(part.threat_model for part in parts)),
+    )
+
+
+def _added(seconds: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for each in seconds for name in each)
+    return {name: sum(each.get(name, 0.0) for each in seconds) for name in names}
