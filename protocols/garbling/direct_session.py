@@ -29,7 +29,7 @@ from protocols.garbling import base_ot, outputs
 from protocols.garbling import half_gates as garbling
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.links import Bits, Links, Mask, checked_rows, refuse
-from protocols.garbling.outputs import Form, Output
+from protocols.garbling.outputs import Form, OutputShares
 from protocols.garbling.primitives import BLOCK_BYTES
 from protocols.garbling.session import (
     DIGEST_BYTES,
@@ -72,7 +72,7 @@ class DirectEvaluator(Side):
         self._points = checked_rows(self._links, rows, base_ot.POINT_BYTES, "a point").copy()
         self._transcript = self._heard(self._transcript, self._points)
 
-    def request(self, circuit: Circuit, bits: Bits, output: Form = Output.XOR) -> Bytes:
+    def request(self, circuit: Circuit, bits: Bits, output: Form = OutputShares.XOR) -> Bytes:
         """Asks for the labels of its (K, I, inputs) bits. Raises PeerError if an A is no point."""
         if self._points is None or self._number:
             raise LocalError("these links are not open, or were used")
@@ -147,7 +147,7 @@ class DirectGarbler(Side):
         return points
 
     def answer(
-        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = Output.XOR
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = OutputShares.XOR
     ) -> Answer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 

@@ -7,7 +7,7 @@ from fss.ring import Bytes
 from protocols.errors import LocalError, PeerError
 from protocols.garbling import native
 from protocols.garbling.direct_session import DirectEvaluator, DirectGarbler
-from protocols.garbling.outputs import Output
+from protocols.garbling.outputs import OutputShares
 from protocols.randomness import Randomness
 from tests.protocols.garbling.circuits import clear, greater, random_circuit
 from tests.protocols.pairwise.dealing import random_bits
@@ -27,8 +27,10 @@ def sides(*numbers: int, seed: int = 1) -> tuple[DirectEvaluator, DirectGarbler]
 
 
 @pytest.mark.parametrize("pure", [False, True], ids=["native", "twin"])
-@pytest.mark.parametrize("output", [Output.XOR, Output.SIGNED])
-def test_shares_are_right(pure: bool, output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("output", [OutputShares.XOR, OutputShares.SIGNED])
+def test_shares_are_right(
+    pure: bool, output: OutputShares, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if pure:
         monkeypatch.setattr(native, "instruction_set", lambda: None)
     circuit = random_circuit(3, 5, 6, 50, 7)
@@ -37,7 +39,7 @@ def test_shares_are_right(pure: bool, output: Output, monkeypatch: pytest.Monkey
     answer = garbler.answer(circuit, x, evaluator.request(circuit, y, output), output)
     shares = evaluator.finish(answer.rows)
     bits = clear(circuit, x, y)
-    if output is Output.XOR:
+    if output is OutputShares.XOR:
         assert np.array_equal(answer.shares ^ shares, bits)
     else:
         weights = np.array([1, 2, 4, 8, 16, 32, -64])
