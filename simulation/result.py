@@ -162,7 +162,7 @@ class Result:
         if self.shape.scalar:
             heads, rows = ["statistic", *heads], [[self.statistic, *rows[0]]]
         columns: dict[str, NDArray[np.float64]] = {}
-        if self.interval is not None:
+        if self.interval is not None and not self.interval.unknown:
             columns = {
                 "±": (self.interval.high - self.interval.low) / 2,
                 "low": self.interval.low,
@@ -240,6 +240,9 @@ class Result:
 
     def _interval_json(self, interval: Interval) -> dict[str, object]:
         """Numbers for a number, else lists in the order of the estimate's values."""
+        if interval.unknown:
+            nothing = dict.fromkeys(("low", "high", "standard_error"))
+            return {"level": LEVEL, **nothing, "unknown": interval.unknown}
         found = (interval.low, interval.high, interval.errors)
         low, high, error = (
             each.tolist()[0] if self.shape.scalar else each.tolist() for each in found
@@ -285,6 +288,8 @@ class Result:
     def summary(self) -> str:
         """The answer in a line, with what the noise may have done to it."""
         shown = str(self.shape)
+        if self.interval is not None and self.interval.unknown:
+            return f"{shown} (no interval: {self.interval.unknown})"
         if self.shape.scalar and self.interval is not None:
             low, high = float(self.interval.low[0]), float(self.interval.high[0])
             shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g})"

@@ -24,6 +24,13 @@ class Interval:
     errors: Column
     low: Column
     high: Column
+    unknown: str = ""
+    """Why there is none, if there is none: then all numbers are NaN."""
+
+    @classmethod
+    def none(cls, size: int, why: str) -> "Interval":
+        nothing = np.full(size, np.nan)
+        return cls(nothing, nothing, nothing, why)
 
     @classmethod
     def around(
