@@ -252,6 +252,7 @@ class Result:
             "low": plain(low),
             "high": plain(high),
             "standard_error": plain(error),
+            **({"without": interval.without} if interval.without else {}),
         }
 
     def _as_question(self) -> dict[str, object]:
@@ -292,7 +293,9 @@ class Result:
             return f"{shown} (no interval: {self.interval.unknown})"
         if self.shape.scalar and self.interval is not None:
             low, high = float(self.interval.low[0]), float(self.interval.high[0])
-            shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g})"
+            beside = self.interval.without
+            only = f"; of the noise alone, not of {beside}" if beside else ""
+            shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g}{only})"
         return shown
 
     def _repr_html_(self) -> str:

@@ -68,3 +68,13 @@ def test_a_curator_rounds_to_1024_steps_or_more() -> None:
             Roc(method="priroc", thresholds=asked),
         ):
             assert each.asked_of("curator").parameters()["thresholds"] == steps
+
+
+def test_of_pairs_it_says_what_it_leaves_out() -> None:
+    """Unless all pairs met, which did varies the answer too."""
+    with Federation(6, data="synthetic:scores?n=60", seed=3) as federation:
+        some = federation.run(Auc(pairs_per_party="3"), 1.0)
+        every = federation.run(Auc(pairs_per_party="all"), 1.0)
+    assert "of the noise alone, not of which pairs were drawn" in some.summary()
+    assert some.as_json()["interval"]["without"] == "which pairs were drawn"  # type: ignore[index]
+    assert "noise alone" not in every.summary()
