@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_BILL_ROWS = 1000
+"""Of communication.csv by party; of more, parties are in one row."""
 SCHEMA = 1
 
 Caught = tuple[tuple[int, str], ...]
@@ -317,11 +319,13 @@ class Result:
         with table.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["phase", "round", "sender", "receiver", "bytes", "messages"])
-            writer.writerows(self.bill.rows())
+            rows = list(self.bill.rows())
+            writer.writerows(rows if len(rows) <= MOST_BILL_ROWS else self.bill.rows_of_roles())
         answer = folder / "estimate.csv"
         with answer.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             heads, rows = self.table()
-            writer.writerow(heads)
-            writer.writerows(rows)
+            writer.writerow([*heads, "source"])
+            source = " · ".join([*self.origin(), f"ε = {self.privacy.as_json()['epsilon']}"])
+            writer.writerows([*row, source if not at else ""] for at, row in enumerate(rows))
         return [document, answer, table, *write_report(self, folder)]
