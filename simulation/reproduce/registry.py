@@ -12,6 +12,7 @@ from simulation.reproduce import (
     s2_discrimination,
     s3_attack,
     s3_error,
+    s3_smooth,
 )
 from simulation.reproduce.contract import Figure
 
@@ -31,6 +32,7 @@ FIGURES: dict[str, Figure] = {
         s0_roc.FIG8,
         s2_discrimination.FIGURE,
         s3_attack.FIGURE,
+        *s3_smooth.FIGURES,
         s3_error.FIGURE,
     )
 }

@@ -81,11 +81,14 @@ COLUMNS = {
         *(name + end for name in ("priroc", "priroc_fix") for end in ("", "_p", "_error")),
     ],
     "s3-fig2": ["records", "digits", "success"],
+    "s3-fig3": ["beta", "prevalence", "sensitivity"],
+    "s3-fig4": ["metric", "size", "exact", "output"],
+    "s3-fig6": ["panel", "x", "true", "low", "median", "high"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
 }
 
 
-WORDS = ("way", "curve", "metric")
+WORDS = ("way", "curve", "metric", "panel")
 """Columns that are no numbers."""
 
 
