@@ -13,6 +13,7 @@ from protocols.statistics.contract import StatisticContract
 from protocols.statistics.curated import Curated
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.linear_regression import LinearRegression
 from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
@@ -109,6 +110,10 @@ class TestAveragePrecisionByCurve(WithLabels):
 class TestCalibrationCounts(WithLabels):
     __test__ = True
     statistic = CalibrationCounts(at=(0.2, 0.5, 0.7))
+
+
+class TestLinearRegression(StatisticContract):
+    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"), least_spread=0.5)
 
 
 class TestRunningSum(StatisticContract):
