@@ -18,6 +18,7 @@ from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.pairwise import Pairs
+from protocols.statistics.projected import NextAttribute, ProjectedCells
 from protocols.statistics.residuals import ResidualCells, ResidualReach
 from protocols.statistics.running_sum import RunningSum
 
@@ -128,6 +129,14 @@ class TestResidualCellsInBuckets(StatisticContract):
     statistic = ResidualCells(
         ("x",), "y", (0.1, 0.5), 1.0, 1.0, "dawa", 4, 0.5, (4.0, 1.0, 2.0, 6.0, 4.0)
     )
+
+
+class TestNextAttribute(StatisticContract):
+    statistic = NextAttribute(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", ("b",), 3)
+
+
+class TestProjectedCells(StatisticContract):
+    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3, threshold=0)
 
 
 class TestRunningSum(StatisticContract):

@@ -4,6 +4,7 @@ from protocols.statistics.moments import Mean
 from protocols.studies import study_names
 from protocols.studies.conformance import StudyContract, StudySteps
 from protocols.studies.private_bounds import PrivateBounds
+from protocols.studies.projected_histogram import ProjectedHistogram
 from protocols.studies.quantile_search import QuantileSearchStudy
 from protocols.studies.residual_plot import ResidualPlot
 
@@ -24,6 +25,10 @@ class TestResidualPlot(StudyContract):
 
 class TestResidualPlotOfAFit(StudyContract):
     study = ResidualPlot(ranges=("x=0:1", "y=0:1"), method="hb", side=4, doublings=8)
+
+
+class TestProjectedHistogram(StudyContract):
+    study = ProjectedHistogram(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", 2, 0.5, 3)
 
 
 class TestPrivateBounds(StudySteps):
