@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss import dcf, seed_table, square_root, storage, tree
+from fss import dcf, seed_table, square_root, tree
 from fss.ring import Bytes, Ring, Words, as_bytes
 from fss.seed_table import SeedTable
 from fss.square_root import SquareRoot
-from fss.storage import BlockKind, Keys, level_major, open_segment, pack_segment
+from fss.storage import Keys
 
 # From here on three square-root keys are together shorter than two seeds and a table.
 SQUARE_ROOT_BITS: Final = 14
@@ -112,31 +112,6 @@ class Comparison:
     def full_domain_sum(self, server: int, keys: Keys, threads: int | None = None) -> Words:
         """`evaluate_sum` at every threshold 0 … 2^bits − 1; ValueError past 24 bits."""
         return self.evaluate_sum(server, keys, dcf.full_domain(self.bits), threads)
-
-    def pack(self, server: int, rows: Bytes) -> Bytes:
-        """Uploaded rows as one stored block, to be written behind earlier ones."""
-        rows = as_bytes(rows, self.key_bytes(server), "keys")
-        if self._shared is None:
-            return pack_segment(server, level_major(dcf.shape(self.bits, self.ring), rows))
-        header = storage.pack_header(self._block_kind(server), len(rows))
-        return np.concatenate([header, rows.reshape(-1)])
-
-    def open(self, server: int, stored: Bytes) -> tuple[Keys, int]:
-        """The keys of the block at the start of `stored`, as a view, and the block's length.
-
-        Raises ValueError if the block is cut short or is for another comparison or server.
-        """
-        if self._shared is None:
-            self._check_server(server)
-            return open_segment(dcf.shape(self.bits, self.ring), server, stored)
-        width = self.key_bytes(server)
-        data, used = storage.open_block(self._block_kind(server), width, stored)
-        return data.reshape(-1, width), used
-
-    def _block_kind(self, server: int) -> BlockKind:
-        kinds = {SeedTable: storage.KIND_SEED_TABLE, SquareRoot: storage.KIND_SQUARE_ROOT}
-        kind = storage.KIND_COMPARISON if self._shared is None else kinds[type(self._shared)]
-        return BlockKind(kind, self.bits, self.ring, server, self.servers)
 
     def _rows(self, server: int, keys: Keys) -> Bytes:
         if not isinstance(keys, np.ndarray):

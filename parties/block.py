@@ -1,12 +1,8 @@
 """The parties of one host: their records, and what they answer to a query."""
 
 import hashlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from parties.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from protocols.errors import LocalError, PeerError
 from protocols.fingerprints import bound_to_data
 from protocols.identity.vouchers import Signet
@@ -14,7 +10,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.in_parts import proceed
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.run.machines import cheating_machine, party_machine, repeatable
+from protocols.run.machines import party_machine, repeatable
 from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query, decode_query
@@ -31,16 +27,14 @@ MOST_REPEATED = 8
 class PartyBlock(Participant):
     """One party, or many whose vectors are computed together as array rows.
 
-    In a simulation some of them may misbehave, by a script. Without `consent` they take part in
-    whatever is asked. With `answers`, a host that is killed and started again says in a run what it
-    said before, or nothing.
+    Without `consent` they take part in whatever is asked. With `answers`, a host that is killed and
+    started again says in a run what it said before, or nothing.
     """
 
     def __init__(
         self,
         holdings: Holdings,
         randomness: Randomness,
-        misbehaviour: Misbehaviour = HONEST,
         consent: "Consent | None" = None,
         answers: PartyAnswers | None = None,
         signet: Signet | None = None,
@@ -49,24 +43,13 @@ class PartyBlock(Participant):
         self._consent = consent
         self.holdings = holdings
         self.signet = signet
-        self._misbehaviour = misbehaviour
-        absent = misbehaviour.absent
-        self._answering = holdings.without(absent) if absent else holdings
-        self._scripts: dict[bytes, Script] = {}
+        self._answering = holdings
         self._led: set[bytes] = set()
         self._of_pairs: dict[bytes, list[Message]] = {}
         self._randomness = bound_to_data(randomness, holdings)
         self._answers = answers
 
     def handle(self, message: Message) -> Outcome:
-        if self._answering is None:
-            return Outcome(message.run)
-        if self._answering is not self.holdings:
-            answering = np.isin(message.receivers, self._answering.ids)
-            if not answering.any():
-                return Outcome(message.run)
-            if not answering.all():
-                message = message.select(np.flatnonzero(answering))
         if message.phase is Phase.PAIRING and self._is_over(message.run):
             return Outcome(message.run)  # a coordinator that was restarted says it again
         return super().handle(message)
@@ -99,8 +82,6 @@ class PartyBlock(Participant):
         return self.resume(run, self.open(message))
 
     def open(self, message: Message) -> Machine:
-        if self._answering is None:
-            raise PeerError(message.sender, "nobody here answers")
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             if (reason := self._objection(query)) is not None:
@@ -124,15 +105,12 @@ class PartyBlock(Participant):
         return machine
 
     def _objection(self, query: Query) -> str | None:
-        if self._consent is None or self._answering is None:
+        if self._consent is None:
             return None
         return self._consent.refusal(query, int(self._answering.counts.max()))
 
     def _answer(self, query: Query, holdings: Holdings) -> Machine:
         randomness = self._randomness.derive(query.stream)
-        liars = self._misbehaviour.cheaters(Cheat.OUT_OF_RANGE)
-        if np.isin(holdings.ids, list(liars)).any():
-            return cheating_machine(query, holdings, liars, randomness, self.signet)
         return party_machine(query, holdings, randomness, self.signet)
 
     def _begin(self, message: Message) -> None:
@@ -176,7 +154,6 @@ class PartyBlock(Participant):
     def forget(self, run: bytes) -> None:
         super().forget(run)
         self._led.discard(run)
-        self._scripts.pop(run, None)
         self._of_pairs.pop(run, None)
 
     def _remember(self, run: bytes, outgoing: list[Message]) -> None:
@@ -186,12 +163,6 @@ class PartyBlock(Participant):
             self._of_pairs[run] += to_stations
             if self._answers is not None:
                 self._answers.keep(run, self._of_pairs[run])
-
-    def _send(self, run: bytes, messages: Sequence[Message]) -> list[Message]:
-        if self._misbehaviour != HONEST:
-            script = self._scripts.setdefault(run, Script(self._misbehaviour))
-            messages = [played for message in messages for played in script.play(message)]
-        return super()._send(run, messages)
 
 
 class Repeating:

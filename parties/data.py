@@ -1,62 +1,20 @@
 """Data sources: `PATH.csv?value=COL`, and bundled sets that carry public bounds."""
 
-import csv
-import gzip
-import lzma
-import zlib
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 from urllib.parse import parse_qsl
 
 import numpy as np
-from numpy.typing import NDArray
 
+from parties.csv_source import Options, from_csv
+from parties.dataset import Dataset as Dataset
+from parties.tables import FILES
 from protocols.errors import LocalError
 from protocols.names import look_up
-from protocols.records import Column, Holdings, deal, deal_by
+from protocols.records import Column
 
 ROLES = ("value", "label", "score", "x", "y", "target", "time")
-Options = dict[str, str]
-Line = tuple[int, list[str]]
-"""Fields, and the number of the line that they end on."""
-FILES = (".csv", ".csv.gz", ".csv.xz")
-OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Columns, their public bounds where there are any, and which column plays which role."""
-
-    name: str
-    columns: dict[str, Column]
-    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
-    roles: dict[str, str] = field(default_factory=dict)
-    owner: NDArray[np.int64] | None = None
-
-    def deal(self, parties: int | None) -> Holdings:
-        """Evenly among `parties`, or by the `party=` column, whose number of parties is given."""
-        if self.owner is None:
-            return deal(self.columns, 20 if parties is None else parties)
-        holdings = deal_by(self.columns, self.owner)
-        if parties not in (None, len(holdings.ids)):
-            raise LocalError(
-                f"the party column names {len(holdings.ids)} parties, but --parties says {parties}"
-            )
-        return holdings
-
-    def held_by(self, party: int, slices: int | None) -> Holdings:
-        """All of it, as one party's; or that party's slice of what is dealt to `slices`."""
-        ids = np.array([party], dtype=np.uint32)
-        if slices is None:
-            return Holdings(ids, np.zeros(1, dtype=np.intp), self.columns)
-        dealt = self.deal(slices)
-        if party >= slices:
-            raise LocalError(f"party-{party} has no slice of data dealt to {slices}")
-        begin, rows = int(dealt.starts[party]), int(dealt.counts[party])
-        columns = {name: column[begin : begin + rows] for name, column in dealt.columns.items()}
-        return Holdings(ids, np.zeros(1, dtype=np.intp), columns)
 
 
 def load(spec: str) -> Dataset:
@@ -64,88 +22,18 @@ def load(spec: str) -> Dataset:
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     roles = {role: options.pop(role) for role in ROLES if role in options}
-    if source.startswith("csv:") or source.endswith(FILES):
-        dataset = _from_csv(Path(source.removeprefix("csv:")), roles, options)
+    if source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
+        dataset = from_csv(Path(source.removeprefix("csv:")), roles, options)
     else:
         dataset = look_up("data set", source, BUNDLED)(options)
     if options:
         raise LocalError(f"{source} has no option {next(iter(options))!r}")
     for column in roles.values():
-        look_up("column", column, dataset.columns)
-    named = Dataset(spec, dataset.columns, dataset.bounds, dataset.roles | roles, dataset.owner)
-    if not next(iter(named.columns.values())).size:
+        look_up("column", column, dataset.all_columns)
+    named = dataclasses.replace(dataset, name=spec, roles=dataset.roles | roles)
+    if not next(iter(named.all_columns.values())).size:
         raise LocalError(f"{source} has no records")
-    return named
-
-
-def _from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
-    rows, header = _read_rows(path)
-    party = options.pop("party", None)
-    asked = list(dict.fromkeys(roles.values()))
-    for name in [*asked, *([party] if party else [])]:
-        look_up("column", name, dict.fromkeys(header))
-    columns = {name: _numbers(rows, header.index(name), name, path) for name in asked}
-    if not columns:
-        columns = _numeric_columns(rows, header, path)
-    owner = None
-    if party is not None:
-        position = header.index(party)
-        _, owner = np.unique([row[position] for _, row in rows], return_inverse=True)
-    return Dataset(path.name, columns, roles={}, owner=owner)
-
-
-def _read_rows(path: Path) -> tuple[list[Line], list[str]]:
-    if not path.name.endswith(FILES):
-        raise LocalError(f"{path}: files end in .csv, .csv.gz or .csv.xz")
-    try:
-        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text)
-            lines = [(reader.line_num, line) for line in reader if line]
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-        lzma.LZMAError,
-        UnicodeDecodeError,
-        csv.Error,
-    ) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LocalError(f"cannot read {path}: {reason}") from None
-    if len(lines) < 2:
-        raise LocalError(f"{path} has no records below its header")
-    header, rows = lines[0][1], lines[1:]
-    for number, row in rows:
-        if len(row) != len(header):
-            raise LocalError(
-                f"{path}, line {number}: {len(row)} fields, the header has {len(header)}"
-            )
-    return rows, header
-
-
-def _numbers(rows: list[Line], position: int, name: str, path: Path) -> Column:
-    values = np.empty(len(rows))
-    for i, (number, row) in enumerate(rows):
-        try:
-            values[i] = float(row[position])
-        except ValueError:
-            values[i] = np.nan
-        if not np.isfinite(values[i]):
-            raise LocalError(
-                f"{path}, line {number}: column {name!r} has {row[position]!r}, not a number"
-            )
-    return values
-
-
-def _numeric_columns(rows: list[Line], header: list[str], path: Path) -> dict[str, Column]:
-    columns = {}
-    for position, name in enumerate(header):
-        try:
-            columns[name] = _numbers(rows, position, name, path)
-        except LocalError:
-            continue
-    if not columns:
-        raise LocalError(f"{path} has no column of numbers")
-    return columns
+    return named.about(roles.values()) if roles else named
 
 
 def _whole(options: Options, key: str, default: int, least: int = 1, most: int = 10**8) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.data import Dataset, load
+from protocols.categories import encode_names, is_name
 from protocols.errors import LocalError
 from protocols.records import Column
 
@@ -27,25 +28,25 @@ class Frame(Protocol):
 
 
 Table = Frame | Mapping[str, Any] | NDArray[Any]
-Data = str | Path | Dataset | Table | Sequence[Table] | Mapping[str, Table]
+Data = str | Path | Dataset | Table | Sequence[float] | Sequence[Table] | Mapping[str, Table]
 """A DATA SPEC, a file, one table that is dealt to the parties, or one table per party."""
 
 
 def dataset_of(data: Data) -> Dataset:
-    """Raises `LocalError` on what is no data. Columns that are not numbers are left out."""
+    """Raises `LocalError` on what is no data. Columns of neither numbers nor names are left out."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str):
-        return load(data)
+        return load(data).about()
     if isinstance(data, Path):
-        return load(f"csv:{data}")
+        return load(f"csv:{data}").about()
     if isinstance(data, Mapping) and data and all(map(_is_table, data.values())):
         return _one_each({f"{name!r}": table for name, table in data.items()})
     if _is_table(data) or isinstance(data, np.ndarray | Mapping):
-        return Dataset(type(data).__name__, _columns(data, "the data"))
+        return _dataset(type(data).__name__, _columns(data, "the data"))
     if isinstance(data, Sequence) and data:
         if all(isinstance(value, Real) for value in data):
-            return Dataset("values", _columns(np.asarray(data), "the data"))
+            return _dataset("values", _columns(np.asarray(data), "the data"))
         if all(_is_table(each) or isinstance(each, np.ndarray | Mapping) for each in data):
             return _one_each({f"party-{i}": table for i, table in enumerate(data)})
     raise LocalError(
@@ -65,14 +66,28 @@ def _one_each(tables: Mapping[str, Any]) -> Dataset:
     """One table per party, in their order; all have the same columns of numbers."""
     held = {owner: _columns(table, owner) for owner, table in tables.items()}
     first, known = next(iter(held.items()))
+    shared = set.intersection(*(set(columns) for columns in held.values()))
+    for columns in held.values():
+        for name in columns.keys() - shared:
+            if is_name(columns[name]).any():  # names that not all have are of no use
+                del columns[name]
     for owner, columns in held.items():
         for name in [*known, *columns]:
             if name not in columns or name not in known:
                 lacking = first if name in columns else owner
-                raise LocalError(f"{lacking} has no column {name!r} of numbers, others have one")
+                raise LocalError(f"{lacking} has no column {name!r}, others have one")
     sizes = [len(next(iter(columns.values()))) for columns in held.values()]
     merged = {name: np.concatenate([columns[name] for columns in held.values()]) for name in known}
-    return Dataset(f"{len(held)} tables", merged, owner=np.repeat(np.arange(len(held)), sizes))
+    return _dataset(f"{len(held)} tables", merged, np.repeat(np.arange(len(held)), sizes))
+
+
+def _dataset(
+    name: str, columns: dict[str, Column], owner: NDArray[np.int64] | None = None
+) -> Dataset:
+    """Names apart from numbers: a column of which any is a name is of names."""
+    texts = {key: column for key, column in columns.items() if is_name(column).any()}
+    numbers = {key: column for key, column in columns.items() if key not in texts}
+    return Dataset(name, numbers, owner=owner, texts=texts)
 
 
 def _columns(table: Any, owner: str) -> dict[str, Column]:
@@ -86,13 +101,13 @@ def _columns(table: Any, owner: str) -> dict[str, Column]:
     columns: dict[str, Column] = {}
     for label, content in named:
         name = str(label)
-        values = _numbers(content, name, owner)
+        values = _values(content, name, owner)
         if name in columns:
             raise LocalError(f"{owner} has two columns {name!r}")
         if values is not None:
             columns[name] = values
     if not columns:
-        raise LocalError(f"{owner} has no column of numbers")
+        raise LocalError(f"{owner} has no column of numbers or names")
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise LocalError(f"columns of {owner} differ in length: {sizes}")
@@ -112,8 +127,8 @@ def _columns_of_array(array: NDArray[Any], owner: str) -> list[tuple[str, Any]]:
     )
 
 
-def _numbers(content: Any, name: str, owner: str) -> Column | None:
-    """As doubles, with NaN for what is missing; None for a column that is not of numbers.
+def _values(content: Any, name: str, owner: str) -> Column | None:
+    """As doubles, with NaN for what is missing, and names as codes; None for anything else.
 
     A statistic refuses a column with NaN when it is asked about it, not before.
     """
@@ -122,6 +137,22 @@ def _numbers(content: Any, name: str, owner: str) -> Column | None:
         raise LocalError(f"column {name!r} of {owner} has {values.ndim} dimensions, not one")
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    if values.dtype.kind == "O" and all(each is None or isinstance(each, Real) for each in values):
-        return np.array([np.nan if each is None else float(each) for each in values])
+    if values.dtype.kind in "UT":
+        return encode_names(str(each).strip() for each in values.tolist())
+    if values.dtype.kind != "O":
+        return None
+    blank = [_is_missing(each) for each in values]
+    if all(none or isinstance(each, Real) for none, each in zip(blank, values, strict=True)):
+        pairs = zip(blank, values, strict=True)
+        return np.array([np.nan if none else float(each) for none, each in pairs])
+    if all(none or isinstance(each, str) for none, each in zip(blank, values, strict=True)):
+        pairs = zip(blank, values, strict=True)
+        return encode_names("" if none else each.strip() for none, each in pairs)
     return None
+
+
+def _is_missing(value: object) -> bool:
+    """None, NaN, or pandas' NA, which is equal to nothing and cannot be asked."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return isinstance(value, float) and value != value

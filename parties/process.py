@@ -4,6 +4,7 @@ NAT."""
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ import grpc.aio
 from parties.block import PartyBlock
 from parties.consent import Consent
 from parties.dispatcher import Dispatcher
-from parties.misbehaviour import HONEST, Misbehaviour
 from parties.peer_config import PeerConfig
 from parties.signing import signet_of
 from protocols.errors import PeerError
@@ -50,6 +50,12 @@ AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 REFUSED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
+MakeBlock = Callable[
+    [Holdings, Randomness, Consent | None, PartyAnswers | None],
+    PartyBlock,
+]
+
+
 @dataclass(frozen=True)
 class PartyConfig:
     """Without a `policy` the parties take part in whatever is asked, and keep no ledger."""
@@ -59,7 +65,6 @@ class PartyConfig:
     holdings: Holdings
     seed: int | None = None
     store: Path | None = None
-    misbehaviour: Misbehaviour = HONEST
     peer: PeerConfig = field(default_factory=PeerConfig)
     policy: Policy | None = None
 
@@ -80,14 +85,13 @@ class PartyHost:
     """Runs one party or a block: fetches queries from the coordinator, submits to the servers, and
     meets other parties where that is asked for."""
 
-    def __init__(self, config: PartyConfig, block: PartyBlock | None = None) -> None:
+    def __init__(self, config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
         self._config = config
         self._consent = Consent(config.policy, config.store) if config.policy else None
         randomness = party_randomness(config)
-        self._block = block or PartyBlock(
+        self._block = make_block(
             config.holdings,
             randomness,
-            config.misbehaviour,
             self._consent,
             PartyAnswers(config.store / "answers") if config.store is not None else None,
         )
@@ -363,10 +367,10 @@ def _is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-async def run_party(config: PartyConfig, block: PartyBlock | None = None) -> None:
+async def run_party(config: PartyConfig, make_block: MakeBlock = PartyBlock) -> None:
     """Takes part until the process is told to stop, or the coordinator will not have it."""
     keep_freed_memory()
-    work = asyncio.create_task(PartyHost(config, block).run())
+    work = asyncio.create_task(PartyHost(config, make_block).run())
     stop = asyncio.create_task(stop_signal())
     await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
     failed = work.exception() if work.done() else None

@@ -30,9 +30,12 @@ def _from_runs(data: bytes, most: int) -> NDArray[np.int64]:
     return np.repeat(values, lengths)
 
 
-def accounts_to_wire(meter: Meter, cpu_seconds: float = 0.0) -> pb.AccountList:
+def accounts_to_wire(
+    meter: Meter, cpu_seconds: float = 0.0, prepare_cpu_seconds: float = 0.0
+) -> pb.AccountList:
     return pb.AccountList(
         cpu_seconds=cpu_seconds,
+        prepare_cpu_seconds=prepare_cpu_seconds,
         accounts=[
             pb.AccountEntry(
                 direction=direction,
@@ -52,9 +55,18 @@ def accounts_to_wire(meter: Meter, cpu_seconds: float = 0.0) -> pb.AccountList:
 
 def cpu_seconds_from_wire(accounts: pb.AccountList, peer: str) -> float:
     """Raises `PeerError` on a time that cannot be."""
-    if not 0 <= accounts.cpu_seconds < math.inf:
-        raise PeerError(peer, f"malformed accounts: {accounts.cpu_seconds} seconds")
-    return float(accounts.cpu_seconds)
+    return _seconds(accounts.cpu_seconds, peer)
+
+
+def prepare_seconds_from_wire(accounts: pb.AccountList, peer: str) -> float:
+    """Raises `PeerError` on a time that cannot be."""
+    return _seconds(accounts.prepare_cpu_seconds, peer)
+
+
+def _seconds(value: float, peer: str) -> float:
+    if not 0 <= value < math.inf:
+        raise PeerError(peer, f"malformed accounts: {value} seconds")
+    return float(value)
 
 
 def accounts_from_wire(accounts: pb.AccountList, peer: str) -> Meter:

@@ -135,12 +135,14 @@ class AccountEntry(_message.Message):
     def __init__(self, direction: _Optional[int] = ..., phase: _Optional[int] = ..., round: _Optional[int] = ..., sender_role: _Optional[int] = ..., receiver_role: _Optional[int] = ..., station: _Optional[int] = ..., bytes_by_party: _Optional[bytes] = ..., messages_by_party: _Optional[bytes] = ..., wire_bytes: _Optional[int] = ...) -> None: ...
 
 class AccountList(_message.Message):
-    __slots__ = ("accounts", "cpu_seconds")
+    __slots__ = ("accounts", "cpu_seconds", "prepare_cpu_seconds")
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     accounts: _containers.RepeatedCompositeFieldContainer[AccountEntry]
     cpu_seconds: float
-    def __init__(self, accounts: _Optional[_Iterable[_Union[AccountEntry, _Mapping]]] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
+    prepare_cpu_seconds: float
+    def __init__(self, accounts: _Optional[_Iterable[_Union[AccountEntry, _Mapping]]] = ..., cpu_seconds: _Optional[float] = ..., prepare_cpu_seconds: _Optional[float] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("parties", "records", "version")

@@ -96,6 +96,7 @@ class MessageService(MessagesServicer):
         self._tasks = Tasks()
         self._timers: dict[bytes, asyncio.Task[None]] = {}
         self._cpu_seconds: dict[bytes, float] = {}
+        self._prepare_cpu_seconds: dict[bytes, float] = {}
         self.certificate = b""
         self.subscribers: set[Identity] = set()
         self.lost: Callable[[Identity], None] = lambda _: None
@@ -118,15 +119,14 @@ class MessageService(MessagesServicer):
         async with self.lock:
             if not self.participant.awaits(message):  # it will be refused: not worth a write
                 return self.participant.handle(message)
-            if self.participant.was_asked(
-                message
-            ):  # it says again what it said, and is told nothing
+            if self.participant.was_asked(message):  # it says again what it said
                 outcome = self.participant.handle(message)
             else:
                 kind = Kind.ASK if message.phase is Phase.ASK else Kind.MESSAGE
                 with self._written(message.run, kind, data) as keep:
                     handle = partial(self.participant.handle, message)
-                    outcome = await asyncio.to_thread(self._timed, message.run, handle)
+                    preparing = message.phase is Phase.PREPARE
+                    outcome = await asyncio.to_thread(self._timed, message.run, handle, preparing)
                     if len(outcome.refused) < message.links:
                         keep()
         return await self._carry_on(outcome)
@@ -143,13 +143,16 @@ class MessageService(MessagesServicer):
                     keep()
         return await self._carry_on(outcome)
 
-    def _timed(self, run: bytes, work: Callable[[], Outcome]) -> Outcome:
+    def _timed(self, run: bytes, work: Callable[[], Outcome], preparing: bool = False) -> Outcome:
         """Adds up the CPU time of the process meanwhile: native loops have threads of their own."""
         begun = time.process_time()
         outcome = work()
         if run in self.participant.meters:  # what was refused must not cost memory
             spent = time.process_time() - begun
             self._cpu_seconds[run] = self._cpu_seconds.get(run, 0.0) + spent
+            if preparing:
+                earlier = self._prepare_cpu_seconds.get(run, 0.0)
+                self._prepare_cpu_seconds[run] = earlier + spent
         return outcome
 
     @contextmanager
@@ -216,6 +219,7 @@ class MessageService(MessagesServicer):
         self.mailboxes.discard(run)
         self.participant.forget(run)
         self._cpu_seconds.pop(run, None)
+        self._prepare_cpu_seconds.pop(run, None)
         if (timer := self._timers.pop(run, None)) is not None:
             timer.cancel()
 
@@ -296,7 +300,8 @@ class MessageService(MessagesServicer):
         await self._coordinator_only(request, context)
         meter = self.participant.meters.pop(request.run, None)
         spent = self._cpu_seconds.pop(request.run, 0.0)
-        return accounts_to_wire(meter, spent) if meter else pb.AccountList()
+        prepared = self._prepare_cpu_seconds.pop(request.run, 0.0)
+        return accounts_to_wire(meter, spent, prepared) if meter else pb.AccountList()
 
     async def Kept(self, request: pb.Subscription, context: Context) -> pb.RunList:  # noqa: N802
         await self._from_coordinator(context)

@@ -14,7 +14,11 @@ from protocols.run.messages import Role
 from protocols.run.meter import Bill
 from protocols.run.question import Question
 from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire, cpu_seconds_from_wire
+from protos.accounts import (
+    accounts_from_wire,
+    cpu_seconds_from_wire,
+    prepare_seconds_from_wire,
+)
 from protos.channel import open_blocking_channel
 from protos.evidence import EvidenceReader
 from protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
@@ -187,4 +191,5 @@ def _opened(answer: pb.Answer, evidence: Evidence, seconds: float) -> Opened:
         answer.refusing,
         evidence,
         answer.authority,
+        sum(prepare_seconds_from_wire(accounts, "coordinator") for accounts in answer.stations),
     )

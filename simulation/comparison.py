@@ -17,19 +17,26 @@ from simulation.result import SCHEMA, Result
 
 HEADS = (
     "aggregator",
-    "error (rmse)",
-    "bytes a party",
-    "server CPU",
+    "rmse",
+    "expected",
+    "bytes",
+    "CPU ms",
     "rounds",
-    "may collude",
+    "collude",
     "caught",
-    "threat model",
+)
+"""They fit 80 columns; the threat models are told below."""
+LEGEND = (
+    "rmse: of the answer against the truth, with its spread from run to run; expected: of the "
+    "noise alone; bytes: a party's; CPU: of all servers; collude: how many servers may"
 )
 
 FIELDS = (
     "aggregator",
     "servers",
+    "runs",
     "rmse",
+    "rmse_spread",
     "max_error",
     "expected_rmse",
     "party_bytes",
@@ -45,14 +52,25 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one aggregator, by its spec."""
+    """What came of one aggregator, by its spec. `others` are runs of the same question again."""
 
     aggregator: str
     result: Result
+    others: tuple[Result, ...] = ()
+
+    @property
+    def rmses(self) -> list[float]:
+        return [(each.error or {}).get("rmse", math.nan) for each in (self.result, *self.others)]
 
     @property
     def rmse(self) -> float:
-        return (self.result.error or {}).get("rmse", math.nan)
+        """The mean over all runs."""
+        return float(np.mean(self.rmses))
+
+    @property
+    def rmse_spread(self) -> float | None:
+        """Its standard deviation from run to run; None for a single one."""
+        return float(np.std(self.rmses, ddof=1)) if self.others else None
 
     @property
     def expected_rmse(self) -> float | None:
@@ -71,7 +89,9 @@ class Row:
         return {
             "aggregator": self.aggregator,
             "servers": count,
+            "runs": 1 + len(self.others),
             "rmse": plain(self.rmse),
+            "rmse_spread": plain(self.rmse_spread),
             "max_error": plain((result.error or {}).get("max")),
             "expected_rmse": self.expected_rmse,
             "party_bytes": self.party_bytes,
@@ -86,16 +106,22 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         row = self.as_json()
+        spread, expected = self.rmse_spread, self.expected_rmse
+        caught = [party for party, _ in self.result.caught_by_name]
         return (
             self.aggregator,
-            f"{self.rmse:.4g}",
+            f"{self.rmse:.3g}" + ("" if spread is None else f" ± {spread:.1g}"),
+            "unknown" if expected is None else f"{expected:.3g}",
             f"{self.party_bytes:,.0f}",
-            f"{self.result.server_cpu_seconds:.3g} s",
+            f"{1000 * self.result.server_cpu_seconds:.3g}",
             str(row["rounds"]),
-            str(row["may_collude"]),
-            ", ".join(party for party, _ in self.result.caught_by_name) or "nobody",
-            str(row["behaviour"]),
+            str(row["may_collude"]).removeprefix("any "),
+            f"{len(caught)} parties" if len(caught) > 1 else "".join(caught) or "nobody",
         )
+
+    @property
+    def behaviour(self) -> str:
+        return str(self.as_json()["behaviour"])
 
 
 @dataclass(frozen=True)
@@ -162,9 +188,12 @@ def _list(value: object) -> list[object]:
 
 
 def compare(
-    statistic: str, specs: Iterable[str] | None, answer: Callable[[str], Result]
+    statistic: str,
+    specs: Iterable[str] | None,
+    answer: Callable[[str, int], Result],
+    repeat: int = 1,
 ) -> Comparison:
-    """Has each aggregator answer; without `specs`, all that are installed.
+    """Has each aggregator answer `repeat` times; without `specs`, all that are installed.
 
     Raises `LocalError` for a spec that is wrong, and what is in the way if none can answer.
     """
@@ -178,7 +207,8 @@ def compare(
     errors: dict[str, TallyError] = {}
     for spec in chosen:
         try:
-            rows.append(Row(spec, answer(spec)))
+            first, *others = (answer(spec, time) for time in range(repeat))
+            rows.append(Row(spec, first, tuple(others)))
         except TallyError as error:
             errors[spec] = error
     if not rows:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from protocols.aggregation import aggregator_named
 from protocols.errors import Interrupted, LocalError
 from protocols.privacy.mechanisms import parse_epsilon
@@ -169,8 +171,11 @@ class Deployment:
             aggregator, query.parties, query.servers, query.max_records_per_party, query.records
         )
         release = aggregator.release(query)
+        interval = release.interval(
+            proof.statistic, opened.total, opened.records, len(opened.contributors)
+        )
         return Result(
-            question.statistic.name,
+            question.statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             None,
             setting.privacy(question, release),
@@ -184,10 +189,11 @@ class Deployment:
             },
             opened.bill,
             opened.seconds,
-            release.deviations(opened.total, opened.records, len(opened.contributors)),
+            np.zeros(1) if interval is None else interval.errors,
             tuple(setting.notes(question, opened)),
             caught=opened.caught,
             server_cpu_seconds=opened.server_cpu_seconds,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
             reused=opened.reused,
             lost_pairs=opened.lost_pairs,
             key=question.key,
@@ -195,6 +201,7 @@ class Deployment:
             data=describe_data("deployed", question.statistic, query.records),
             proof=proof,
             style=question.statistic.style,
+            interval=interval,
         )
 
     def _setting(self, there: pb.Description) -> Setting:

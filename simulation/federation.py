@@ -11,7 +11,6 @@ from typing import Self
 import numpy as np
 
 from parties.frames import Data, dataset_of
-from parties.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
@@ -21,10 +20,12 @@ from protocols.records import Holdings
 from protocols.run.messages import Role
 from protocols.run.policy import Policy
 from protocols.run.question import Question
-from protocols.statistics import Estimate, Statistic
+from protocols.statistics import Estimate, Statistic, statistic_named
+from protocols.studies import studies
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
+from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -53,6 +54,13 @@ def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estim
     return statistic.noiseless(present) if known else None
 
 
+def _with_categories(statistic: Statistic, known: str) -> Statistic:
+    """The same, counting the names that the data set publishes, if it counts names."""
+    if getattr(statistic, "categories", None) != "":
+        return statistic
+    return type(statistic).from_parameters(statistic.parameters() | {"categories": known})
+
+
 class Federation:
     """A simulated federation. Use it as a context manager: leaving it stops what it started.
 
@@ -64,7 +72,7 @@ class Federation:
     hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
     parties that join and do not answer, chosen by the seed or at random: runs wait for them until
     their deadline. With `drop_after`, they fall silent only after the messages of so many phases.
-    `cheats` are parties that cheat, as `PARTY:KIND` (`parties.misbehaviour`). The truth that
+    `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
@@ -152,8 +160,8 @@ class Federation:
 
     def run(
         self,
-        statistic: Statistic | Study,
-        epsilon: float | str | Fraction,
+        statistic: Statistic | Study | str,
+        epsilon: float | str | Fraction = 1.0,
         noise: str | None = None,
         unit: str = "record",
         min_parties: int | None = None,
@@ -165,9 +173,11 @@ class Federation:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
+        By its name it is asked of the columns that the data set names for it.
         With dropouts or cheaters and no `min_parties`, all others are needed. `fresh` draws new
         noise for a curve, and pays for it, where an earlier release would be given again.
         """
+        statistic = self._named(statistic)
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
         if isinstance(statistic, Study):
@@ -221,15 +231,18 @@ class Federation:
             truth = statistic.reference(present)
         query, proof = opened.prove(question)
         release = aggregator.release(query)
+        interval = release.interval(
+            proof.statistic, opened.total, opened.records, len(opened.contributors)
+        )
         result = Result(
-            statistic.way_of or statistic.name,
+            statistic.asked_as,
             proof.statistic.decode(opened.total, opened.records, exact=release.exact),
             truth,
             setting.privacy(question, release),
             self._describe() | {"aggregator": spec},
             opened.bill,
             seconds | opened.seconds,
-            release.deviations(opened.total, opened.records, len(opened.contributors)),
+            np.zeros(1) if interval is None else interval.errors,
             tuple(self._notes(question, opened, clipped)),
             None if release.exact else _unsmoothed(statistic, opened),
             opened.caught,
@@ -241,6 +254,8 @@ class Federation:
             opened.lost_pairs,
             proof=proof,
             style=statistic.style,
+            interval=interval,
+            prepare_cpu_seconds=opened.prepare_cpu_seconds,
         )
         return result, present
 
@@ -262,6 +277,7 @@ class Federation:
         if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        statistic = self._with_bounds(statistic)  # bins need bounds where order did not
         question = Question(
             statistic,
             spec,
@@ -280,6 +296,18 @@ class Federation:
         self._check(question)
         return question
 
+    def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
+        if isinstance(statistic, Statistic | Study):
+            return statistic
+        if not isinstance(statistic, str):
+            raise LocalError(f"{statistic!r} is no statistic: give one, or its name")
+        kind = studies().get(statistic) or statistic_named(statistic)
+        known = {each.name for each in dataclasses.fields(kind)}
+        roles = {role: column for role, column in self.data.roles.items() if role in known}
+        if "value" in known and "value" not in roles and len(self.data.columns) == 1:
+            roles["value"] = next(iter(self.data.columns))
+        return kind.from_parameters(roles)
+
     def _check(self, question: Question) -> None:
         """Asks it of a coordinator that has nobody behind it."""
         ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
@@ -296,14 +324,12 @@ class Federation:
         return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
     def _with_bounds(self, statistic: Statistic) -> Statistic:
-        """Fills in bounds that the data set publishes; a file's must come from the user."""
-        for column in statistic.columns:
-            values = self.holdings.column(column)
-            if missing := np.count_nonzero(~np.isfinite(values)):
-                raise LocalError(
-                    f"column {column!r} has {missing} of {len(values)} values that are missing or "
-                    "not finite"
-                )
+        """Fills in bounds and categories that the data set publishes; a file's must come from the
+        user."""
+        if known := self.data.categories.get(next(iter(statistic.columns), "")):
+            statistic = _with_categories(statistic, known)
+        named = statistic.named_columns
+        self.data.check([column for column in statistic.columns if column not in named])
         bounded = statistic.with_bounds(self.data.bounds)
         bounded.check_bounds()
         return bounded
@@ -312,7 +338,7 @@ class Federation:
         notes = self._setting.notes(question, opened)
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
-        notes += self._misbehaviour_notes(opened)
+        notes += [*self.data.notes, *self._misbehaviour_notes(opened)]
         if clipped:
             ranges = set(question.statistic.column_bounds.values())
             outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))

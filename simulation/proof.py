@@ -251,7 +251,7 @@ def _check_summary(document: dict[str, Any], query: Query, statistic: Statistic)
     """That the result says of itself what the servers were asked. Raises `PeerError`."""
     release = aggregator_named(query.aggregator).release(query)
     stated = {
-        "statistic": (document["statistic"], statistic.name),
+        "statistic": (document["statistic"], statistic.asked_as),
         "epsilon": (
             document["privacy"]["epsilon"],
             "inf" if query.epsilon is None else float(query.epsilon),

@@ -1,21 +1,27 @@
 """What a run gives back: the estimate, its error where the truth is known, privacy and the bill."""
 
 import csv
+import datetime as dt
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.errors import LocalError
 from protocols.run.messages import Role
 from protocols.run.meter import Bill
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate, Shape, error_of, plain, shape_of
+from protocols.statistics.estimates import Counts, Curve, Estimate, Shape, error_of, plain, shape_of
+from protocols.statistics.interval import LEVEL, Interval
 from simulation.proof import Proof
 
 if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SCHEMA = 1
@@ -38,7 +44,21 @@ class Privacy:
         return {**self.__dict__, "epsilon": epsilon}
 
 
-@dataclass(frozen=True)
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("tallyroom")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """`truth` is None where nobody knows it: in a deployment.
 
@@ -50,12 +70,15 @@ class Result:
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
     then of that one. `caught` are parties whose submissions were refused, with the reason;
     `refusals` parties that would not take part, with theirs.
-    `server_cpu_seconds` is what all servers together computed, transport left out. `reused` says
+    `server_cpu_seconds` is what all servers together computed, transport left out, and
+    `prepare_cpu_seconds` how much of it did not depend on data. `reused` says
     that an earlier release of the same data was given again, which costs nothing; `lost_pairs` are
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
     `questions` are those of a study, in order: then privacy, bill and times are of them together,
     and each has its own proof.
+    `interval` is what the noise may have done, None where there is none. `command` is what gives
+    the answer again, if a command gave it; `date` is when.
     """
 
     statistic: str
@@ -79,6 +102,10 @@ class Result:
     proof: Proof | None = None
     style: Style = field(default_factory=Style)
     questions: "tuple[Result, ...]" = ()
+    interval: Interval | None = None
+    date: str = field(default_factory=_now)
+    command: str = ""
+    prepare_cpu_seconds: float = 0.0
 
     @property
     def shape(self) -> Shape:
@@ -100,6 +127,57 @@ class Result:
         return error_of(self.estimate, self.noiseless)
 
     @property
+    def method_error(self) -> dict[str, float] | None:
+        """What clipping, the grid or sampling of pairs did: the same computation without noise,
+        against the truth."""
+        return None if self.noiseless is None else error_of(self.noiseless, self.truth)
+
+    @property
+    def column(self) -> str:
+        """The name of the column that it is about, where there is one."""
+        columns = self.data.get("columns")
+        return str(columns[0]) if isinstance(columns, list) and len(columns) == 1 else ""
+
+    def origin(self) -> list[str]:
+        """Where the answer is from: data, columns, bounds, records, who computed it and when."""
+        data = self.data
+        said = [str(data["name"])] if "name" in data else []
+        columns, bounds = data.get("columns"), data.get("bounds")
+        if isinstance(columns, list):
+            said.append(", ".join(map(str, columns)))
+        if isinstance(bounds, list):
+            said.append(f"[{bounds[0]:g}, {bounds[1]:g}]")
+        if "records" in data:
+            said.append(f"{data['records']:,} records")
+        return [*said, f"tallyroom {version()}", self.date]
+
+    def table(self) -> tuple[list[str], list[list[float | str]]]:
+        """The estimate as a table, each value with its 95 % interval and its truth."""
+        heads, rows = self.shape.table()
+        across = self.style.across
+        names = {"x": self.column if across == "value" and self.column else across}
+        names |= {"y": "estimate", "value": "estimate", "count": "estimate"}
+        if self.shape.scalar or isinstance(self.estimate, Curve | Counts):
+            heads = [names.get(head, head) for head in heads]
+        if self.shape.scalar:
+            heads, rows = ["statistic", *heads], [[self.statistic, *rows[0]]]
+        columns: dict[str, NDArray[np.float64]] = {}
+        if self.interval is not None:
+            columns = {
+                "±": (self.interval.high - self.interval.low) / 2,
+                "low": self.interval.low,
+                "high": self.interval.high,
+            }
+        if self.truth is not None:
+            columns["truth"] = shape_of(self.truth).values()
+        fitting = {head: found for head, found in columns.items() if len(found) == len(rows)}
+        if len(self.shape.values()) != len(rows):
+            fitting = {}
+        added = [found.tolist() for found in fitting.values()]
+        rows = [[*row, *(found[at] for found in added)] for at, row in enumerate(rows)]
+        return [*heads, *fitting], rows
+
+    @property
     def caught_by_name(self) -> list[tuple[str, str]]:
         return [(Role.PARTY.named(party), reason) for party, reason in self.caught]
 
@@ -108,13 +186,20 @@ class Result:
         document: dict[str, object] = {
             "schema": SCHEMA,
             "statistic": self.statistic,
+            "version": version(),
+            "date": self.date,
+            **({"command": self.command} if self.command else {}),
             **({"data": self.data} if self.data else {}),
             "estimate": plain(self.estimate),
         }
+        if self.interval is not None:
+            document["interval"] = self._interval_json(self.interval)
         if self.truth is not None:
             document |= {"truth": plain(self.truth), "error": plain(self.error)}
         if self.noiseless is not None:
             document["noise_error"] = plain(self.noise_error)
+        if self.method_error is not None:
+            document["method_error"] = plain(self.method_error)
         document |= {
             "privacy": self.privacy.as_json(),
             "federation": self.federation,
@@ -122,6 +207,11 @@ class Result:
             "timing": {
                 "total_seconds": sum(self.seconds.values()),
                 "server_cpu_seconds": self.server_cpu_seconds,
+                **(
+                    {"prepare_cpu_seconds": self.prepare_cpu_seconds}
+                    if self.prepare_cpu_seconds
+                    else {}
+                ),
                 "phases": self.seconds,
             },
         }
@@ -148,6 +238,19 @@ class Result:
             document["notes"] = list(self.notes)
         return document
 
+    def _interval_json(self, interval: Interval) -> dict[str, object]:
+        """Numbers for a number, else lists in the order of the estimate's values."""
+        found = (interval.low, interval.high, interval.errors)
+        low, high, error = (
+            each.tolist()[0] if self.shape.scalar else each.tolist() for each in found
+        )
+        return {
+            "level": LEVEL,
+            "low": plain(low),
+            "high": plain(high),
+            "standard_error": plain(error),
+        }
+
     def _as_question(self) -> dict[str, object]:
         """As one of a study's: the whole of it, with what it cost at its head."""
         document = self.as_json()
@@ -156,16 +259,49 @@ class Result:
         cost = {"epsilon": spent, "delta": self.privacy.delta, "bytes": self.bill.total.bytes}
         return {"statistic": self.statistic, **cost, **document}
 
-    def plot(self) -> "Figure":
-        """The estimate beside the truth, as a matplotlib figure."""
-        from simulation.reports.figures import estimate_figure
+    def plot(self, ax: "Axes | None" = None) -> "Figure":
+        """The estimate beside the truth, as a matplotlib figure; or on axes that are there."""
+        from simulation.reports.figures import draw_estimate, estimate_figure
 
-        return estimate_figure(self)
+        if ax is None:
+            return estimate_figure(self)
+        draw_estimate(self, ax)
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        return figure
 
-    def write(self, folder: Path) -> list[Path]:
-        """Writes result.json, communication.csv, PNG plots and report.html; returns their paths."""
+    def to_frame(self) -> "pandas.DataFrame":
+        """The table as a pandas data frame. Raises `LocalError` where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise LocalError("a data frame needs the package pandas") from None
+        heads, rows = self.table()
+        return pandas.DataFrame(rows, columns=heads)
+
+    def __repr__(self) -> str:
+        return f"<{self.statistic}: {self.summary()}>"
+
+    def summary(self) -> str:
+        """The answer in a line, with what the noise may have done to it."""
+        shown = str(self.shape)
+        if self.shape.scalar and self.interval is not None:
+            low, high = float(self.interval.low[0]), float(self.interval.high[0])
+            shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g})"
+        return shown
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the answer, its picture, and its table."""
+        from simulation.reports.page import notebook_cell
+
+        return notebook_cell(self)
+
+    def write(self, folder: Path | str) -> list[Path]:
+        """Writes result.json, estimate.csv, communication.csv, plots and report.html; returns
+        their paths."""
         from simulation.reports.page import write_report
 
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         document = folder / "result.json"
         document.write_text(json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n")
@@ -174,4 +310,10 @@ class Result:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["phase", "round", "sender", "receiver", "bytes", "messages"])
             writer.writerows(self.bill.rows())
-        return [document, table, *write_report(self, folder)]
+        answer = folder / "estimate.csv"
+        with answer.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            heads, rows = self.table()
+            writer.writerow(heads)
+            writer.writerows(rows)
+        return [document, answer, table, *write_report(self, folder)]

@@ -1,9 +1,14 @@
-"""What documents promise of the code: tests that they name are there."""
+"""What documents promise of the code: tests that they name are there, commands run as printed."""
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import Tally
 
 HERE = Path(__file__).resolve().parent.parent
 DEPLOYMENT = HERE / "docs" / "deployment.md"
@@ -64,3 +69,67 @@ def test_every_test_that_the_table_of_trust_names_exists() -> None:
 def test_a_row_without_its_test_is_found(cell: str) -> None:
     table = f"| who | can | cannot | test |\n|---|---|---|---|\n| a | b | c | {cell} |\n"
     assert [bool(faults(last)) for last in rows_with_tests(table)] == [True]
+
+
+def test_the_study_in_the_documentation_runs() -> None:
+    """As it stands there, in a process of its own."""
+    text = (HERE / "docs" / "studies.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    estimate, truth, first, second = (float(n) for n in re.findall(r"[\d.]+", done.stdout))
+    assert (first, second) == (0.25, 0.75)
+    assert abs(estimate - truth) < 0.05  # the noise of the mean moves it by 0.005
+
+
+COMMANDS = ("run", "list", "compare", "verify")
+"""Of the command, what a simulation can answer. The others start or measure for long."""
+ELSEWHERE = {
+    "--coordinator": "a federation that runs: tests/e2e",
+    "--runtime": "processes: tests/e2e",
+    "NAME": "a placeholder",
+    "KEY": "a placeholder",
+    "compare": "each takes seconds: tests/simulation/test_compare.py",
+    "--parties 100": "a hundred parties that mask: tests/simulation/test_masked_and_shared_sums.py",
+}
+"""What is not run here, and why."""
+
+
+def commands_in(text: str) -> list[str]:
+    """The lines in blocks of code that call `tally`, whole and without their comments."""
+    found: list[str] = []
+    language: str | None = None
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.startswith("```"):
+            language = line[3:] if language is None else None
+        words = line.strip().removeprefix(".venv/bin/")
+        if language == "" and words.startswith("tally "):
+            found.append(words)
+    return found
+
+
+PRINTED = [
+    pytest.param(line, id=f"{path.name}: {line[:60]}")
+    for path in (HERE / "README.md", *sorted((HERE / "docs").glob("*.md")))
+    for line in commands_in(path.read_text())
+]
+
+
+def test_commands_are_found() -> None:
+    text = "```\n.venv/bin/tally run mean \\\n    --parties 3  # x\nmake\n```\n`tally run no`\n"
+    assert [shlex.split(line, comments=True) for line in commands_in(text)] == [
+        ["tally", "run", "mean", "--parties", "3"]
+    ]
+    assert len(PRINTED) >= 30
+
+
+@pytest.mark.parametrize("line", PRINTED)
+def test_every_printed_command_runs(tally_here: Tally, line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    told = " ".join(words)
+    if words[0] not in COMMANDS or any(each in told for each in ELSEWHERE):
+        pytest.skip("it is tried elsewhere")
+    done = tally_here(*words)
+    assert done.returncode == 0, done.stderr

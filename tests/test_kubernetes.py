@@ -38,7 +38,7 @@ def test_every_manifest_is_a_resource_of_the_kustomization() -> None:
     "manifest", _manifests(), ids=lambda m: f"{m['kind']}-{m['metadata']['name']}"
 )
 def test_manifests_are_valid_strictly(manifest: dict[str, Any]) -> None:
-    kubernetes_validate.validate(manifest, "1.31", strict=True)
+    assert kubernetes_validate.validate(manifest, "1.31", strict=True) == "1.31"
 
 
 def test_validation_refuses_what_kubernetes_does_not_know() -> None:

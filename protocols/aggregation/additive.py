@@ -23,6 +23,7 @@ class Additive(OneRound):
     name: ClassVar[str] = "additive"
     min_servers: ClassVar[int] = 2
     joint: ClassVar[bool] = True
+    chooses: ClassVar[bool] = True
     party_bytes: ClassVar[str] = "8L + 16(m − 1)"
 
     def threat_model(self, servers: int) -> ThreatModel:

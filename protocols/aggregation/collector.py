@@ -25,7 +25,7 @@ class CollectorState(Enum):
     OVER = auto()
 
 
-COLLECTOR_TRANSITIONS: dict[tuple[CollectorState, Phase], Role] = {
+COLLECTOR_ACCEPTS: dict[tuple[CollectorState, Phase], Role] = {
     (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
     (CollectorState.ROSTERS, Phase.GIVE_UP): Role.SERVER,
     (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
@@ -73,7 +73,7 @@ class Collector:
         )
 
     def receive(self, message: Message) -> Step:
-        expected = COLLECTOR_TRANSITIONS.get((self._state, message.phase))
+        expected = COLLECTOR_ACCEPTS.get((self._state, message.phase))
         server = int(message.senders[0])
         if message.sender_role is not expected or message.links != 1:
             return Rejected(message.sender, f"{message.phase.label} is out of turn")

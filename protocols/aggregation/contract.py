@@ -6,7 +6,7 @@ An aggregator gives a machine for every role. One whose parties speak once needs
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
 Records = NDArray[np.int64]
-
-EXAGGERATION = 1000
-"""How many times its records a party claims to hold that lies."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ class Aggregator(ABC):
     brackets, factors side by side being multiplied. Words may follow after a semicolon.
     `noise` is who adds the noise if nobody says; None for the servers, each in full. `joint` tells
     whether two servers can draw it together (`protocols.joint`): they release shares of a sum that
-    noise can be added to.
+    noise can be added to; `chooses`, whether they can choose together: shares are modulo 2^64.
     """
 
     name: ClassVar[str]
@@ -114,6 +111,7 @@ class Aggregator(ABC):
     party_bytes: ClassVar[str] = "not stated"
     noise: ClassVar[Placement | None] = None
     joint: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, query: Query) -> None:
@@ -140,17 +138,6 @@ class Aggregator(ABC):
         """
         return 0
 
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """The machine of a block of parties in which some lie: for simulations of who is caught.
-
-        Liars follow the protocol with data far out of range: a thousand times as many records as
-        they hold, all at the bound. An aggregator whose parties would not send that, or whose
-        parties can lie in a worse way, says so here.
-        """
-        return self.party(query, exaggerated(query, holdings, liars), randomness)
-
     @abstractmethod
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         """The machine of one server. Its randomness is where its noise comes from; `bulk` is
@@ -169,18 +156,6 @@ class Aggregator(ABC):
         from protocols.aggregation.release import NoisySum
 
         return NoisySum(query)
-
-
-def exaggerated(query: Query, holdings: Holdings, liars: frozenset[int]) -> Holdings:
-    """What liars claim to hold: everything a thousand times, at the upper bound: sums count from
-    the lower one, where a lie would be worth nothing."""
-    claimed = holdings.repeated(liars, EXAGGERATION)
-    lie = np.repeat(np.isin(claimed.ids, list(liars)), claimed.counts)
-    columns = {
-        name: np.where(lie, upper, claimed.column(name))
-        for name, (_, upper) in query.statistic.column_bounds.items()
-    }
-    return replace(claimed, columns={**claimed.columns, **columns})
 
 
 @dataclass(frozen=True)

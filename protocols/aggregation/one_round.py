@@ -16,11 +16,14 @@ from protocols.aggregation.rosters import (
 )
 from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
+from protocols.joint.choice import choose
+from protocols.joint.computation import Program
+from protocols.joint.noise_circuit import JointGeometric
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.messages import Message, Phase, Role, address, are_distinct, body_of
 from protocols.run.query import Query
 
 
@@ -58,7 +61,7 @@ class ServerState(Enum):
     RELEASED = auto()
 
 
-SERVER_TRANSITIONS: dict[tuple[ServerState, Phase], Role] = {
+SERVER_ACCEPTS: dict[tuple[ServerState, Phase], Role] = {
     (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
     (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
     (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
@@ -126,7 +129,7 @@ class CollectingServer(ABC):
         return Continue()
 
     def receive(self, message: Message) -> Step:
-        expected = SERVER_TRANSITIONS.get((self._state, message.phase))
+        expected = SERVER_ACCEPTS.get((self._state, message.phase))
         if (refusal := out_of_turn(message, expected, self._state.name)) is not None:
             return refusal
         match message.phase:
@@ -148,7 +151,7 @@ class CollectingServer(ABC):
             return Rejected(message.sender, f"there are only {self._query.parties} parties")
         prints = self._fingerprints(message)
         repeated = self._present[ids]
-        if len(np.unique(ids)) != len(ids) or (prints != self._prints[ids])[repeated].any():
+        if not are_distinct(ids) or (prints != self._prints[ids])[repeated].any():
             return self._refuse(message, Fault.CONTRADICTORY, "submitted twice")
         if repeated.all():
             return Continue()
@@ -248,6 +251,9 @@ class SummingServer(CollectingServer):
         """This server's share of the sum, once it was told to release it."""
         self.drawn: Vector | None = None
         """This server's share of noise that it drew with the other one; `open` waits for it."""
+        self.awaits_program = query.choice is not None
+        """Whether there is something yet that both servers have to compute on what they share."""
+        self._chosen: Vector | None = None
 
     @abstractmethod
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
@@ -266,15 +272,30 @@ class SummingServer(CollectingServer):
 
     def open(self) -> Step:
         """The release, if it was asked for, and its noise is there."""
-        if self.total is None or (self._draws_together and self.drawn is None):
+        drawing = self._query.joint_noise is not None and self.drawn is None
+        if self.total is None or drawing or self.awaits_program:
             return Continue()
-        if self._share is None:
+        if self._share is None and self._chosen is not None:
+            self._share = self._chosen.astype("<u8").tobytes()
+        elif self._share is None:
             self._share = self.publish(self.total)
         return Continue((self._to_coordinator(Phase.SHARE, self._share),), (self._query.spend,))
 
-    @property
-    def _draws_together(self) -> bool:
-        return self._query.joint_noise is not None
+    def program(self) -> tuple[str, Program]:
+        """What both servers compute on what they share, and the name of all that is public of it.
+        Sum and noise are there."""
+        choice, noise = self._query.choice, self._query.joint_noise
+        assert choice is not None
+        assert self.total is not None
+        width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
+        program = choose(choice, self._index, self.total, self.drawn, width)
+        return repr((choice, width)), program
+
+    def take_result(self, result: Vector) -> None:
+        """This server's share of what the program gave: of what is chosen, and all that is to be
+        released."""
+        self._chosen = result
+        self.awaits_program = False
 
     @property
     def noise_field(self) -> Field | None:
@@ -301,12 +322,18 @@ class SummingServer(CollectingServer):
             return statistic.place(self.drawn)
         if mechanism is None or not self._adds_noise:
             return None
-        return statistic.place(mechanism.draw(statistic.noises, self._randomness).view(np.uint64))
+        if self._query.noise is Placement.SHARED:
+            drawn = mechanism.draw_server_share(
+                self._query.servers, statistic.noises, self._randomness
+            )
+        else:
+            drawn = mechanism.draw(statistic.noises, self._randomness)
+        return statistic.place(drawn.view(np.uint64))
 
     @property
     def _adds_noise(self) -> bool:
         match self._query.noise:
-            case Placement.EACH_SERVER:
+            case Placement.EACH_SERVER | Placement.SHARED:
                 return True
             case Placement.CURATOR | Placement.TOTAL:
                 return self._index == 0

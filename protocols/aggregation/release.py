@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.algebra.ring import Vector
-from protocols.privacy.mechanisms import noise_variance
+from protocols.privacy.mechanisms import Placement, enough_shares, noise_variance
 from protocols.records import Column
 from protocols.run.machine import Spend
 from protocols.run.query import Query
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import shape_of
+from protocols.statistics.interval import NORMAL, Interval, laplace_width
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,17 @@ class Release(ABC):
     def deviations(self, released: Vector, records: int, contributors: int) -> Column:
         """Standard deviation of the noise in each value of the estimate, where so many records of
         so many parties are in the sum."""
+
+    def interval(
+        self, statistic: Statistic, released: Vector, records: int, contributors: int
+    ) -> Interval | None:
+        """What the noise may have done to the answer that `statistic` makes of the release; None
+        where there is no noise."""
+        if self.exact:
+            return None
+        values = shape_of(statistic.decode(released, records)).values()
+        deviations = self.deviations(released, records, contributors)
+        return Interval.around(values, deviations, NORMAL, statistic.span)
 
     @property
     def spend(self) -> Spend:
@@ -90,12 +104,34 @@ class NoisySum(Release):
         return self.query.spend
 
     def deviations(self, released: Vector, records: int, contributors: int) -> Column:
+        if self.exact:
+            return np.zeros(1)
+        variance = self._variance(contributors)
+        return self.query.statistic.deviations_given(released, variance, records)
+
+    def interval(
+        self, statistic: Statistic, released: Vector, records: int, contributors: int
+    ) -> Interval | None:
+        if self.exact:
+            return None
+        width = laplace_width(self._noises(contributors)) if statistic.one_noise else NORMAL
+        return statistic.interval(released, records, self._variance(contributors), width)
+
+    def _variance(self, contributors: int) -> float:
         query = self.query
         if query.mechanism is None:
-            return np.zeros(1)
-        variance = noise_variance(
+            return 0.0
+        if (inside := query.circuit_noise) is not None:
+            return float(inside.variance)
+        return noise_variance(
             query.mechanism, query.noise, query.parties, query.servers, contributors
         )
-        if (inside := query.circuit_noise) is not None:
-            variance = inside.variance
-        return query.statistic.deviations_given(released, variance, records)
+
+    def _noises(self, contributors: int) -> int:
+        """How many full noises are in one released integer."""
+        query = self.query
+        if query.noise is Placement.EACH_SERVER:
+            return query.servers
+        if query.noise is Placement.PARTIES:
+            return max(1, round(contributors / enough_shares(query.parties)))
+        return 1

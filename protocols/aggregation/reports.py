@@ -33,7 +33,7 @@ def is_private(query: Query) -> bool:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedReports:
     """What valid reports say together: `records` are in the sum, `refused` reports are not."""
 
     vector: Vector
@@ -70,11 +70,11 @@ class Reports(ABC):
         """Which of some payloads of the right length, one a row, a party may make."""
 
     @abstractmethod
-    def open(self, payloads: Bodies) -> Opened:
+    def open(self, payloads: Bodies) -> OpenedReports:
         """The sum, from payloads of the right length, one a row. Raises `LocalError` where they
         cannot say anything."""
 
-    def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> Opened:
+    def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> OpenedReports:
         """The sum, from the payloads of parties that are known, a row a party."""
         return self.open(
             np.concatenate([rows.reshape(-1, self.payload_bytes) for _, rows in blocks])
@@ -108,11 +108,11 @@ class PlainReports(Reports):
         records = np.ascontiguousarray(payloads[:, :8]).view("<u8")[:, 0]
         return (records >= 1) & (records <= self.query.max_records_per_party)
 
-    def open(self, payloads: Bodies) -> Opened:
+    def open(self, payloads: Bodies) -> OpenedReports:
         rows = np.ascontiguousarray(payloads).view("<u8")
         possible = self.possible(payloads)
         summed = rows[possible].sum(axis=0, dtype=np.uint64)
-        return Opened(summed[1:], int(summed[0]), int(np.count_nonzero(~possible)))
+        return OpenedReports(summed[1:], int(summed[0]), int(np.count_nonzero(~possible)))
 
 
 class LocalReports(Reports):
@@ -197,24 +197,24 @@ class LocalReports(Reports):
         answers = payloads[:, self._asked : self._used]
         return self._padded(payloads) & self.randomizer.possible(answers, questions)
 
-    def open(self, payloads: Bodies) -> Opened:
+    def open(self, payloads: Bodies) -> OpenedReports:
         padded = self._padded(payloads)
         rows = payloads if padded.all() else payloads[padded]
         opened = self.open_answers(rows[:, self._asked : self._used], rows[:, : self._asked])
         return replace(opened, refused=opened.refused + int(np.count_nonzero(~padded)))
 
-    def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> Opened:
+    def open_from(self, blocks: Sequence[tuple[Ids, Bodies]]) -> OpenedReports:
         if self._coins is None:
             return super().open_from(blocks)
         answers = [rows.reshape(-1, self._width) for _, rows in blocks]
         questions = [self.questions(ids, rows.shape[1] // self._width) for ids, rows in blocks]
         return self.open_answers(np.concatenate(answers), np.concatenate(questions))
 
-    def open_answers(self, answers: Bodies, questions: Bodies) -> Opened:
+    def open_answers(self, answers: Bodies, questions: Bodies) -> OpenedReports:
         """The sum, from answers to questions that are known."""
         summary = self.randomizer.summarise(answers, questions)
         sums = np.rint(summary.vector).astype(np.int64)
-        return Opened(sums.view(np.uint64), summary.records, summary.refused)
+        return OpenedReports(sums.view(np.uint64), summary.records, summary.refused)
 
 
 def local_deviations(

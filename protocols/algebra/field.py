@@ -25,7 +25,7 @@ else:
 
 Vector = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
-Integers = NDArray[np.object_]
+BigIntegers = NDArray[np.object_]
 
 
 def native() -> bool:
@@ -161,7 +161,7 @@ class Field:
         _field.dot(self.limbs, np.ascontiguousarray(weights), np.ascontiguousarray(values), out)
         return out
 
-    def from_ints(self, values: Sequence[int] | Integers) -> Vector:
+    def from_ints(self, values: Sequence[int] | BigIntegers) -> Vector:
         """Integers of any size and sign, modulo p; small constants, not bulk data."""
         reduced = np.asarray(values, dtype=object) % self.modulus
         out = self.zeros(*reduced.shape)
@@ -169,7 +169,7 @@ class Field:
             out[..., limb] = ((reduced >> 64 * limb) & (2**64 - 1)).astype(np.uint64)
         return out
 
-    def to_ints(self, vector: Vector) -> Integers:
+    def to_ints(self, vector: Vector) -> BigIntegers:
         """Python integers in [0, p), an object array without the axis of limbs."""
         self._check(vector)
         total = vector[..., 0].astype(object)

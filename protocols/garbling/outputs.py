@@ -3,7 +3,7 @@
 Neither side learns an output. `XOR`: the evaluator keeps the colour of its active label, the
 garbler the colour that stands for 0; their XOR is the bit. `UNSIGNED`, `SIGNED`: additive shares in
 Z_2^64 of Σ w_i·b_i, with w_i = 2^i but for −2^(O−1) at the top of a two's complement integer;
-`Integers`: the same for several integers, one after the other on the output wires;
+`IntegerShares`: the same for several integers, one after the other on the output wires;
 `FieldIntegers`: the same modulo a prime. They come by projection: with h_c = H(label of colour c),
 λ the colour of 0, the evaluator's word is
 
@@ -41,7 +41,7 @@ RING_BITS = 64
 _ONE = np.uint64(1)
 
 
-class Output(Enum):
+class OutputShares(Enum):
     """Shares of bits, (K, I, O), or of one integer of all output wires, (K, I)."""
 
     XOR = "xor"
@@ -50,21 +50,21 @@ class Output(Enum):
 
     def check(self, wires: int) -> None:
         """Raises LocalError if so many bits are no such integer."""
-        if self is not Output.XOR:
+        if self is not OutputShares.XOR:
             _check_bits(wires)
 
     def weights(self, wires: int) -> Vector | None:
         """What each wire counts, or None if nothing is added."""
-        return None if self is Output.XOR else _weights(wires, self is Output.SIGNED)
+        return None if self is OutputShares.XOR else _weights(wires, self is OutputShares.SIGNED)
 
     def gather(self, shares: Vector) -> Vector:
         """From shares of the wires, (K, I, O)."""
-        total: Vector = shares if self is Output.XOR else shares.sum(axis=2, dtype=np.uint64)
+        total: Vector = shares if self is OutputShares.XOR else shares.sum(axis=2, dtype=np.uint64)
         return total
 
 
 @dataclass(frozen=True)
-class Integers:
+class IntegerShares:
     """Shares of several integers, (K, I, integers): the bits of each, and whether it is signed."""
 
     words: tuple[tuple[int, bool], ...]
@@ -97,7 +97,7 @@ class FieldIntegers:
 
     def check(self, wires: int) -> None:
         """Raises LocalError if these integers are not all of a circuit's output wires."""
-        Integers(self.words).check(wires)
+        IntegerShares(self.words).check(wires)
 
     def weights(self, instances: int) -> Vector:
         """What each wire counts, as elements, instance after instance."""
@@ -137,14 +137,14 @@ class FieldIntegers:
         return np.stack(parts, axis=2)
 
 
-Form = Output | Integers | FieldIntegers
+Form = OutputShares | IntegerShares | FieldIntegers
 
 
 def ciphertext_bytes(output: Form, wires: int) -> int:
     """What one instance adds to the garbler's answer: the check, and the projection."""
     if isinstance(output, FieldIntegers):
         return wires * (WORD_BYTES + output.field.width)
-    return wires * WORD_BYTES * (1 if output is Output.XOR else 2)
+    return wires * WORD_BYTES * (1 if output is OutputShares.XOR else 2)
 
 
 def _check_bits(bits: int) -> None:
@@ -170,12 +170,12 @@ class Sealed(NamedTuple):
         return "<Sealed>"
 
 
-class Opened(NamedTuple):
+class OpenedShares(NamedTuple):
     check: Bytes
     shares: Vector
 
     def __repr__(self) -> str:
-        return "<Opened>"
+        return "<OpenedShares>"
 
 
 def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
@@ -207,7 +207,7 @@ def seal(output: Form, keys: Bytes, deltas: Bytes, labels: Bytes) -> Sealed:
     )
 
 
-def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -> Opened:
+def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -> OpenedShares:
     """The evaluator's side, from its (K, I, O, 16) active labels. Whether they are right is for the
     caller to see from the check."""
     links, instances, wires, _ = labels.shape
@@ -217,15 +217,15 @@ def open_outputs(output: Form, keys: Bytes, labels: Bytes, ciphertexts: Bytes) -
     if isinstance(output, FieldIntegers):
         checks, projected = np.hsplit(ciphertexts, [WORD_BYTES * instances * wires])
         elements = _open_in_field(output, keys, flat, colour, projected)
-        return Opened(
+        return OpenedShares(
             _bytes(h[..., 1] ^ colour * _words(checks)),
             output.gather(elements.reshape(links, instances, wires, -1)),
         )
     parts = _words(ciphertexts.reshape(links, -1, WORD_BYTES * instances * wires))
     shares = colour
-    if output is not Output.XOR:
+    if output is not OutputShares.XOR:
         shares = h[..., 0] + colour * parts[:, 1]
-    return Opened(
+    return OpenedShares(
         _bytes(h[..., 1] ^ colour * parts[:, 0]),
         output.gather(shares.reshape(links, instances, wires)),
     )

@@ -50,7 +50,7 @@ from protocols.garbling.ot_extension import (
     check,
     request_bytes,
 )
-from protocols.garbling.outputs import Form, Output
+from protocols.garbling.outputs import Form, OutputShares
 from protocols.garbling.primitives import BLOCK_BYTES, keystream
 from protocols.randomness import Randomness
 
@@ -237,7 +237,7 @@ class Evaluator(_Side):
         self._transcript = self._heard(self._transcript, rows)
         self._scalars = self._scalars[:0]
 
-    def request(self, circuit: Circuit, bits: Bits, output: Form = Output.XOR) -> Bytes:
+    def request(self, circuit: Circuit, bits: Bits, output: Form = OutputShares.XOR) -> Bytes:
         """Asks for the labels of its (K, I, inputs) bits. `finish` comes before the next one."""
         if self._receiver is None:
             raise LocalError("these links are not open yet")
@@ -337,7 +337,7 @@ class Garbler(_Side):
         return points
 
     def answer(
-        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = Output.XOR
+        self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = OutputShares.XOR
     ) -> Answer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 

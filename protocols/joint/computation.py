@@ -56,7 +56,16 @@ class Task(NamedTuple):
         return f"<Task of {len(self.bits)}>"
 
 
-Program = Generator[Task, Vector, Any]
+class Reveal(NamedTuple):
+    """Words that both ends learn: the sums of their shares modulo 2^64, which the program gets."""
+
+    shares: Vector
+
+    def __repr__(self) -> str:
+        return f"<Reveal of {len(self.shares)}>"
+
+
+Program = Generator[Task | Reveal, Vector, Any]
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class Computation:
         self._program = program
         self._bases = bases
         self._randomness = randomness
-        self._task: Task | None = None
+        self._task: Task | Reveal | None = None
         self._taken: list[bytes] = []
         self.done = False
         self.result: Any = None
@@ -133,7 +142,7 @@ class Computation:
     def _step(self, step: int, body: Bytes) -> Bytes | None:
         raise NotImplementedError
 
-    def _next(self, shares: Vector | None) -> Task | None:
+    def _next(self, shares: Vector | None) -> Task | Reveal | None:
         """The next task; None when the program is over."""
         try:
             if shares is None:
@@ -163,10 +172,14 @@ class EvaluatorEnd(Computation):
             label = self._name.label
             self._session = self._bases.evaluator(body[None], label, self._randomness)
             task = self._next(None)
+        elif isinstance(self._task, Reveal):
+            task = self._next(_revealed(self._task, body))
         else:
             task = self._next(self._session.finish(body[None])[0])
         if task is None:
             return None
+        if isinstance(task, Reveal):
+            return _said(step + 1, _words(task))
         rows = self._session.request(task.circuit, task.bits[None], task.form)
         return _said(step + 1, rows[0])
 
@@ -187,6 +200,9 @@ class GarblerEnd(Computation):
             return _said(step, self._open(body))
         task = self._task
         assert task is not None
+        if isinstance(task, Reveal):
+            self._next(_revealed(task, body))
+            return _said(step, _words(task))
         try:
             answer = self._session.answer(task.circuit, task.bits[None], body[None], task.form)
         except PeerError as error:
@@ -220,6 +236,17 @@ def computation(
     """This server's end."""
     kind = GarblerEnd if index == GARBLER else EvaluatorEnd
     return kind(name, program, bases, randomness)
+
+
+def _words(task: Reveal) -> Bytes:
+    return np.ascontiguousarray(task.shares.astype("<u8")).view(np.uint8)
+
+
+def _revealed(task: Reveal, body: Bytes) -> Vector:
+    if body.size != 8 * len(task.shares):
+        raise PeerError("the other server", f"not {len(task.shares)} words to reveal")
+    theirs: Vector = body.view("<u8").astype(np.uint64)
+    return task.shares + theirs
 
 
 def _said(step: int, body: Bytes) -> Bytes:

@@ -4,17 +4,17 @@ import numpy as np
 
 from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
-from protocols.garbling.outputs import FieldIntegers, Integers
+from protocols.garbling.outputs import FieldIntegers, IntegerShares
 from protocols.joint.computation import Program, Task, coins, instances_that_fit
-from protocols.joint.noise_circuit import JointLaplace
+from protocols.joint.noise_circuit import JointNoise
 from protocols.randomness import Randomness
 
 
 def draw_noise(
-    noise: JointLaplace, count: int, randomness: Randomness, field: Field | None = None
+    noise: JointNoise, count: int, randomness: Randomness, field: Field | None = None
 ) -> Program:
     """Shares of `count` noises: modulo 2^64, (count,), or in a field, (count, limbs)."""
-    form = Integers(noise.words) if field is None else FieldIntegers(field, noise.words)
+    form = IntegerShares(noise.words) if field is None else FieldIntegers(field, noise.words)
     circuit = noise.circuit
     most = instances_that_fit(circuit, form)
     source = randomness.derive("coins")

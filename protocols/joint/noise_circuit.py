@@ -128,6 +128,70 @@ class JointLaplace:
         return np.concatenate([side[::-1], [zero], side])
 
 
+@dataclass(frozen=True)
+class JointGeometric:
+    """One-sided noise, P(g) ∝ exp(−g/scale) for g ≥ 0, cut and rounded likewise: G alone."""
+
+    scale: Fraction
+    magnitude_bits: int
+    coin_bits: int
+
+    @classmethod
+    def spending(
+        cls, scale: Fraction, epsilon: Fraction, delta: float, noises: int
+    ) -> "JointGeometric":
+        """As `JointLaplace.spending`."""
+        found = JointLaplace.spending(scale, epsilon, delta, noises)
+        return cls(scale, found.magnitude_bits, found.coin_bits)
+
+    @property
+    def _size(self) -> CircuitLaplace:
+        return CircuitLaplace(self.scale, self.magnitude_bits, self.coin_bits)
+
+    @property
+    def coins(self) -> int:
+        return self._size.coins - 1
+
+    @property
+    def largest(self) -> int:
+        return (1 << self.magnitude_bits) - 1
+
+    @property
+    def distance(self) -> float:
+        return self._size.distance
+
+    def delta(self, epsilon: Fraction, noises: int) -> float:
+        """As `JointLaplace.delta`."""
+        return delta_per_distance(epsilon, 1, noises) * self.distance
+
+    @property
+    def words(self) -> tuple[tuple[int, bool], ...]:
+        return ((self.magnitude_bits, False),)
+
+    @cached_property
+    def circuit(self) -> Circuit:
+        """One noise, from `coins` coins of either side."""
+        builder = Builder(self.coins, self.coins)
+        pairs = zip(builder.garbler, builder.evaluator, strict=True)
+        coins = [builder.xor(ours, theirs) for ours, theirs in pairs]
+        start, bits = 0, []
+        for count, threshold in self._size.comparisons:
+            bits.append(below(builder, coins[start : start + count], threshold))
+            start += count
+        return builder.circuit([Word(tuple(bits))])
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """P(0), …, P(2^m − 1), as it is drawn. For small m."""
+        sizes = np.array([1.0])
+        for threshold in self._size.thresholds:
+            p = threshold / 2**self.coin_bits
+            sizes = np.concatenate([sizes * (1 - p), sizes * p])
+        return sizes
+
+
+JointNoise = JointLaplace | JointGeometric
+
+
 def least_distance(epsilon: Fraction, delta: float, noises: int) -> float:
     """How far from its law one of so many noises may be. Raises `LocalError`."""
     if not 0 < delta < 1:

@@ -1,7 +1,8 @@
 """A server that computes with the other one: what it does alone, and its end of what they do.
 
-The noise does not depend on data, so it is drawn while parties submit. Whichever comes last, noise
-or the word to release, lets the share go.
+Noise does not depend on data, so it is drawn while parties submit. Whichever comes last, noise or
+the word to release, lets the share go; or begins what the two compute on what they share, where
+there is something.
 """
 
 from dataclasses import replace
@@ -11,14 +12,7 @@ import numpy as np
 from protocols.aggregation.one_round import SummingServer
 from protocols.errors import PeerError
 from protocols.joint.base_transfers import BaseTransfers
-from protocols.joint.computation import (
-    EVALUATOR,
-    STEP_BYTES,
-    Bytes,
-    Computation,
-    Name,
-    computation,
-)
+from protocols.joint.computation import EVALUATOR, STEP_BYTES, Bytes, Computation, Name, computation
 from protocols.joint.noise import draw_noise
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Failed, Rejected, Step
@@ -31,7 +25,8 @@ on who is faster."""
 
 
 class TogetherServer:
-    """Sees what the server within sees, and labels that tell nothing. One of two servers."""
+    """Sees what the server within sees, labels that tell nothing, and what is chosen. One of two
+    servers."""
 
     def __init__(
         self,
@@ -41,14 +36,18 @@ class TogetherServer:
         randomness: Randomness,
         bases: BaseTransfers,
     ) -> None:
-        assert query.joint_noise is not None
         self._alone = alone
         self._query = query
         self._index = index
-        count, source = query.statistic.noises, randomness.derive("joint noise")
-        program = draw_noise(query.joint_noise, count, source, alone.noise_field)
-        name = Name(query.run, repr((query.joint_noise, count, alone.noise_field)))
-        self._noise = computation(index, name, program, bases, source)
+        self._randomness = randomness
+        self._bases = bases
+        self._ends: dict[Phase, Computation] = {}
+        self._early: Message | None = None
+        if (noise := query.joint_noise) is not None:
+            count, source = query.statistic.noises, randomness.derive("joint noise")
+            program = draw_noise(noise, count, source, alone.noise_field)
+            name = Name(query.run, repr((noise, count, alone.noise_field)))
+            self._ends[Phase.PREPARE] = computation(index, name, program, bases, source)
 
     @property
     def unseen_rounds(self) -> int:
@@ -56,33 +55,78 @@ class TogetherServer:
         return rounds
 
     def start(self) -> Step:
-        return _and(self._alone.start(), self._said(Phase.PREPARE, self._noise.start()))
+        noise = self._ends.get(Phase.PREPARE)
+        opening = None if noise is None else noise.start()
+        return _and(self._alone.start(), self._said(Phase.PREPARE, opening))
 
     def receive(self, message: Message) -> Step:
-        if message.phase is not Phase.PREPARE:
-            return self._alone.receive(message)
+        if message.phase not in (Phase.PREPARE, Phase.TOGETHER):
+            return self._go_on(self._alone.receive(message))
         if not message.between_servers or message.senders.tolist() != [1 - self._index]:
             return Rejected(message.sender, "only the other server computes with this one")
         if message.links != 1:
             return Rejected(message.sender, "one message at a time")
-        was_done = self._noise.done
-        answered = _taken(self._noise, message)
-        if isinstance(answered, Failed):
-            return answered
-        messages = self._said(Phase.PREPARE, answered)
-        if was_done or not self._noise.done:
-            return Continue(messages)
-        self._alone.drawn = self._noise.result
-        return _and(self._alone.open(), messages)
+        end = self._ends.get(message.phase)
+        if end is None:
+            return self._hold_back(message)
+        return self._take(end, message)
 
     def expire(self) -> Step:
         return self._alone.expire()
 
+    def _take(self, end: Computation, message: Message) -> Step:
+        """What this end answers; the run cannot go on where the other one deviates."""
+        was_done = end.done
+        try:
+            answer = end.take(np.ascontiguousarray(message.body[0]))
+        except PeerError as error:
+            return Failed(f"{message.sender}: {error.reason}")
+        messages = self._said(message.phase, answer)
+        if was_done or not end.done:
+            return Continue(messages)
+        if message.phase is Phase.PREPARE:
+            self._alone.drawn = end.result
+        else:
+            self._alone.take_result(end.result)
+        return self._go_on(_and(self._alone.open(), messages))
+
+    def _hold_back(self, message: Message) -> Step:
+        """The other was told to release before us: its opening waits."""
+        if message.phase is Phase.PREPARE or not self._alone.awaits_program:
+            return Rejected(message.sender, "there is nothing to compute together")
+        if self._early is not None and not np.array_equal(self._early.body, message.body):
+            return Failed(f"{message.sender}: said another opening before")
+        self._early = message
+        return Continue()
+
+    def _go_on(self, step: Step) -> Step:
+        """Begins with what is computed on the sum, once that and the noise are there. What is
+        chosen may become known from here on: it is paid for first."""
+        query, alone = self._query, self._alone
+        ready = alone.total is not None and (query.joint_noise is None or alone.drawn is not None)
+        if not alone.awaits_program or not ready or Phase.TOGETHER in self._ends:
+            return step
+        source = self._randomness.derive("together")
+        of, program = alone.program()
+        end = computation(self._index, Name(query.run, of), program, self._bases, source)
+        self._ends[Phase.TOGETHER] = end
+        step = _and(step, self._said(Phase.TOGETHER, end.start()))
+        if isinstance(step, Continue):
+            step = replace(step, spends=(query.spend,))
+        if self._early is not None:
+            early, self._early = self._early, None
+            taken = self._take(end, early)
+            if not isinstance(taken, Continue) or not isinstance(step, Continue):
+                return taken
+            step = replace(step, messages=(*step.messages, *taken.messages))
+        return step
+
     def _said(self, phase: Phase, body: Bytes | None) -> tuple[Message, ...]:
-        """To the other server, in a round that follows from the step."""
+        """To the other server; what is prepared, in a round that follows from the step."""
         if body is None:
             return ()
         step = int.from_bytes(body[:STEP_BYTES].tobytes(), "little")
+        fixed = FIRST_ROUND + 2 * step + (self._index != EVALUATOR)
         return (
             Message(
                 self._query.run,
@@ -92,17 +136,9 @@ class TogetherServer:
                 address(self._index),
                 address(1 - self._index),
                 body[None],
-                round=FIRST_ROUND + 2 * step + (self._index != EVALUATOR),
+                round=fixed if phase is Phase.PREPARE else 0,
             ),
         )
-
-
-def _taken(end: Computation, message: Message) -> Bytes | Failed | None:
-    """What this end answers; the run cannot go on where the other one deviates."""
-    try:
-        return end.take(np.ascontiguousarray(message.body[0]))
-    except PeerError as error:
-        return Failed(f"{message.sender}: {error.reason}")
 
 
 def _and(step: Step, messages: tuple[Message, ...]) -> Step:

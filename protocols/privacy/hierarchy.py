@@ -86,24 +86,6 @@ class Hierarchy:
         empty = np.empty(0, dtype=np.int64)
         return np.concatenate([empty, *left]), np.concatenate([empty, *right])
 
-    def prefix_nodes(self, index: int) -> Index:
-        """Places in the vector of nodes of the blocks that make up cells 1..`index`, wide first.
-
-        For points on demand: the count at a threshold with the noises of these few nodes is what
-        the whole release would give by adding them up. None for N, whose count is public. Raises
-        ValueError for an index outside 1..N.
-        """
-        if not 1 <= index <= self.cells:
-            raise ValueError(f"the index must be within 1..{self.cells}, not {index}")
-        runs = [np.empty(0, dtype=np.int64)]
-        done = offset = 0
-        for width, size in zip(self.widths, self.level_sizes, strict=True):
-            if index < self.cells:
-                runs.append(offset + np.arange(done // width, index // width))
-                done = index // width * width
-            offset += size
-        return np.concatenate(runs)
-
     def node_counts(self, prefix: NDArray[Number]) -> NDArray[Number]:
         """Counts of all nodes from those at thresholds 1..N; linear, so shares go in as well.
 

@@ -25,6 +25,7 @@ class Placement(StrEnum):
     TOTAL = "total"  # of pairs: server 0 draws it once, on the total over all pairs
     PER_PAIR = "per-pair"  # of pairs: the two parties draw it inside their circuit
     JOINT = "joint"  # two servers draw it once, inside a circuit
+    SHARED = "shared"  # three servers or more draw a share each
 
     def statement(self, servers: int) -> str:
         match self:
@@ -56,6 +57,13 @@ class Placement(StrEnum):
                     "private while one of them does not collude with the analyst, if both follow "
                     "the protocol: server-0 could garble less noise unseen"
                 )
+            case Placement.SHARED:
+                honest = honest_servers(servers)
+                return (
+                    f"each of {servers} servers adds a share of the noise, and {honest} of them "
+                    f"suffice: its variance is {servers}/{honest} of one noise's; private while "
+                    f"at most {servers - honest} of them collude with the analyst"
+                )
 
     @property
     def of_pairs(self) -> bool:
@@ -70,6 +78,11 @@ HONEST = 0.5
 def enough_shares(parties: int) -> int:
     """How many parties' shares of noise add up to the full noise; fewer are not private."""
     return math.ceil(HONEST * parties)
+
+
+def honest_servers(servers: int) -> int:
+    """How many servers' shares add up to the full noise under `Placement.SHARED`: a majority."""
+    return servers // 2 + 1
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,14 @@ class DiscreteLaplace:
         """
         return polya_differences(ids, count, self.scale, enough_shares(parties), randomness)
 
+    def draw_server_share(self, servers: int, count: int, randomness: Randomness) -> Integers:
+        """What one of so many servers adds under `Placement.SHARED`: differences of Pólya variables
+        of shape 1/h, of which h sum to the noise of `draw`."""
+        one = np.zeros(1, dtype=np.uint32)
+        shares = honest_servers(servers)
+        drawn: Integers = polya_differences(one, count, self.scale, shares, randomness)[0]
+        return drawn
+
 
 def noise_variance(
     mechanism: DiscreteLaplace,
@@ -128,6 +149,8 @@ def noise_variance(
             return mechanism.variance
         case Placement.EACH_SERVER:
             return servers * mechanism.variance
+        case Placement.SHARED:
+            return mechanism.variance * servers / honest_servers(servers)
         case Placement.PARTIES:
             shares = parties if contributors is None else contributors
             return mechanism.variance * shares / enough_shares(parties)

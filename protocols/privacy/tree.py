@@ -86,16 +86,6 @@ class Tree:
         """
         return (self.levels + 1) / checked_epsilon(epsilon)
 
-    def running_sum_scale(self, epsilon: float, width: float = 1.0) -> float:
-        """Scale of a node's noise for ε-DP running sums of a stream in [0, `width`] (Theorem 3).
-
-        Adjacent streams differ in one step. S0 leaves the width at 1 without saying so. Exact for
-        L ≤ 6 (by linear programming in the tests).
-        """
-        if not (math.isfinite(width) and width > 0):
-            raise ValueError(f"the width must be positive and finite, not {width}")
-        return width * math.ceil((self.levels + 1) / 2) / checked_epsilon(epsilon)
-
     def count_variance(self, node_variance: float) -> float:
         """Of every published count: L+1 independent noises.
 

@@ -1,7 +1,7 @@
 """The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Bulk, Records, exaggerated
+from protocols.aggregation.contract import Bulk, Records
 from protocols.aggregation.one_round import SummingServer
 from protocols.aggregation.vouched import Vouched
 from protocols.errors import LocalError
@@ -19,11 +19,16 @@ from protocols.run.query import Query
 def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so."""
     aggregator = aggregator_named(query.aggregator)
+    able = query.statistic.aggregators
+    if able and aggregator.name not in able:
+        raise LocalError(f"{query.statistic.name} is asked of {', '.join(sorted(able))} alone")
     if (own := query.statistic.machines()) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
-    if query.noise is Placement.JOINT and not aggregator.joint:
-        raise LocalError(f"{aggregator.name} has no servers that could draw joint noise")
+    if query.noise in (Placement.JOINT, Placement.SHARED) and not aggregator.joint:
+        raise LocalError(f"{aggregator.name} has no servers that could draw {query.noise} noise")
+    if query.choice is not None and not aggregator.chooses:
+        raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
     query.check_delta(aggregator.release(query).delta)
 
 
@@ -57,24 +62,6 @@ def party_machine(
     )
 
 
-def cheating_machine(
-    query: Query,
-    holdings: Holdings,
-    liars: frozenset[int],
-    randomness: Randomness,
-    signet: Signet | None = None,
-) -> Machine:
-    """Of parties of which some lie, in a simulation. Raises `LocalError` as `party_machine`."""
-    check(query)
-    if query.statistic.machines() is not None:
-        raise LocalError("circuits take no data out of range: parties can cheat in sums only")
-    aggregator = aggregator_named(query.aggregator)
-    if isinstance(aggregator, Vouched) and signet is not None:
-        lies = exaggerated(query, holdings, liars)
-        return aggregator.vouched_party(query, lies, randomness, signet)
-    return aggregator.cheat(query, holdings, liars, randomness)
-
-
 def server_machine(
     query: Query,
     index: int,
@@ -85,7 +72,9 @@ def server_machine(
 ) -> Machine:
     """`bases` are kept from run to run; without, those of this run are its own."""
     machine = _alone(query, index, randomness, bulk, vouchers)
-    if query.joint_noise is None or not isinstance(machine, SummingServer):
+    if not isinstance(machine, SummingServer):
+        return machine
+    if query.joint_noise is None and not machine.awaits_program:
         return machine
     return TogetherServer(machine, query, index, randomness, bases or BaseTransfers(randomness))
 

@@ -10,7 +10,13 @@ from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.joint.noise_circuit import DEFAULT_DELTA, JointLaplace
+from protocols.joint.choice import Choice
+from protocols.joint.noise_circuit import (
+    DEFAULT_DELTA,
+    JointGeometric,
+    JointLaplace,
+    JointNoise,
+)
 from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import (
     DiscreteLaplace,
@@ -147,6 +153,15 @@ class Query:
         statistic = self.statistic
         if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
             raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        if self.choice is not None and self.noise is not Placement.JOINT:
+            raise LocalError(
+                f"{statistic.name} opens nothing but what is chosen, which two servers do "
+                "together: --noise joint"
+            )
+        if self.noise is Placement.SHARED and self.servers < 3:
+            raise LocalError(
+                f"shared noise takes three servers or more, not {self.servers}: two draw it joint"
+            )
         if self.noise is Placement.JOINT and self.servers != 2:
             raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
         if self.noise is Placement.JOINT and statistic.noises > MAX_JOINT_NOISES:
@@ -157,11 +172,11 @@ class Query:
         statistic.check_asked(self.parties, self.noise)
         if statistic.curated and not self._has_curator:
             raise LocalError(
-                f"{statistic.name}: its noise depends on the exact counts, which a trusted curator "
-                "alone may see: --aggregator curator, without --noise"
+                f"{statistic.asked_as} by this method: its noise depends on the exact counts, "
+                "which a trusted curator alone may see: --aggregator curator, without --noise"
             )
         if statistic.curated and self.records_per_unit != 1:
-            raise LocalError(f"{statistic.name} protects one record: --unit record")
+            raise LocalError(f"{statistic.name} protects one record only: --unit record")
 
     @property
     def _has_curator(self) -> bool:
@@ -198,7 +213,8 @@ class Query:
     def released(self) -> int:
         """How many values each server releases."""
         statistic = self.statistic
-        return statistic.length if self.mechanism is None else statistic.released
+        sums = self.mechanism is None and self.choice is None
+        return statistic.length if sums else statistic.released
 
     @property
     def submitted(self) -> int:
@@ -212,11 +228,17 @@ class Query:
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
-    def joint_noise(self) -> JointLaplace | None:
+    def choice(self) -> Choice | None:
+        """What servers choose, where they release nothing else."""
+        return self.statistic.choice(self.records)
+
+    @cached_property
+    def joint_noise(self) -> JointNoise | None:
         """The noise that two servers draw together; None where they draw none."""
         if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
             return None
-        return JointLaplace.spending(
+        kind = JointLaplace if self.choice is None else JointGeometric
+        return kind.spending(
             self.mechanism.scale,
             self.epsilon,
             self.delta or DEFAULT_DELTA,

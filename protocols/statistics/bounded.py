@@ -33,6 +33,7 @@ class Bounded(Statistic):
     upper: float | None = option(None, "Public upper bound of the values.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for bound in (self.lower, self.upper):
             if bound is not None and not math.isfinite(bound):
                 raise LocalError(f"bounds must be finite numbers, not {bound}")

@@ -44,7 +44,7 @@ from protocols.statistics.thresholds import threshold_values
 MAX_THRESHOLDS = 1 << 16
 MAX_SCORES = 16
 SOLVERS = ("interior-point", "cvxopt")
-ROC_METHODS = ("curve", "binormal")
+ROC_METHODS = ("curve", "binormal", "priroc", "priroc-fix")
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Roc(Drawn):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
     method: str = option(
-        "curve", "The curve itself, or the binormal one of a private AUC.", choices=ROC_METHODS
+        "curve", "How; all but curve need a curator, who sees every score.", choices=ROC_METHODS
     )
 
     name: ClassVar[str] = "roc"
@@ -293,8 +293,14 @@ class Roc(Drawn):
             return self
         from protocols.statistics.areas import way
         from protocols.statistics.curated import BinormalRoc
+        from protocols.statistics.private_thresholds import PriRoc, PriRocFix
 
-        return way(self, BinormalRoc)
+        kinds: dict[str, type[ClassCounts]] = {
+            "binormal": BinormalRoc,
+            "priroc": PriRoc,
+            "priroc-fix": PriRocFix,
+        }
+        return way(self, kinds[self.method])
 
     def shape(self, named: dict[str, Judgement]) -> Judgements:
         return RocEstimate(named)

@@ -1,10 +1,12 @@
 """The contract of a statistic: encode at the party, decode at the coordinator, plain reference."""
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -16,12 +18,14 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, options_of, summary_of
 
 if TYPE_CHECKING:
     from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.joint.choice import Choice
     from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
 
@@ -41,12 +45,34 @@ class Statistic(ABC):
     name: ClassVar[str]
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
+    aggregators: ClassVar[frozenset[str]] = frozenset()
+    """Those that it can be asked of; any, if there are none."""
     style: ClassVar[Style] = Style()
     curated: ClassVar[bool] = False
     """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
     publishes what `published` says."""
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
+    span: ClassVar[Bounds] = (-math.inf, math.inf)
+    """Where an estimate can lie."""
+    one_noise: ClassVar[bool] = False
+    """Whether each value has the noise on one released integer, and no other."""
+
+    def __post_init__(self) -> None:
+        self._take_python()
+
+    def _take_python(self) -> None:
+        """As people write it: one number where there may be several, 2 for the choice "2".
+
+        Raises `LocalError`, which is a ValueError, for a value of another type.
+        """
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            taken = _taken(value, each.type)
+            if not _fits(taken, each.type):
+                raise LocalError(f"{self.name}: {each.name} cannot be {value!r}")
+            if taken is not value:
+                object.__setattr__(self, each.name, taken)
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -57,6 +83,11 @@ class Statistic(ABC):
     def summary(cls) -> str:
         """It in one line."""
         return summary_of(cls)
+
+    @property
+    def asked_as(self) -> str:
+        """The name that a user knows it by."""
+        return self.way_of or self.name
 
     @property
     @abstractmethod
@@ -98,6 +129,15 @@ class Statistic(ABC):
         """As `deviations`, where they depend on what was released."""
         return self.deviations(noise_variance, records)
 
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """What noise of that variance may have done to what was released; `width` is how many
+        standard deviations of it hold 95 %."""
+        values = shape_of(self.decode(released, records)).values()
+        deviations = self.deviations_given(released, noise_variance, records)
+        return Interval.around(values, deviations, width, self.span)
+
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
@@ -108,6 +148,11 @@ class Statistic(ABC):
     @property
     def bounded(self) -> tuple[str, ...]:
         """Those of the columns whose public bounds must be known."""
+        return ()
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """Those of its columns that are of names rather than of numbers."""
         return ()
 
     @property
@@ -140,6 +185,11 @@ class Statistic(ABC):
 
     def placement(self, servers: int) -> Placement | None:
         """Who adds the noise if nobody says; None where the aggregator decides."""
+        return None
+
+    def choice(self, records: int) -> "Choice | None":
+        """What two servers choose of the counts over so many records, where indices are all that
+        is released; None where the sums are."""
         return None
 
     def check_asked(self, parties: int, noise: Placement) -> None:
@@ -315,6 +365,19 @@ def _plain(value: Parameter, annotation: object) -> Parameter:
     if isinstance(value, tuple):
         return value if str in kinds else tuple(float(each) for each in value)
     return float(value) if float in kinds and type(value) is int else value
+
+
+def _taken(value: object, annotation: object) -> object:
+    kinds = get_args(annotation) or (annotation,)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if Ellipsis in kinds:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return (value,)
+        return tuple(value) if isinstance(value, list | np.ndarray) else value
+    if str in kinds and value is None and NoneType not in kinds:
+        return "none"
+    return str(value) if str in kinds and type(value) is int else value
 
 
 def _fits(value: object, annotation: object) -> bool:

@@ -14,6 +14,7 @@ from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.privacy.curves import MECHANISMS, CurveMechanism
+from protocols.privacy.isotonic import monotone
 from protocols.records import Column, Holdings
 from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.measurement import Measurement, Step
@@ -22,7 +23,7 @@ from protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
-SMOOTHINGS = ("none", "1", "2")
+SMOOTHINGS = ("monotone", "none", "1", "2")
 SOLVERS = ("interior-point", "cvxopt")
 
 
@@ -31,17 +32,22 @@ class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
     `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing
-    again (S0 Eq. 3) in that norm, within [0, 1] if `box`; it spends nothing.
+    again and spends nothing: `monotone` is the nearest such curve within [0, 1], which no run's
+    error grows by; `1` and `2` are S0's Eq. 3 in that norm, within [0, 1] if `box`.
     """
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
     mechanism: str = option("hierarchy", "Where noise is added.", choices=tuple(MECHANISMS))
     smooth: str = option(
-        "none", "Make the curve non-decreasing again, in this norm.", choices=SMOOTHINGS
+        "monotone",
+        "How the curve is made non-decreasing again: the nearest such curve, or S0's in a norm.",
+        choices=SMOOTHINGS,
     )
-    box: bool = option(True, "Keep a smoothed curve within [0, 1].")
-    solver: str = option("interior-point", "What computes the smoothing.", choices=SOLVERS)
+    box: bool = option(True, "Keep a curve smoothed in a norm within [0, 1].")
+    solver: str = option(
+        "interior-point", "What computes the smoothing in a norm.", choices=SOLVERS
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +63,7 @@ class Cumulative(BoundedColumn):
                 f"--thresholds must be between 1 and {MAX_THRESHOLDS}, not {self.thresholds}"
             )
         norms = MECHANISMS[self.mechanism].smoothings
-        if self.smooth not in ("none", *norms):
+        if self.smooth not in ("monotone", "none", *norms):
             raise LocalError(
                 f"the {self.mechanism} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
                 "or --mechanism tree"
@@ -153,7 +159,21 @@ class Cumulative(BoundedColumn):
         mechanism = self.curve_mechanism
         if self.smooth == "none":
             return mechanism.estimate(values, records)
+        if self.smooth == "monotone":
+            return monotone(mechanism.estimate(values, records))
         return mechanism.smoothed(values, records, int(self.smooth), self.box, self.solver)
+
+    def unsmoothed(self, released: Vector, records: int) -> Column:
+        """The unbiased curve, whose errors are those of the noise."""
+        return self.curve_mechanism.estimate(signed(released).astype(np.float64), records)
+
+    def band(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> tuple[Column, Column]:
+        """Ends of the interval of the curve at each threshold."""
+        curve = self.unsmoothed(released, records)
+        half = width * Cumulative.deviations(self, noise_variance, records)
+        return curve - half, curve + half
 
     def true_curve(self, holdings: Holdings) -> Column:
         """On the raw records: those above the range are at most no threshold."""

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
@@ -52,7 +51,7 @@ class Curated(ClassCounts):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.score) != 1:
-            raise LocalError(f"{self.way_of or self.name} of this method takes one --score")
+            raise LocalError(f"{self.asked_as} of this method takes one --score")
 
     @abstractmethod
     def publish(
@@ -206,6 +205,8 @@ class BinormalRoc(SmoothAuc):
 
 def binormal(area: float, x: Column) -> Column:
     """y = Φ(√2·Φ⁻¹(AUC) + Φ⁻¹(x)), from (0, 0) to (1, 1)."""
+    from scipy import special  # a party needs none of it
+
     with np.errstate(invalid="ignore"):
         y = special.ndtr(np.sqrt(2.0) * special.ndtri(area) + special.ndtri(x))
     return np.where(x <= 0, 0.0, np.where(x >= 1, 1.0, y))

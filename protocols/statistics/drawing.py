@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from protocols.records import Column
+from protocols.statistics.interval import NORMAL, Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from protocols.statistics.estimates import Curve, Curves, Grid
+    from protocols.statistics.estimates import Counts, Curve, Curves, Grid
 
 TRUTH, PRIVATE, SMOOTHED, QUIET = "#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1"
 SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
-BAND = "±1.96 σ of the noise"
+BAND = "95 % interval of the noise"
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class Style:
 
 @dataclass(frozen=True)
 class Beside:
-    """What is drawn with an estimate: `deviations` are the noise's, `noisy` tells that there is
-    some; `unsmoothed` is the curve before it was smoothed; `name` is the statistic's."""
+    """What is drawn with an estimate: `interval` is what the noise may have done, `noisy` tells
+    that there is some; `unsmoothed` is the curve before it was smoothed; `name` says what it is."""
 
     name: str = ""
     style: Style = field(default_factory=Style)
-    deviations: Column = field(default_factory=lambda: np.zeros(1))
+    interval: Interval | None = None
     noisy: bool = True
     unsmoothed: "Curve | None" = None
 
@@ -54,9 +55,16 @@ class Beside:
     @property
     def band(self) -> Column | None:
         """Half widths of 95 %; None where there is no noise, or its effect is not known."""
-        if np.isnan(self.deviations).any() or not self.deviations.any():
+        if self.interval is None or not np.isfinite(self.interval.errors).all():
             return None
-        return 1.96 * self.deviations
+        return NORMAL * self.interval.errors
+
+    def bars(self, values: Column) -> Column | None:
+        """How far the interval goes below and above; None where there is none."""
+        if self.interval is None or self.interval.low.shape != values.shape:
+            return None
+        low, high = self.interval.low, self.interval.high
+        return np.stack([np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)])
 
 
 def draw_number(axes: "Axes", value: float, truth: float | None, beside: Beside) -> None:
@@ -66,17 +74,22 @@ def draw_number(axes: "Axes", value: float, truth: float | None, beside: Beside)
         return
     if truth is not None and np.isfinite(truth):
         axes.axvline(truth, color=TRUTH, label=f"truth {truth:.6g}")
-    band = beside.band
+    band = beside.bars(np.array([value]))
     axes.errorbar(
         [value],
         [0],
-        xerr=None if band is None else band[:1],
+        xerr=band,
         fmt="o",
         color=PRIVATE,
         capsize=4,
-        label=f"estimate {value:.6g}" + ("" if band is None else f" {BAND}"),
+        label=f"estimate {value:.6g}" + ("" if band is None else f", {BAND}"),
     )
     axes.set_yticks([])
+    low, high = axes.get_xlim()
+    if high - low < 1e-6 * max(abs(value), 1e-300):  # all there is lies in one place
+        room = abs(value) / 20 or 1.0
+        axes.set_xlim(value - room, value + room)
+        axes.ticklabel_format(useOffset=False)
     axes.set_xlabel(beside.name)
 
 
@@ -91,9 +104,9 @@ def _steps(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) 
     """Truth, private curve with its theoretical band, and the smoothed curve if there is one."""
     private = beside.unsmoothed or curve
     x, y = np.array(curve.x), np.array(private.y)
-    if (band := beside.band) is not None:
+    if (band := beside.interval) is not None and band.low.shape == x.shape:
         axes.fill_between(
-            x, y - band, y + band, step="post", color=PRIVATE, alpha=0.18, lw=0, label=BAND
+            x, band.low, band.high, step="post", color=PRIVATE, alpha=0.18, lw=0, label=BAND
         )
     if truth is not None:
         axes.step(x, truth.y, where="post", color=TRUTH, lw=2.4, label="truth")
@@ -111,7 +124,17 @@ def _marks(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) 
     if truth is not None:
         true = np.array(truth.y)[order]
         axes.plot(places, true, "_", ms=26, mew=2.4, color=TRUTH, label="truth")
-    axes.plot(places, np.array(curve.y)[order], "o", ms=6, color=PRIVATE, label=beside.label)
+    band = beside.bars(np.array(curve.y))
+    axes.errorbar(
+        places,
+        np.array(curve.y)[order],
+        yerr=None if band is None else band[:, order],
+        fmt="o",
+        ms=6,
+        capsize=4,
+        color=PRIVATE,
+        label=beside.label if band is None else f"private, {BAND}",
+    )
     axes.set_xticks(places, [f"{curve.x[i]:g}" for i in order])
     axes.set_xlim(-0.6, len(order) - 0.4)
     axes.margins(y=0.15)
@@ -130,16 +153,36 @@ def _bars(axes: "Axes", curve: "Curve", truth: "Curve | None", beside: Beside) -
     if logarithmic:
         axes.set_xscale("log")
     centres = np.sqrt(x * (x + widths)) if logarithmic else x + widths / 2
-    band = beside.band
+    band = beside.bars(np.array(curve.y))
     axes.errorbar(
         centres,
         curve.y,
-        yerr=None if band is None else np.broadcast_to(band, x.shape),
+        yerr=band,
         fmt="o",
         ms=3,
         color=PRIVATE,
         label=beside.label if band is None else f"private, {BAND}",
     )
+
+
+def draw_counts(axes: "Axes", counts: "Counts", truth: "Counts | None", beside: Beside) -> None:
+    """A bar for each name, one below the other, so that names can be read."""
+    at = np.arange(len(counts.names))
+    if truth is not None:
+        axes.barh(at, truth.y, color=QUIET, label="truth")
+    band = beside.bars(np.array(counts.y))
+    axes.errorbar(
+        counts.y,
+        at,
+        xerr=band,
+        fmt="o",
+        ms=3,
+        color=PRIVATE,
+        label=beside.label if band is None else f"private, {BAND}",
+    )
+    axes.set_yticks(at, [name if len(name) <= 24 else f"{name[:23]}…" for name in counts.names])
+    axes.invert_yaxis()
+    axes.set_xlabel(beside.style.up)
 
 
 def draw_curves(axes: "Axes", curves: "Curves", truth: "Curves | None", beside: Beside) -> None:

@@ -100,6 +100,46 @@ class Curve(Shape):
 
 
 @dataclass(frozen=True)
+class Bins(Curve):
+    """Counts in bins by their left edges; the last one ends at `end`."""
+
+    end: float = math.nan
+
+    @property
+    def right(self) -> list[float]:
+        return [*self.x[1:], self.end]
+
+    def table(self) -> tuple[Heads, Cells]:
+        rows = zip(self.x, self.right, self.y, strict=True)
+        return ["from", "to", "count"], [list(row) for row in rows]
+
+
+@dataclass(frozen=True)
+class Counts(Shape):
+    """Counts by name."""
+
+    names: list[str]
+    y: list[float]
+
+    def values(self) -> Column:
+        return np.asarray(self.y, dtype=np.float64)
+
+    def as_json(self) -> object:
+        return {"x": self.names, "y": plain(self.y)}
+
+    def table(self) -> tuple[Heads, Cells]:
+        return ["name", "count"], [[name, y] for name, y in zip(self.names, self.y, strict=True)]
+
+    def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
+        drawing.draw_counts(axes, self, truth if isinstance(truth, Counts) else None, beside)
+
+    def __str__(self) -> str:
+        pairs = list(zip(self.names, self.y, strict=True))
+        shown = ", ".join(f"{name} {y:.6g}" for name, y in pairs[:MOST_SHOWN])
+        return f"{shown}, … ({len(pairs)} names)" if len(pairs) > MOST_SHOWN else shown
+
+
+@dataclass(frozen=True)
 class Curves(Shape):
     """Several, by name; a truth has the same names."""
 

@@ -2,18 +2,21 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
+from protocols.categories import OTHER, is_name, parse_categories, places
 from protocols.errors import LocalError
 from protocols.local import AUTO, RANDOMIZERS
 from protocols.names import look_up
 from protocols.records import Column, Holdings
 from protocols.statistics.bounded import BoundedColumn
-from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.estimates import Bins, Counts, Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.option import option
 
@@ -22,9 +25,17 @@ MAX_BINS = 1 << 20
 
 @dataclass(frozen=True)
 class Histogram(BoundedColumn):
-    """Bins are half-open but for the last, as numpy's are; values outside fall in the end bins."""
+    """Counts in bins of equal width, or of the names in a column of text.
+
+    Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
+    `categories` it counts those names, which are public; any other name counts as `other`.
+    """
 
     bins: int = option(10, "How many bins of equal width.")
+    nonnegative: bool = option(
+        False, "Make no count negative: those of empty bins are then too high on average."
+    )
+    categories: str = option("", "Names in a column of text to count, as A,B,C; public.")
     randomizer: str = option(
         AUTO,
         "What randomizes reports in the local model.",
@@ -32,12 +43,33 @@ class Histogram(BoundedColumn):
     )
 
     name: ClassVar[str] = "histogram"
+    one_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.bins <= MAX_BINS:
             raise LocalError(f"--bins must be between 1 and {MAX_BINS}, not {self.bins}")
         look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *RANDOMIZERS)))
+        if self.categories:
+            parse_categories(self.categories)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What is counted, if it is names: the categories, and all others."""
+        return (*parse_categories(self.categories), OTHER) if self.categories else ()
+
+    @property
+    def cells(self) -> int:
+        return len(self.names) or self.bins
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        return (self.value,) if self.categories else ()
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        """Names have no bounds."""
+        return () if self.categories else super().valued
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -45,19 +77,21 @@ class Histogram(BoundedColumn):
 
     @property
     def length(self) -> int:
-        return self.bins
+        return self.cells
 
     @property
     def sensitivity(self) -> int:
         """A replaced record leaves one bin and enters another."""
-        return 2 if self.bins > 1 else 0
+        return 2 if self.cells > 1 else 0
 
     @property
     def measurement(self) -> Measurement:
-        return OneHot(self.bins, self.randomizer)
+        return OneHot(self.cells, self.randomizer)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """The bin of every record."""
+        if self.names:
+            return places(self._named(holdings), self.names[:-1])
         values = self.clip(holdings.column(self.value))
         bins = np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
         return np.minimum(bins, self.bins - 1)
@@ -65,16 +99,44 @@ class Histogram(BoundedColumn):
     def encode(self, holdings: Holdings) -> Vector:
         bins = self.measured(holdings)
         party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
-        counts = np.bincount(party * self.bins + bins, minlength=len(holdings.ids) * self.bins)
-        return counts.astype(np.uint64).reshape(len(holdings.ids), self.bins)
+        counts = np.bincount(party * self.cells + bins, minlength=len(holdings.ids) * self.cells)
+        return counts.astype(np.uint64).reshape(len(holdings.ids), self.cells)
+
+    def _named(self, holdings: Holdings) -> Column:
+        column = holdings.column(self.value)
+        if not is_name(column).all():
+            raise LocalError(f"column {self.value!r} has values that are not names")
+        return column
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return Curve(self.edges[:-1].tolist(), signed(released).astype(float).tolist())
+        counts = signed(released).astype(np.float64)
+        return self._counts(np.maximum(counts, 0.0) if self.nonnegative else counts)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Around the counts as they were released, also where none is told below 0."""
+        counts = signed(released).astype(np.float64)
+        span = (0.0, math.inf) if self.nonnegative else self.span
+        deviations = self.deviations(noise_variance, records)
+        return Interval.around(counts, deviations, width, span)
+
+    def release_key(self) -> str:
+        kept = {key: value for key, value in self.parameters().items() if key != "nonnegative"}
+        return repr((self.name, sorted(kept.items())))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(self.bins, math.sqrt(noise_variance))
+        return np.full(self.cells, math.sqrt(noise_variance))
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records: those outside the range are in no bin."""
+        if self.names:
+            return self._counts(np.bincount(self.measured(holdings), minlength=self.cells))
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
-        return Curve(self.edges[:-1].tolist(), counts.astype(float).tolist())
+        return self._counts(counts)
+
+    def _counts(self, counts: NDArray[np.generic]) -> Estimate:
+        heights = counts.astype(np.float64).tolist()
+        if self.names:
+            return Counts(list(self.names), heights)
+        return Bins(self.edges[:-1].tolist(), heights, float(self.edges[-1]))

@@ -25,6 +25,7 @@ class Sum(BoundedColumn):
     """
 
     name: ClassVar[str] = "sum"
+    one_noise: ClassVar[bool] = True
 
     @property
     def grid(self) -> FixedPoint:

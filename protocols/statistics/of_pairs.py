@@ -20,8 +20,9 @@ from protocols.records import Holdings
 from protocols.statistics.bounded import OneColumn
 from protocols.statistics.contract import Statistic
 from protocols.statistics.option import option, role
-from protocols.statistics.pairwise import Pairs
+from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
 
+LABELS = ("private", "public")
 AUC_METHODS = ("pairs", "curve", "smooth")
 
 MOST_TIED = 0.05
@@ -119,6 +120,7 @@ class KendallTau(Ordered):
     tau: str = option("a", "tau-a, or tau-b, which is made for ties.", choices=("a", "b"))
 
     name: ClassVar[str] = "kendall-tau"
+    span: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,16 +147,26 @@ class Auc(Ordered):
     )
     thresholds: int = option(256, "Points of the curve, or steps of the scores.")
     mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
+    labels: str = option(
+        "private", "In the local model: whether labels are hidden too.", choices=LABELS
+    )
 
     name: ClassVar[str] = "auc"
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(AUC_METHODS))
         look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
+        look_up("labels", self.labels, dict.fromkeys(LABELS))
 
     def asked_of(self, aggregator: str) -> Statistic:
-        """In pairs as it is; otherwise as a statistic of both classes' counts."""
+        """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
+        methods as a statistic of both classes' counts."""
+        if self.method == "pairs" and aggregator in LOCAL_MODELS:
+            from protocols.statistics.local_forms import LocalAuc, encoded
+
+            return LocalAuc(self.name, encoded(self))
         if self.method == "pairs":
             return self
         from protocols.statistics.areas import AucByCurve, way

@@ -21,7 +21,8 @@ from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.estimates import Curve, Estimate, shape_of
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Line, Measurement
 from protocols.statistics.option import option
 from protocols.statistics.thresholds import (
@@ -38,6 +39,7 @@ class OnDemand(Cumulative):
     """A statistic that decides from the answers so far which points to ask next."""
 
     mechanism: str = "tree"  # no other can be asked point by point
+    smooth: str = "none"  # points by themselves are no curve
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,6 +135,8 @@ class OnDemand(Cumulative):
 class EcdfPoints(OnDemand):
     """The distribution function at any values that one asks for (`--at`)."""
 
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
     at: tuple[float, ...] = option((), "A value to ask about; repeat it for more.")
 
     name: ClassVar[str] = "ecdf-points"
@@ -197,6 +201,26 @@ class QuantileSearch(OnDemand):
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(len(self.quantile), np.nan)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Between the nearest points that were asked and surely lie on either side of the quantile:
+        at least 95 %."""
+        half = width * np.sqrt(self.tree.count_variance(noise_variance)) / records
+        known: dict[int, float] = {}
+        values = iter((signed(released) / records).tolist())
+        while points := self.plan(known):
+            known |= {point: next(values) for point in points}
+        ends = []
+        for quantile in self.quantile:
+            below = [point for point, share in known.items() if share + half < quantile]
+            above = [point for point, share in known.items() if share - half >= quantile]
+            last = self.fine_grid.last
+            ends.append((min(max(below, default=-1) + 1, last), min(above, default=last)))
+        found = shape_of(self.conclude(known)).values()
+        low, high = (np.array([self._line(at) for at in side]) for side in zip(*ends, strict=True))
+        return Interval(np.abs(high - low) / (2 * width), low, high).holding(found)
 
     def _search(self, quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
         """How far the binary search has come: its interval, and the middle to ask next."""

@@ -15,6 +15,7 @@ import numpy as np
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from protocols.names import look_up
 from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
 from protocols.pairwise.sampling.estimator import (
     Zetas,
@@ -28,13 +29,18 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.run.messages import MAX_ROW
 from protocols.statistics.bounded import Bounded
-from protocols.statistics.contract import Bounds
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.estimates import Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
 
 if TYPE_CHECKING:
     from protocols.run.role_machines import RoleMachines
 
+LOCAL_MODELS = frozenset({"local", "shuffle"})
+"""Aggregators of the local model: parties report by themselves, and do not meet."""
+ROUNDINGS = ("simple", "randomized")
+MAX_BINS = 1 << 24
 SEED_BYTES = 16
 SEED = re.compile(f"(?:[0-9a-f]{{{2 * SEED_BYTES}}})?")
 DEFAULT_DELTA = 2.0**-40
@@ -56,6 +62,15 @@ class Pairs(Bounded):
 
     pairs_per_party: str = option("auto", "In how many pairs a record is: a number, all or auto.")
     bits: int = option(MAX_BITS, "Bits that a column is rounded to.")
+    meet: str = option(
+        "parties",
+        "Who computes pairs: the parties two by two, or two servers on shares of the records.",
+        choices=("parties", "servers"),
+    )
+    bins: str = option("auto", "In the local model: bins of a column, a number or auto.")
+    rounding: str = option(
+        "simple", "In the local model: how values go to bins.", choices=ROUNDINGS
+    )
     matchings: int = 0
     met: int = 0
     max_records_per_party: int = 1
@@ -70,12 +85,17 @@ class Pairs(Bounded):
             raise LocalError(f"--pairs-per-party is a number, all or auto, not {wanted!r}")
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
+        look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
+        if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
+            raise LocalError(f"--bins is a number from 2 to {MAX_BINS}, or auto, not {self.bins!r}")
         if (
             self.matchings < 0
             or self.max_records_per_party < 1
             or not 0 <= self.met <= self.matchings
         ):
             raise LocalError("pairs cannot be drawn like that")
+        if self.meet not in ("parties", "servers"):
+            raise LocalError(f"--meet is parties or servers, not {self.meet!r}")
         if not SEED.fullmatch(self.pairing):
             raise LocalError(f"a seed of matchings has {SEED_BYTES} bytes")
         if self.pilot and (len(self.pilot) != 2 or not all(map(math.isfinite, self.pilot))):
@@ -137,6 +157,10 @@ class Pairs(Bounded):
         return replace(self, pilot=(zetas.one, zetas.two))
 
     @property
+    def by_servers(self) -> bool:
+        return self.meet == "servers"
+
+    @property
     def pairs_of_a_record(self) -> int:
         """At most one of every matching, and one with each other record; parties refuse more."""
         return self.met or self.matchings
@@ -164,8 +188,21 @@ class Pairs(Bounded):
 
     # --- how it is asked ---
 
+    def asked_of(self, aggregator: str) -> Statistic:
+        """In the local model records are quantized and reported; elsewhere parties meet."""
+        if aggregator not in LOCAL_MODELS:
+            return self
+        from protocols.statistics.local_forms import LocalPairs, encoded
+
+        return LocalPairs(self.name, encoded(self))
+
     def machines(self) -> "RoleMachines":
-        """Parties meet two by two. The roles know this class, which names them only here."""
+        """Parties meet two by two, or servers compute on shares of their records. The roles know
+        this class, which names them only here."""
+        if self.by_servers:
+            from protocols.pairwise.roles.by_servers import ServerMachines
+
+            return ServerMachines()
         from protocols.pairwise.roles.machines import PairwiseMachines
 
         return PairwiseMachines()
@@ -180,6 +217,10 @@ class Pairs(Bounded):
             raise LocalError("the noise of pairs is drawn elsewhere than was prepared for")
         if noise is Placement.PARTIES:
             raise LocalError("parties cannot add the noise of pairs: choose total or per-pair")
+        if self.by_servers:
+            if noise is Placement.PER_PAIR:
+                raise LocalError("--meet servers has noise on the total: --noise joint")
+            return
         # A release names parties, and the slots of each that count: bitmaps in one row.
         if -(-parties // 8) + parties * -(-self.slots // 8) > MAX_ROW:
             raise LocalError(
@@ -195,7 +236,9 @@ class Pairs(Bounded):
         )
 
     def counted(self, release: bytes) -> int:
-        """Pairs, each of which fills two slots."""
+        """Pairs: so many as it says, or half of the slots that it names."""
+        if self.by_servers:
+            return int.from_bytes(release, "little")
         slots = np.unpackbits(np.frombuffer(release, dtype=np.uint8))
         return int(np.count_nonzero(slots)) // 2
 
@@ -206,7 +249,8 @@ class Pairs(Bounded):
 
     @property
     def length(self) -> int:
-        return self.slots * len(self.kernel.outputs)
+        slots = 1 if self.by_servers else self.slots
+        return slots * len(self.kernel.outputs)
 
     @property
     def sensitivity(self) -> int:
@@ -236,11 +280,12 @@ class Pairs(Bounded):
 
     def records_of(self, holdings: Holdings) -> Integers:
         """Records as rows of integers, as the kernel takes them."""
-        self._check_labels(holdings)
+        self.check_labels(holdings)
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
-    def _check_labels(self, holdings: Holdings) -> None:
+    def check_labels(self, holdings: Holdings) -> None:
+        """Raises `LocalError` for a label that is neither 0 nor 1."""
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")
@@ -256,7 +301,7 @@ class Pairs(Bounded):
         """Over all pairs of the raw records."""
         if holdings.rows < 2:
             raise LocalError(f"{self.name} needs at least two records")
-        self._check_labels(holdings)
+        self.check_labels(holdings)
         return self.kernel.truth([holdings.column(name) for name in self.columns])
 
     def noiseless(self, holdings: Holdings) -> Estimate:
@@ -286,6 +331,36 @@ class Pairs(Bounded):
         unit, zero = (self.kernel.decode(np.array([at]), exact=True) for at in (1.0, 0.0))
         variance = noise_variance / records if self.inside else noise_variance / records**2
         return np.array([abs(unit - zero) * math.sqrt(variance)])
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Of one output, what the ends of its mean's interval decode to; of several, by the delta
+        method. `records` counts pairs here, and which were drawn varies the estimate as well."""
+        means = means_of_totals(signed(self.measure(released)), records)
+        if self.inside:
+            means += float(OFFSET)
+        each = math.sqrt(noise_variance / records if self.inside else noise_variance / records**2)
+        found = self.kernel.decode(means, exact=False)
+        if len(means) == 1:
+            ends = [
+                float(self.kernel.decode(means + side * width * each, exact=False))
+                for side in (-1, 1)
+            ]
+            low, high = np.array([min(ends)]), np.array([max(ends)])
+            error = self.deviations(noise_variance, records)
+            if np.isnan(error).any():
+                error = (high - low) / (2 * width)
+            return Interval(error, low, high).holding(np.array([found]))
+        slopes = []
+        for place in range(len(means)):
+            step = np.zeros(len(means))
+            step[place] = each
+            above, below = (self.kernel.decode(means + s * step, exact=True) for s in (1, -1))
+            slopes.append((above - below) / 2)
+        centre = np.array([float(self.kernel.decode(means, exact=True))])
+        error = np.array([math.hypot(*slopes)])
+        return Interval.around(centre, error, width, self.span).holding(np.array([found]))
 
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""

@@ -29,8 +29,9 @@ from protocols.studies.contract import Answer, Ask, Finding, Study
 Answering = Callable[[Ask], Answer]
 
 
-class StudyContract:
-    """`study` is one with its bounds, as it is put to an aggregator of sums."""
+class StudySteps:
+    """What a study does, however it is found. `study` is one with its bounds, as it is put to an
+    aggregator of sums."""
 
     study: ClassVar[Study]
 
@@ -59,21 +60,6 @@ class StudyContract:
             return Answer(estimate, statistic.deviations(2.0**60 / 3, holdings.rows), holdings.rows)
 
         return answer
-
-    def test_it_is_found_by_its_name(self) -> None:
-        assert study_named(self.study.name) is type(self.study)
-
-    def test_it_says_what_it_is_and_what_may_be_set(self) -> None:
-        assert self.study.summary()
-        for option in self.study.options():
-            assert option.help
-            assert not option.choices or option.default in option.choices
-
-    def test_parameters_go_through_json_and_back(self) -> None:
-        sent = json.loads(json.dumps(self.study.parameters(), allow_nan=False))
-        assert type(self.study).from_parameters(sent) == self.study
-        with pytest.raises(LocalError):
-            type(self.study).from_parameters({"no such parameter": 1})
 
     def test_it_declares_no_more_than_the_whole(self) -> None:
         shares = self.study.shares()
@@ -108,6 +94,25 @@ class StudyContract:
             assert said
             assert "\n" not in said
             assert 1 <= len(asked) <= len(self.study.shares())
+
+
+class StudyContract(StudySteps):
+    """A study that is installed, and chosen by its name."""
+
+    def test_it_is_found_by_its_name(self) -> None:
+        assert study_named(self.study.name) is type(self.study)
+
+    def test_it_says_what_it_is_and_what_may_be_set(self) -> None:
+        assert self.study.summary()
+        for option in self.study.options():
+            assert option.help
+            assert not option.choices or option.default in option.choices
+
+    def test_parameters_go_through_json_and_back(self) -> None:
+        sent = json.loads(json.dumps(self.study.parameters(), allow_nan=False))
+        assert type(self.study).from_parameters(sent) == self.study
+        with pytest.raises(LocalError):
+            type(self.study).from_parameters({"no such parameter": 1})
 
 
 def conducted(study: Study, answering: Answering) -> tuple[Finding, list[Ask]]:

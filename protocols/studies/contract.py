@@ -16,7 +16,7 @@ and holds the study to the budget that it declared (`protocols.studies.budget`).
         def steps(self) -> Steps:
             first = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
             second = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
-            return Finding((first.estimate + second.estimate) / 2)
+            return Finding((first.number + second.number) / 2)
 
 Every choice must follow from the fields and the answers alone. A study that was interrupted is run
 again from its beginning; it asks the same, and is given the answers that are there already.
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from protocols.errors import LocalError
+from protocols.errors import LocalError, RunFailed
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Parameter, Statistic, _fits, _plain
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.option import Option, options_of, summary_of
 
 if TYPE_CHECKING:
@@ -67,6 +67,14 @@ class Answer:
     deviations: Column
     records: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> float:
+        """The estimate, where it is a single number. Raises `RunFailed` where it is not."""
+        shape = shape_of(self.estimate)
+        if not shape.scalar:
+            raise RunFailed("the answer is not a single number")
+        return float(shape.values()[0])
 
 
 @dataclass(frozen=True)

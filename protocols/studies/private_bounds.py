@@ -1,13 +1,14 @@
 """Bounds that nobody has to know beforehand: found in the data, privately, for a share of ε.
 
-The records are counted by sign and power of two. A bin whose noisy count is above a threshold that
-noise alone exceeds in some bin with probability `FAILURE` at most has records in it for certain.
-The bounds are the outer ends of the outermost of those bins, and go on to the next one for as long
-as its count is above what noise alone exceeds with probability `STRAY`: a tail that thins out is
-not cut off where it may still count, and a step too far makes the range twice as wide and no more.
-The statistic is then asked with the rest of ε, and these bounds are public. This
-is the approximate-bounds algorithm of Google's differential-privacy library (Wilson et al.,
-"Differentially Private SQL with Bounded User Contribution", 2020), with the second threshold added.
+The records are counted by sign and power of two. A bin, or some neighbouring ones together, whose
+noisy count is above a threshold that noise alone exceeds anywhere with probability `FAILURE` at
+most, has records in it for certain. The bounds are the outer ends of the outermost of those, and go
+on to the next bin for as long as its count is above what noise alone exceeds with probability
+`STRAY`: a tail that thins out is not cut off where it may still count, and a step too far makes the
+range twice as wide and no more. The statistic is then asked with the rest of ε, and these bounds
+are public. The idea is that of Google's differential-privacy library (Wilson et al.,
+"Differentially Private SQL with Bounded User Contribution", 2020), which looks at single bins and
+has one threshold.
 
 Clipping to bounds that too few records reach is what makes it private: outliers in bins below the
 threshold are clipped, by design.
@@ -17,6 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -32,6 +34,8 @@ from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 FAILURE = 1e-6
 """The probability that an empty bin far from all records is taken for one that has some."""
+WIDTHS = (1, 2, 4, 8)
+"""How many neighbouring bins are looked at together."""
 STRAY = 0.01
 """The probability that bounds go one bin further than there are records, on either side."""
 DEFAULT_SHARE = 0.2
@@ -119,22 +123,48 @@ def bounds_of(counted: Answer) -> tuple[float, float]:
         raise RunFailed("counts by magnitude are a curve")
     counts = shape_of(counted.estimate).values()
     deviation = float(np.max(counted.deviations))
-    threshold = noise_threshold(deviation, FAILURE / BINS)
-    found = np.flatnonzero(counts > threshold)
-    if len(found) == 0:
-        raise RunFailed(
-            f"no bounds were found: no order of magnitude has more than {threshold:.0f} records, "
-            "which noise alone may show; use a larger --epsilon or --bounds-share, or give "
-            "--lower and --upper"
-        )
-    first, last = int(found[0]), int(found[-1])
     likely = noise_threshold(deviation, STRAY)
+    ends: tuple[int, int] | None = None
+    for width in WIDTHS:
+        ends = _widened(ends, counts, width, _certain(deviation, width), likely)
+    if ends is None:
+        raise RunFailed(
+            "no bounds were found: no order of magnitude has more than "
+            f"{_certain(deviation, 1):.0f} records, which noise alone may show; use a larger "
+            "--epsilon or --bounds-share, or give --lower and --upper"
+        )
+    lower, upper = float(_LEFT[ends[0]]), float(_RIGHT[ends[1]])
+    return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
+
+
+def _certain(deviation: float, width: int) -> float:
+    """What noise makes the sum of so many neighbouring bins exceed anywhere, at any width, with
+    probability `FAILURE` at most."""
+    probability = FAILURE / (BINS * len(WIDTHS))
+    return noise_threshold(deviation * math.sqrt(width), probability, width)
+
+
+def _widened(
+    ends: tuple[int, int] | None, counts: Column, width: int, certain: float, likely: float
+) -> tuple[int, int] | None:
+    """The first and the last bin, after a look at all windows that are beyond them."""
+    sums = np.convolve(counts, np.ones(width), "valid")
+    starts = np.arange(len(sums))
+    beyond = (starts + width <= ends[0]) | (starts > ends[1]) if ends else np.ones(len(sums), bool)
+    found = np.flatnonzero((sums > certain) & beyond)
+    if len(found) == 0:
+        return ends
+    first, last = int(found[0]), int(found[-1]) + width - 1
+    inner = counts[first : last + 1] > likely  # where a window ends in noise, it is cut short
+    if inner.any():
+        first, last = first + int(np.argmax(inner)), last - int(np.argmax(inner[::-1]))
+    if ends is not None:
+        first, last = min(first, ends[0]), max(last, ends[1])
     while first > 0 and counts[first - 1] > likely:
         first -= 1
     while last < BINS - 1 and counts[last + 1] > likely:
         last += 1
-    lower, upper = float(_LEFT[first]), float(_RIGHT[last])
-    return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
+    return first, last
 
 
 _LEFT: Column = np.concatenate([-EDGES[:0:-1], [0.0], EDGES[:-1]])
@@ -142,16 +172,17 @@ _RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
 assert len(_LEFT) == len(_RIGHT) == BINS == 2 * SIDE + 1
 
 
-def noise_threshold(deviation: float, probability: float) -> float:
+@lru_cache(maxsize=64)
+def noise_threshold(deviation: float, probability: float, noises: int = 1) -> float:
     """What noise of that standard deviation exceeds with at most that probability.
 
-    Chernoff's bound P(X ≥ t) ≤ E[exp(sX)] exp(-st), at the best of many s. Discrete Laplace noise
-    of variance v has E[exp(sX)] = 1/(1 - v(cosh s - 1)), and a sum of m of them that has the same
-    variance, as several servers add it, no more: (1 - x/m)^-m ≤ (1 - x)^-1.
+    Chernoff's bound P(X ≥ t) ≤ E[exp(sX)] exp(-st), at the best of many s. A sum of m discrete
+    Laplace noises that has variance v has E[exp(sX)] = (1 - v(cosh s - 1)/m)^-m, which falls in m:
+    where several servers add noise to each count there are more than `noises`, and it holds too.
     """
     if deviation == 0:
         return 0.0
-    largest = math.acosh(1 + deviation**-2)
-    s = largest * np.linspace(0, 1, 1002)[1:-1]
-    logs = -np.log1p(-np.minimum(deviation**2 * 2 * np.sinh(s / 2) ** 2, 1 - 1e-12))
+    part = deviation**2 / noises
+    s = 2 * math.asinh(math.sqrt(0.5 / part)) * np.linspace(0, 1, 1002)[1:-1]
+    logs = -noises * np.log1p(-np.minimum(2 * part * np.sinh(s / 2) ** 2, 1 - 1e-12))
     return float(np.min((logs - math.log(probability)) / s))

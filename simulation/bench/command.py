@@ -12,7 +12,17 @@ from simulation.reports.terminal import out
 
 BENCHMARKS = {
     name: f"simulation.bench.{name}"
-    for name in ("fss", "garble", "aggregate", "smooth", "ecdf", "processes", "scale")
+    for name in (
+        "fss",
+        "garble",
+        "aggregate",
+        "smooth",
+        "ecdf",
+        "local",
+        "together",
+        "processes",
+        "scale",
+    )
 }
 
 

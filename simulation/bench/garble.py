@@ -31,7 +31,7 @@ from fss.ring import Bytes
 from parties.data import Dataset
 from protocols.garbling.circuit import AND, NOT, XOR, Circuit
 from protocols.garbling.half_gates import evaluate, garble
-from protocols.garbling.outputs import Output
+from protocols.garbling.outputs import OutputShares
 from protocols.garbling.session import Evaluator, Garbler
 from protocols.randomness import Randomness
 from protocols.statistics.of_pairs import Auc
@@ -122,7 +122,7 @@ def _pair(instances: int, pairs: int) -> tuple[float, int]:
             points = garbler.reply(_row(opening)).tobytes()
             ours.send_bytes(points)
             request = ours.recv_bytes()
-            answer = garbler.answer(circuit, x, _row(request), Output.XOR)
+            answer = garbler.answer(circuit, x, _row(request), OutputShares.XOR)
             ours.send_bytes(answer.rows.tobytes())
             spent = time.process_time() - begun
             sent = len(opening) + len(points) + len(request) + answer.rows.nbytes
@@ -146,7 +146,7 @@ def _evaluator(pipe: Connection, instances: int, pairs: int) -> None:
         evaluator = Evaluator(link, Randomness.from_seed(pair, "evaluator"))
         pipe.send_bytes(evaluator.open().tobytes())
         evaluator.accept(_row(pipe.recv_bytes()))
-        pipe.send_bytes(evaluator.request(circuit, y, Output.XOR).tobytes())
+        pipe.send_bytes(evaluator.request(circuit, y, OutputShares.XOR).tobytes())
         shares = evaluator.finish(_row(pipe.recv_bytes()))
         pipe.send((time.process_time() - begun, shares))
 

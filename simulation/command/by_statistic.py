@@ -9,15 +9,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from protocols.errors import LocalError
 from protocols.names import look_up
 from simulation.command.common import GROUPS, parameters_of
+from simulation.command.light import LightGroup, read_lightly
 
 COMPARE = "compare-aggregators"
 ELSEWHERE = {
@@ -66,6 +67,8 @@ class GroupedCommand(TyperCommand):
                     formatter.write_dl(sections[name])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if (help_option := self.get_help_option(ctx)) is not None:
+            read_lightly(help_option)
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
@@ -112,7 +115,10 @@ def kind_named(name: str) -> Any:
 
     if name in registry.registered(registry.STUDIES):
         return registry.named(registry.STUDIES, name)
-    return statistic_named(name)
+    kind = statistic_named(name)
+    if kind.way_of:
+        raise LocalError(f"{name} is a way of asking {kind.way_of}: ask for that")
+    return kind
 
 
 def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
@@ -150,7 +156,17 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     app.command(name, cls=GroupedCommand, help=kind.summary())(command)
     built = typer.main.get_command(app)
     assert isinstance(built, TyperCommand)
+    kinds = {each.name: _kind_of(each.annotation) for each in parameters}
+    for option in built.params:
+        read_lightly(option, kinds.get(option.name or ""))
     return built
+
+
+def _kind_of(annotation: Any) -> Any:
+    """X of `Annotated[X | None, …]` and of `Annotated[X, …]`."""
+    inner = get_args(annotation)[0]
+    kinds = [each for each in get_args(inner) if each is not type(None)]
+    return kinds[0] if type(None) in get_args(inner) and len(kinds) == 1 else inner
 
 
 def _may_find_bounds(kind: Any) -> bool:
@@ -217,7 +233,7 @@ def _parameter(option: Any, group: str) -> inspect.Parameter:
     return _keyword(_PREFIX + option.name, Annotated[kind | None, shown])
 
 
-class StatisticGroup(TyperGroup):
+class StatisticGroup(LightGroup):
     """The commands of one action on statistics, which subclasses build."""
 
     @abstractmethod

@@ -26,6 +26,13 @@ class SimulationOptions:
     data: Annotated[
         str | None, _option(DATA, "FILE.csv?value=COLUMN, or a bundled set: breast-cancer …")
     ] = None
+    model: Annotated[
+        str | None,
+        _option(
+            DATA,
+            "logistic: train it on half of FILE.csv?label=COLUMN, and judge it on the other half.",
+        ),
+    ] = None
     parties: Annotated[
         int | None, _option(FEDERATION, "Number of parties; 20 unless the data says.")
     ] = None
@@ -57,7 +64,7 @@ class SimulationOptions:
         float, _option(MISBEHAVIOUR, "Fraction of the parties that fall silent.")
     ] = 0.0
     drop_after: Annotated[
-        int, _option(MISBEHAVIOUR, "Number of messages that they send before.")
+        int, _option(MISBEHAVIOUR, "How many messages such a party still sends.")
     ] = 0
     cheat: Annotated[
         list[str] | None,
@@ -80,7 +87,8 @@ class QuestionOptions:
     noise: Annotated[
         str | None,
         _option(
-            PRIVACY, "Who adds it: curator, each-server, joint, parties; of pairs: total, per-pair."
+            PRIVACY,
+            "Who adds it: curator, each-server, joint, shared, parties; of pairs: total, per-pair.",
         ),
     ] = None
     unit: Annotated[str, _option(PRIVACY, "What is protected: a record, or a whole party.")] = (
@@ -105,6 +113,10 @@ class QuestionOptions:
 @dataclass(frozen=True)
 class CompareOptions(QuestionOptions, SimulationOptions):
     """`tally compare`: always in simulations."""
+
+    repeat: Annotated[
+        int, _option(OUTPUT, "Ask so many times, and tell the mean error and its spread.")
+    ] = 1
 
     aggregator: Annotated[
         list[str] | None,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulation.command.messages import warn
-from simulation.comparison import HEADS, compare
+from simulation.comparison import HEADS, LEGEND, compare
 from simulation.reports.terminal import show_table
 from simulation.result import Result
 
@@ -13,12 +13,13 @@ from simulation.result import Result
 def compare_aggregators(
     statistic: str,
     specs: list[str] | None,
-    answer: Callable[[str], Result],
+    answer: Callable[[str, int], Result],
     out: Path | None,
     as_json: bool,
+    repeat: int = 1,
 ) -> None:
     """Prints what came of each; aggregators that could not answer are named with the reason."""
-    comparison = compare(statistic, specs, answer)
+    comparison = compare(statistic, specs, answer, repeat)
     for note in comparison.notes():
         warn(note)
     written = comparison.write(out) if out is not None else []
@@ -26,6 +27,9 @@ def compare_aggregators(
         print(json.dumps(comparison.as_json(), allow_nan=False))
         return
     show_table(HEADS, [row.cells() for row in comparison.rows])
+    print(f"\n{LEGEND}\n")
+    for row in comparison.rows:
+        print(f"{row.aggregator}: {row.behaviour}")
     for spec, reason in comparison.unable:
         print(f"{spec} could not answer: {reason}")
     for path in written:

@@ -10,10 +10,17 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from protocols.errors import Interrupted, LocalError, RunFailed, TallyError
+from protocols.errors import (
+    Interrupted,
+    LocalError,
+    RunFailed,
+    TallyError,
+    words_of_the_command,
+)
 from protocols.privacy.caps import DEFAULT_CAP_DELTA
 from simulation.command.ask import ask
 from simulation.command.enrol import enrol
+from simulation.command.light import LightGroup
 from simulation.command.messages import warn
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
@@ -21,6 +28,7 @@ from simulation.command.verify import verify_command
 
 app = typer.Typer(
     name="tally",
+    cls=LightGroup,
     help="Statistics over data that n parties will not show to anybody.",
     add_completion=False,
     rich_markup_mode=None,
@@ -59,13 +67,16 @@ def common(
 @app.command("list")
 def list_things(
     what: Annotated[
-        str, typer.Argument(help="aggregators, statistics, runtimes, networks or figures.")
+        str,
+        typer.Argument(
+            help="aggregators, statistics, data, runtimes, networks, figures or benchmarks."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
     """What there is to choose from."""
     from protocols.names import look_up
-    from simulation.command.catalogue import CATALOGUES, describe_native
+    from simulation.command.catalogue import CATALOGUES, describe_native, show_data
     from simulation.reports.trust import promises, show_promises
 
     rows = look_up("list", what, CATALOGUES)()
@@ -74,6 +85,8 @@ def list_things(
         return
     if what == "aggregators":
         show_promises(promises())
+    elif what == "data":
+        show_data(rows)
     else:
         width = max(len(name) for name in rows)
         for name, summary in rows.items():
@@ -140,6 +153,12 @@ def main() -> None:
     """Maps errors to one line and an exit code, here and nowhere else."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said below, in one line
     logging.basicConfig(level=logging.ERROR, format="%(name)s: %(message)s")
+    with words_of_the_command():
+        code = _run()
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="tally", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
@@ -160,4 +179,4 @@ def main() -> None:
     except TallyError as error:
         warn(str(error))
         code = 3
-    sys.exit(code or 0)
+    return code or 0

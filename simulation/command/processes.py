@@ -10,7 +10,7 @@ import typer
 
 from protocols.errors import LocalError
 from protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
-from simulation.command.messages import say
+from simulation.command.messages import say, warn
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -238,7 +238,9 @@ def party(
     meeting = PeerConfig(peer, listen, advertise)
     _configure_logs("party", log_format, log_level)
     credentials = _member(identity, Role.PARTY) if is_member(identity) else None
-    dataset = load(data)  # before a token is spent
+    dataset = load(data).about()  # before a token is spent
+    for note in dataset.notes:
+        warn(note)
     at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
     if credentials is None:
         _enrol(identity, token or _read_token(token_file), tokens, at)

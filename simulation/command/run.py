@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,14 +76,27 @@ def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
     from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
 
+    if not 1 <= options.repeat <= MOST_REPEATS:
+        raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
     question, dataset = _prepared(chosen, options)
     compare_aggregators(
         question.title if isinstance(question, Study) else question.name,
         options.aggregator,
-        lambda spec: _simulated(question, dataset, spec, options),
+        lambda spec, time: _simulated(question, dataset, spec, _again(options, time)),
         options.out,
         options.as_json,
+        options.repeat,
     )
+
+
+MOST_REPEATS = 1000
+
+
+def _again(options: CompareOptions, time: int) -> CompareOptions:
+    """The same with other noise: under a seed, with that of the next one."""
+    if options.seed is None or not time:
+        return options
+    return dataclasses.replace(options, seed=options.seed + time)
 
 
 def resume_question(key: str, coordinator: str | None, identity: Path | None) -> "Result":
@@ -100,14 +115,28 @@ def _prepared(
     chosen: Chosen, options: RunOptions | CompareOptions
 ) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
-    from parties.data import load
-    from simulation.federation import DEFAULT_DATA
-
-    dataset = load(options.data or DEFAULT_DATA)
+    dataset = _data_of(chosen, options)
     question = _asked(chosen, dataset)
+    dataset = dataset.about(question.columns)
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
+
+
+def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
+    """The data as it is, or what a model says of the half that it was not trained on."""
+    from parties.data import load
+    from simulation.federation import DEFAULT_DATA
+
+    if options.model is None:
+        return load(options.data or DEFAULT_DATA)
+    if not {"score", "label"} <= {each.name for each in chosen.kind.options() if each.role}:
+        raise LocalError("--model goes with statistics of scores and labels, such as roc")
+    if options.data is None:
+        raise LocalError("--model needs a file to train on: --data FILE.csv?label=COLUMN")
+    from parties.models import scored
+
+    return scored(options.data, options.model)
 
 
 def _simulated(
@@ -195,6 +224,7 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
 
     for note in result.notes:
         warn(note)
+    result = dataclasses.replace(result, command=shlex.join(["tally", *sys.argv[1:]]))
     written = result.write(out) if out is not None else []
     if as_json:
         print(json.dumps(result.as_json(), allow_nan=False))
@@ -204,9 +234,16 @@ def show(result: "Result", out: Path | None, as_json: bool) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raises `LocalError` if files cannot be written there, before anything is run."""
-    existing = folder
-    while not existing.exists():
-        existing = existing.parent
+    try:
+        existing = folder
+        while not os.path.lexists(existing):
+            existing = existing.parent
+        longest = os.pathconf(existing, "PC_NAME_MAX") if existing.exists() else 0
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LocalError(f"cannot write to {str(folder)[:60]}: {reason}") from None
+    if any(len(os.fsencode(part)) > longest > 0 for part in folder.parts):
+        raise LocalError(f"cannot write to {str(folder)[:60]}…: the name is too long")
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise LocalError(f"cannot write to {folder}: {existing} is not a writable folder")
 

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from protocols.statistics.drawing import PRIVATE, QUIET, SMOOTHED, TRUTH
-from simulation.comparison import HEADS, Comparison
+from simulation.comparison import HEADS, LEGEND, Comparison
 from simulation.reports.page import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0
@@ -81,15 +81,16 @@ def _short(value: float) -> str:
 def comparison_page(comparison: Comparison, plot: Path) -> str:
     """One page with the plot inside."""
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
-    *columns, promised = HEADS
-    head = "".join(f"<th>{name}</th>" for name in columns)
+    head = "".join(f"<th>{name}</th>" for name in HEADS)
     found = [row.cells() for row in comparison.rows]
     rows = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
-        for *cells, _ in found
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>" for cells in found
     )
-    body = f"{notes}\n{image(plot)}\n<table><tr>{head}</tr>{rows}</table>\n"
-    body += f"<h2>{promised.capitalize()}</h2>{pairs((cells[0], cells[-1]) for cells in found)}\n"
+    body = f"{notes}\n{image(plot)}\n"
+    body += f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>\n'
+    body += f"<p>{LEGEND}</p>\n"
+    models = ((row.aggregator, row.behaviour) for row in comparison.rows)
+    body += f"<h2>Threat models</h2>{pairs(models)}\n"
     if comparison.unable:
         body += f"<h2>Could not answer</h2>{pairs(comparison.unable)}\n"
     return page(f"Aggregators compared: {comparison.title}", body)

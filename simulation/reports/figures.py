@@ -1,12 +1,14 @@
 """Plots of one run."""
 
+from dataclasses import replace
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from protocols.statistics.drawing import Beside
-from protocols.statistics.estimates import Curve
+from protocols.statistics.drawing import QUIET, SEVERAL, Beside
+from protocols.statistics.estimates import Counts, Curve
 from simulation.result import Result
 
 
@@ -20,18 +22,39 @@ def new_figure(title: str, width: float = 7.0, height: float = 4.0) -> tuple[Fig
 
 
 def estimate_figure(result: Result) -> Figure:
+    names = len(result.estimate.names) if isinstance(result.estimate, Counts) else 0
+    figure, axes = new_figure(_title(result), height=max(4.0, 0.3 * min(names, 60)))
+    draw_estimate(result, axes)
+    figure.text(0.005, 0.005, " · ".join(result.origin()), fontsize=6, color=QUIET, va="bottom")
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))  # type: ignore[union-attr,call-arg]
+    return figure
+
+
+def _title(result: Result) -> str:
     epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
-    figure, axes = new_figure(f"{result.statistic}, {epsilon}")
+    return f"{result.statistic}{_of(result)}, {epsilon}"
+
+
+def _of(result: Result) -> str:
+    return f" of {result.column}" if result.column else ""
+
+
+def draw_estimate(result: Result, axes: Axes) -> None:
+    """On axes that somebody brings; they carry the column's name."""
+    style = result.style
+    if result.column:
+        across = result.column if style.across == "value" else style.across
+        up = result.column if style.up == "value" else style.up
+        style = replace(style, across=across, up=up)
     beside = Beside(
-        result.statistic,
-        result.style,
-        result.deviations,
+        f"{result.statistic}{_of(result)}",
+        style,
+        result.interval,
         result.privacy.epsilon is not None,
         result.unsmoothed if isinstance(result.unsmoothed, Curve) else None,
     )
     result.shape.draw(axes, result.truth, beside)
-    axes.legend(frameon=False, fontsize=9, loc=result.style.legend)
-    return figure
+    axes.legend(frameon=False, fontsize=9, loc=style.legend)
 
 
 def communication_figure(result: Result) -> Figure:
@@ -43,10 +66,14 @@ def communication_figure(result: Result) -> Figure:
         by_link[link.label] = by_link.get(link.label, 0) + int(account.bytes.sum())
     labels = list(result.bill.by_link())
     left = np.zeros(len(labels))
-    for phase, by_link in sizes.items():
+    for place, (phase, by_link) in enumerate(sizes.items()):
         widths = np.array([by_link.get(label, 0) for label in labels], dtype=float)
-        axes.barh(labels, widths, left=left, label=phase, height=0.6)
+        colour = SEVERAL[place % len(SEVERAL)]
+        axes.barh(labels, widths, left=left, label=phase, height=0.6, color=colour)
         left += widths
     axes.set_xlabel("bytes")
-    axes.legend(frameon=False, fontsize=8, title="phase", title_fontsize=8)
+    if sizes:
+        figure.legend(
+            loc="outside right upper", frameon=False, fontsize=8, title="phase", title_fontsize=8
+        )
     return figure

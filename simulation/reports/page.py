@@ -2,12 +2,16 @@
 
 import base64
 import html
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
 from protocols.statistics.estimates import shape_of
 from simulation.reports.figures import communication_figure, estimate_figure
-from simulation.result import Result
+from simulation.reports.tables import error_parts, spread, texts
+from simulation.result import Result, version
+
+MOST_ROWS = 32
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;
@@ -18,6 +22,7 @@ td,th{text-align:left;padding:.3rem .6rem;
 border-bottom:1px solid #dde3ea;vertical-align:top}td.n,th.n{text-align:right;
 font-variant-numeric:tabular-nums}.loud{background:#fdecdc;border-left:4px solid #e07a1f;
 padding:.5rem 1rem}
+.wide{overflow-x:auto}td{overflow-wrap:anywhere}.wide td{overflow-wrap:normal}
 """
 
 
@@ -43,7 +48,7 @@ def _page(result: Result, plots: list[Path]) -> str:
     images = [image(path) for path in plots]
     answer: list[tuple[str, object]] = []
     if result.shape.scalar:
-        answer.append(("estimate", str(result.shape)))
+        answer.append(("estimate", result.summary()))
         if result.truth is not None:
             answer.append(("truth", str(shape_of(result.truth))))
     if (error := result.error) is not None:
@@ -51,6 +56,7 @@ def _page(result: Result, plots: list[Path]) -> str:
             ("root mean square error", f"{error['rmse']:.4g}"),
             ("largest", f"{error['max']:.4g}"),
         ]
+        answer += [(name, f"rmse {part['rmse']:.4g}") for name, part in error_parts(result)]
     caught = f"<h2>Caught</h2>{pairs(result.caught_by_name)}" if result.caught else ""
     times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
     bill = result.bill
@@ -60,14 +66,54 @@ def _page(result: Result, plots: list[Path]) -> str:
     body = f"""{notes}
 {images[0]}
 <h2>Answer</h2>{pairs(answer)}
+{answer_table(result)}
 <h2>Privacy</h2>{pairs(result.privacy.as_json().items())}
 {_questions(result)}{caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
 <h2>Federation</h2>{pairs(federation.items())}
-<h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}"""
+<h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}
+<h2>Where it is from</h2>{pairs(_origin(result))}"""
     return page(title, body)
+
+
+def _origin(result: Result) -> list[tuple[str, object]]:
+    said: list[tuple[str, object]] = [
+        (name, ", ".join(map(str, value)) if isinstance(value, list) else value)
+        for name, value in result.data.items()
+    ]
+    said += [("tallyroom", version()), ("date", result.date)]
+    return [*said, ("command", result.command)] if result.command else said
+
+
+def answer_table(result: Result, most: int = MOST_ROWS) -> str:
+    """The answer with its intervals; of many rows some, evenly spread."""
+    heads, rows = result.table()
+    if result.shape.scalar:
+        return ""
+    top = "".join(f'<th class="n">{html.escape(head)}</th>' for head in heads)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="n">{html.escape(cell)}</td>' for cell in row) + "</tr>"
+        for row in texts(spread(rows, most))
+    )
+    rest = f"<p>{most} of {len(rows)} rows; estimate.csv has all.</p>" if len(rows) > most else ""
+    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>{rest}'
+
+
+def notebook_cell(result: Result) -> str:
+    """The answer, its picture and its table, for a notebook."""
+    buffer = io.BytesIO()
+    estimate_figure(result).savefig(buffer, format="png", dpi=100)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
+    notes = "".join(f"<p>{html.escape(note)}</p>" for note in result.notes)
+    return (
+        f"<p><b>{html.escape(result.statistic)}</b>, {epsilon}: "
+        f"{html.escape(result.summary())}</p>{notes}"
+        f'<img alt="estimate" style="max-width:100%" src="data:image/png;base64,{data}">'
+        f"{answer_table(result, 12)}<p>{html.escape(' · '.join(result.origin()))}</p>"
+    )
 
 
 def _questions(result: Result) -> str:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from protocols.statistics.estimates import shape_of
+from simulation.reports.tables import error_parts, spread, texts
 from simulation.result import Result
 from simulation.runtimes import Progress as RunProgress
 from simulation.runtimes import Report
+
+MOST_ROWS = 12
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -38,6 +40,8 @@ def show_progress() -> Iterator[Report]:
     if not err.is_terminal:
         yield lambda _: None
         return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.fields[phase]:<8}"),
@@ -85,21 +89,29 @@ def show_result(result: Result, written: list[Path]) -> None:
     for name, value in result_lines(result):
         grid.add_row(name, value)
     for path in written:
-        grid.add_row("written", str(path))
+        grid.add_row("written", escape(str(path)))
     Console(highlight=False).print(grid)
+    if not result.shape.scalar:
+        heads, rows = result.table()
+        print()
+        show_table(heads, texts(spread(rows, MOST_ROWS)))
+        if len(rows) > MOST_ROWS:
+            print(f"{MOST_ROWS} of {len(rows)} rows; --out writes all")
 
 
 def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     privacy, bill, federation = result.privacy, result.bill, result.federation
-    shown = escape(str(result.shape))
+    shown = escape(result.summary())
     truth = ""
     if result.truth is not None and result.shape.scalar:
         truth = f"   (truth {shape_of(result.truth)})"
     yield result.statistic, f"[bold]{shown}[/bold]{truth}"
     if (error := result.error) is not None:
         yield "error", _error_words(error)
-    if (alone := result.noise_error) is not None:
-        yield "noise", _error_words(alone)
+    for name, part in error_parts(result):
+        yield "", f"{name}: {_error_words(part)}"
+    if result.data:
+        yield "data", escape(", ".join(result.origin()))
     if grid := result.data.get("grid"):
         yield "grid", str(grid)
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"

@@ -45,7 +45,7 @@ def reproduce(figures: Sequence[Figure], chosen: Path | None, scale: Scale, as_j
 
 def _show(figure: Figure, outcome: Outcome, scale: Scale) -> None:
     small = " (small: too few runs to prove anything)" if scale is Scale.SMALL else ""
-    out.print(f"[bold]{figure.name}[/bold]  {outcome.verdict}{small}")
+    out.print(f"[bold]{figure.name}[/bold]  {outcome.verdict_at(scale)}{small}")
     out.print(f"  {figure.claim}", markup=False)
     for criterion, met in outcome.criteria.items():
         out.print(f"  {'yes' if met else 'no ':<4}{criterion}", markup=False)

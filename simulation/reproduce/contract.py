@@ -32,6 +32,11 @@ class Outcome:
     def verdict(self) -> str:
         return "holds" if self.criteria and all(self.criteria.values()) else "fails"
 
+    def verdict_at(self, scale: Scale) -> str:
+        """Too few runs cannot refute a claim."""
+        small = scale is Scale.SMALL and self.verdict == "fails"
+        return "inconclusive" if small else self.verdict
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -57,7 +62,7 @@ class Figure:
             "schema": 1,
             "figure": self.name,
             "claim": self.claim,
-            "verdict": outcome.verdict,
+            "verdict": outcome.verdict_at(scale),
             "figures": {"scale": str(scale), **outcome.figures, "criteria": dict(outcome.criteria)},
             "files": [str(path) for path in outcome.files],
         }

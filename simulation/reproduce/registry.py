@@ -4,9 +4,14 @@ from simulation.reproduce import (
     ecdf_error,
     s0_communication,
     s0_inverse,
+    s0_roc,
     s0_runtime,
     s0_smoothing,
+    s1_auc,
     s1_kendall,
+    s2_discrimination,
+    s3_attack,
+    s3_error,
 )
 from simulation.reproduce.contract import Figure
 
@@ -19,6 +24,13 @@ FIGURES: dict[str, Figure] = {
         s0_runtime.FIGURE,
         s0_communication.FIGURE,
         ecdf_error.FIGURE,
+        s1_auc.FIGURE,
         s1_kendall.FIGURE,
+        s0_roc.FIG1,
+        s0_roc.FIG5,
+        s0_roc.FIG8,
+        s2_discrimination.FIGURE,
+        s3_attack.FIGURE,
+        s3_error.FIGURE,
     )
 }

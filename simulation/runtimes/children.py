@@ -8,6 +8,7 @@ import datetime as dt
 import gc
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -21,6 +22,8 @@ from protocols.run.messages import Role
 from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig, run_server
+from simulation.misbehaviour import Misbehaviour
+from simulation.scripted_parties import ScriptedBlock
 from storage.store import keep_private
 
 
@@ -54,6 +57,11 @@ def coordinate(config: CoordinatorConfig, report: Connection) -> None:
 def host(config: PartyConfig) -> None:
     keep_private()
     asyncio.run(run_party(config))
+
+
+def scripted_host(misbehaviour: Misbehaviour, config: PartyConfig) -> None:
+    keep_private()
+    asyncio.run(run_party(config, partial(ScriptedBlock, misbehaviour=misbehaviour)))
 
 
 def _report_errors(work: Coroutine[None, None, None], report: Connection) -> None:

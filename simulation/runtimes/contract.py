@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.misbehaviour import HONEST, Misbehaviour
 from protocols.algebra.ring import Vector
 from protocols.records import Holdings
 from protocols.run.evidence import Evidence
@@ -18,6 +17,7 @@ from protocols.run.meter import Bill
 from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
+from simulation.misbehaviour import HONEST, Misbehaviour
 from simulation.proof import Proof, prove
 
 
@@ -64,7 +64,8 @@ Report = Callable[[Progress], None]
 class Opened:
     """What a finished run gave: the noisy sum, who is in it, what it cost, who was caught.
 
-    `server_cpu_seconds` is what the servers' machines took together; transport is not in it.
+    `server_cpu_seconds` is what the servers' machines took together, `prepare_cpu_seconds` how much
+    of it for what does not depend on data; transport is not in it.
     `refused` counts what was left out of the sum and cannot be attributed to a party, `lost_pairs`
     those that were to meet and are not in the sum. `reused` says that it is of an earlier release
     of the same data. `question` is what was asked. `refusals` are the first of the `refusing`
@@ -87,6 +88,7 @@ class Opened:
     refusing: int = 0
     evidence: Evidence | None = None
     authority: bytes = b""
+    prepare_cpu_seconds: float = 0.0
 
     def prove(self, question: Question) -> tuple[Query, Proof]:
         """Raises `AnswerRefused` unless the servers signed for this answer to this question."""

@@ -25,6 +25,7 @@ from protocols.run.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from simulation.scripted_parties import ScriptedBlock
 from storage.ledger import Ledger
 
 MOST_KEPT = 100
@@ -35,7 +36,7 @@ LIFETIME = dt.timedelta(days=365)
 class InProcess(Runtime):
     name: ClassVar[str] = "inprocess"
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
-    block: ClassVar[type[PartyBlock]] = PartyBlock
+    block: ClassVar[type[ScriptedBlock]] = ScriptedBlock
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -44,12 +45,15 @@ class InProcess(Runtime):
         self._credentials: list[Credentials] = []
         self._consents: list[Consent] = []
         self._server_cpu_seconds = 0.0
+        self._prepare_cpu_seconds = 0.0
 
     def start(self) -> None:
         plan = self.plan
         parties = Randomness.for_role(plan.seed, "parties")
         self._blocks = [
-            self.block(block, parties, plan.misbehaviour, self._consent(f"host-{number}"))
+            self.block(
+                block, parties, self._consent(f"host-{number}"), misbehaviour=plan.misbehaviour
+            )
             for number, block in enumerate(plan.holdings.blocks(plan.hosts))
         ]
         now = dt.datetime.now(dt.UTC)
@@ -80,7 +84,7 @@ class InProcess(Runtime):
 
     def ask(self, question: Question, report: Report) -> Opened:
         started = time.perf_counter()
-        self._server_cpu_seconds = 0.0
+        self._server_cpu_seconds = self._prepare_cpu_seconds = 0.0
         query = self._coordinator.query(question)
         if (opened := self._again(question, query)) is not None:
             return opened
@@ -117,7 +121,7 @@ class InProcess(Runtime):
                 clock["release"] = time.perf_counter()
                 report(Progress("release", parties, parties, parties))
             for receiver, part in self._receivers(message):
-                with self._timed(receiver):
+                with self._timed(receiver, message.phase is Phase.PREPARE):
                     outcome = receiver.handle(part)
                 take(outcome, receiver, message.sender_role)
         ended = time.perf_counter()
@@ -150,6 +154,7 @@ class InProcess(Runtime):
             refusing=total.refusing,
             evidence=total.evidence,
             authority=self._credentials[0].authority,
+            prepare_cpu_seconds=self._prepare_cpu_seconds,
         )
 
     def _again(self, question: Question, query: Query) -> Opened | None:
@@ -189,12 +194,14 @@ class InProcess(Runtime):
             participant.forget(run)
 
     @contextmanager
-    def _timed(self, participant: Participant) -> Iterator[None]:
+    def _timed(self, participant: Participant, preparing: bool = False) -> Iterator[None]:
         """Adds up the CPU time of servers."""
         begun = time.process_time()
         yield
         if participant.role is Role.SERVER:
-            self._server_cpu_seconds += time.process_time() - begun
+            spent = time.process_time() - begun
+            self._server_cpu_seconds += spent
+            self._prepare_cpu_seconds += spent if preparing else 0.0
 
     def _pass_deadline(
         self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]

@@ -8,6 +8,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
@@ -21,6 +22,7 @@ from protocols.run.question import Question
 from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig
 from simulation.analyst import Analyst
+from simulation.misbehaviour import HONEST
 from simulation.runtimes import children
 from simulation.runtimes.contract import Opened, Plan, Report, Runtime
 
@@ -131,7 +133,9 @@ class Processes(Runtime):
 
     def host_program(self) -> Callable[[PartyConfig], None]:
         """What a party host runs."""
-        return children.host
+        if self.plan.misbehaviour == HONEST:
+            return children.host
+        return partial(children.scripted_host, self.plan.misbehaviour)
 
     def _start_host(self, number: int) -> None:
         name = f"host-{number}"
@@ -144,7 +148,6 @@ class Processes(Runtime):
             block,
             self.plan.seed,
             store,
-            self.plan.misbehaviour,
             PeerConfig(self.plan.peer, ANY_PORT if self.plan.peer == "direct" else ""),
             self.plan.policy,
         )

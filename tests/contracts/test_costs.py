@@ -61,9 +61,12 @@ def test_additive_shares_among_more_servers() -> None:
         assert sent_by_a_party(bill_of("additive", 4, 8, servers)) == stated
 
 
-@pytest.mark.parametrize("aggregator", ["additive", "curator", "fss"])
-def test_our_own_formulas_can_be_read(aggregator: str) -> None:
-    evaluate(aggregator_named(aggregator).party_bytes, {"L": 1, "n": 1, "m": 1, "k": 1})
+@pytest.mark.parametrize(
+    ("aggregator", "sent"), [("additive", 8 * 5 + 16), ("curator", 8 * 5), ("fss", 2 * (8 + 2304))]
+)
+def test_our_own_formulas_can_be_read(aggregator: str, sent: int) -> None:
+    values = {"L": 5, "n": 7, "m": 2, "k": 3}
+    assert evaluate(aggregator_named(aggregator).party_bytes, values) == sent
 
 
 @pytest.mark.parametrize(

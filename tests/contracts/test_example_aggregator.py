@@ -1,4 +1,5 @@
-"""An aggregator in a package of its own: installed, found by name, run and under contract."""
+"""An aggregator, a statistic and a study in a package of its own: installed, found by name, run and
+under contract."""
 
 import json
 import os
@@ -66,12 +67,26 @@ def test_it_runs_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
 
 def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
     """By the suite that it imports, in a process that knows it only from where it is installed."""
-    shutil.copy(SOURCE / "pads_contract.py", tmp_path / "pads_contract.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "pads_contract.py"]
+    suites = ["pads_contract.py", "spread_contract.py"]
+    for name in suites:
+        shutil.copy(SOURCE / name, tmp_path / name)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suites]
     done = with_package(installed, command, tmp_path)
     assert done.returncode == 0, done.stdout
     assert "passed" in done.stdout
     assert "failed" not in done.stdout
+
+
+def test_its_study_runs_by_name_over_its_aggregator(installed: Path, tmp_path: Path) -> None:
+    words = ("run", "near-the-mean", "--reach", "0.2", "--aggregator", "pads", "--epsilon", "inf")
+    done = with_package(installed, [*COMMAND, *words, "--parties", "6", "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [asked["statistic"] for asked in found["questions"]] == ["mean", "within"]
+    assert found["estimate"] == pytest.approx(found["truth"], abs=2)  # the mean is on a grid
+    listed = with_package(installed, [*COMMAND, "run", "--help"], tmp_path).stdout
+    assert "near-the-mean" in listed
+    assert "within" in listed
 
 
 def test_elsewhere_it_is_not_known() -> None:

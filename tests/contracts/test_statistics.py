@@ -7,11 +7,14 @@ import numpy as np
 from protocols.records import Holdings
 from protocols.statistics import statistics
 from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
+from protocols.statistics.calibration import CalibrationCounts
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
 from protocols.statistics.curated import Curated
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.local_forms import LocalForm
+from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.pairwise import Pairs
@@ -28,6 +31,17 @@ class TestMean(StatisticContract):
 
 class TestHistogram(StatisticContract):
     statistic = Histogram(lower=0.0, upper=1.0, bins=7)
+
+
+class TestMagnitudes(StatisticContract):
+    statistic = Magnitudes()
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        generator = np.random.default_rng(seed)
+        signs = generator.choice([-1.0, 0.0, 1.0], records)
+        values = signs * np.exp2(generator.uniform(-40, 60, records))
+        return replace(found, columns={"value": values})
 
 
 class TestEcdf(StatisticContract):
@@ -92,6 +106,11 @@ class TestAveragePrecisionByCurve(WithLabels):
     statistic = AveragePrecisionByCurve(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
 
 
+class TestCalibrationCounts(WithLabels):
+    __test__ = True
+    statistic = CalibrationCounts(at=(0.2, 0.5, 0.7))
+
+
 class TestRunningSum(StatisticContract):
     statistic = RunningSum(lower=-1.0, upper=1.0, steps=12)
 
@@ -101,10 +120,10 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand and of a curator have machines or noise of their own,
-    and their own tests."""
+    """Those of pairs, of points on demand, of a curator and of the local model have machines or
+    noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, Curated)
+    own = (Pairs, OnDemand, Curated, LocalForm)
     summed = {name for name, kind in statistics().items() if not issubclass(kind, own)}
     assert summed == tested

@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from parties.block import PartyBlock
-from parties.process import PartyConfig, party_randomness, run_party
+from parties.process import PartyConfig, run_party
 from protocols.run.machine import Continue, Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.run.participant import Outcome
 from protocols.run.query import decode_query
+from simulation.scripted_parties import ScriptedBlock
 
 ASKED = 1
 ROUNDS = 3
@@ -108,7 +109,7 @@ def _ball(pair: tuple[int, int], number: int) -> bytes:
     return MARKER + bytes([number]) + bytes(sum(pair))
 
 
-class PlayingBlock(PartyBlock):
+class PlayingBlock(ScriptedBlock):
     patience = PATIENCE
 
     def open(self, message: Message) -> Machine:
@@ -140,5 +141,4 @@ def play_and_die(config: PartyConfig) -> None:
 
 
 def _run(config: PartyConfig, kind: type[PartyBlock]) -> None:
-    block = kind(config.holdings, party_randomness(config), config.misbehaviour)
-    asyncio.run(run_party(config, block))
+    asyncio.run(run_party(config, kind))

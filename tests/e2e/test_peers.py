@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from parties.block import PartyBlock
 from parties.data import Dataset
-from parties.misbehaviour import Misbehaviour
 from parties.process import PartyConfig
 from protocols.privacy.mechanisms import Placement
 from protocols.run.meter import SEALING_BYTES
@@ -18,9 +16,11 @@ from protocols.run.question import Question
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Gini
 from simulation import Federation
+from simulation.misbehaviour import Misbehaviour
 from simulation.runtimes import Opened, Plan, Progress, Runtime
 from simulation.runtimes.inprocess import InProcess
 from simulation.runtimes.processes import Processes
+from simulation.scripted_parties import ScriptedBlock
 from tests.e2e.ping_pong import MARKER, ROUNDS, HastyBlock, PlayingBlock, play, play_and_die
 from tests.samples import holdings_of
 
@@ -41,7 +41,7 @@ def quiet(_: Progress) -> None:
 
 
 class PlayingHere(InProcess):
-    block: ClassVar[type[PartyBlock]] = PlayingBlock
+    block: ClassVar[type[ScriptedBlock]] = PlayingBlock
 
 
 class PlayingProcesses(Processes):
@@ -101,7 +101,7 @@ def test_who_waits_for_a_dead_peer_gives_up_at_the_deadline(peer: str) -> None:
 
 def test_silent_parties_are_waited_for_in_vain() -> None:
     class Hasty(InProcess):
-        block: ClassVar[type[PartyBlock]] = HastyBlock
+        block: ClassVar[type[ScriptedBlock]] = HastyBlock
 
     plan = replace(a_plan("direct", 3), misbehaviour=Misbehaviour(silent=frozenset([0])))
     opened = ask(Hasty(plan), replace(QUESTION, min_parties=5))

@@ -156,6 +156,48 @@ def test_ctrl_c_cancels_a_run_everywhere(room: Restartable) -> None:
     assert room.spends() == [spends + 1 for spends in before]
 
 
+STUDY = ["run", "mean", "--value", "score", "--bounds", "private", "--epsilon", "40", "--json"]
+
+
+def test_a_study_goes_on_where_it_was_and_pays_for_nothing_twice(room: Restartable) -> None:
+    """The analyst is killed in the middle of the first question, the coordinator in the second."""
+    before = room.spends()
+    command = [*TALLY, *STUDY, "--deadline", "50", *room.asked]
+    wait_until(lambda: not room.open_runs())
+    with room.held_up():
+        first = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        assert first.stderr is not None
+        shown = re.search(r"--key (study-[0-9a-f]{32}) ", first.stderr.readline())
+        assert shown
+        wait_until(lambda: len(room.open_runs()) == 2)
+        first.kill()
+        first.communicate()
+    wait_until(lambda: room.spends() == [spends + 1 for spends in before])
+    wait_until(lambda: not room.open_runs())
+    again = ["--key", shown[1]]
+    with room.held_up():
+        second = subprocess.Popen(
+            [*command, *again], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        wait_until(lambda: len(room.open_runs()) == 2)
+        room.stations[-1].stop(signal.SIGKILL)
+        room.restart_coordinator()
+    out, _ = second.communicate(timeout=SECONDS)
+    found = json.loads(out)
+    assert [asked["epsilon"] for asked in found["questions"]] == [8.0, 32.0]
+    assert found["key"] == shown[1]
+    assert abs(found["estimate"] - 0.5) < 0.5
+    assert room.spends() == [spends + 2 for spends in before]
+    once_more = answer(*STUDY, "--deadline", "50", *again, *room.asked)
+    assert once_more["estimate"] == found["estimate"]
+    assert room.spends() == [spends + 2 for spends in before]
+    alone = tally("run", "--resume", shown[1], *room.asked)
+    assert alone.returncode == 2
+    assert "the same command" in alone.stderr
+
+
 def test_an_unknown_key_is_one_line(room: Restartable) -> None:
     done = tally("run", "--resume", "nobody", *room.asked)
     assert (done.returncode, done.stdout) == (2, "")

@@ -97,32 +97,6 @@ def test_intervals_whole(servers: int) -> None:
         interval_sum(comparison, 0, keys[0], [5], [6, 7])
 
 
-@pytest.mark.parametrize(("bits", "servers"), [(16, 2), (6, 3), (SQUARE_ROOT_BITS, 3), (6, 4)])
-def test_stored_blocks_come_back_and_wrong_ones_are_refused(bits: int, servers: int) -> None:
-    comparison = Comparison(bits, Z64, servers)
-    keys = comparison.gen([1, 2, 3], randomness(comparison, 3))
-    for server in range(servers):
-        first = comparison.pack(server, keys[server][:2])
-        stored = np.concatenate([first, comparison.pack(server, keys[server][2:])])
-        block, used = comparison.open(server, stored)
-        rest, more = comparison.open(server, stored[used:])
-        assert used == len(first)
-        assert used + more == len(stored)
-        expected = comparison.evaluate(server, keys[server], [0, 2])
-        assert np.array_equal(comparison.evaluate(server, block, [0, 2]), expected[:2])
-        assert np.array_equal(comparison.evaluate(server, rest, [0, 2]), expected[2:])
-        for cut in (0, 31, 32, len(first) - 1):
-            with pytest.raises(ValueError, match="cut short"):
-                comparison.open(server, first[:cut])
-        for position in range(32):
-            spoiled = first.copy()
-            spoiled[position] ^= 0x80
-            with pytest.raises(ValueError, match=r"another|version|cut short"):
-                comparison.open(server, spoiled)
-        with pytest.raises(ValueError, match="another"):
-            comparison.open((server + 1) % servers, first)
-
-
 def test_sizes_that_have_no_construction_are_refused() -> None:
     for bits, servers in [(0, 2), (65, 2), (0, 3), (33, 3), (21, 4), (8, 1), (8, 256)]:
         with pytest.raises(ValueError, match=r"\d"):

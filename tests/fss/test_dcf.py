@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fss import dcf
 from fss.ring import Z32, Z64, Bytes, Points, Ring
-from fss.storage import KeyTable, level_major, open_segment, pack_segment
+from fss.storage import KeyTable, Segment, level_major
 
 RINGS = [Z32, Z64]
 
@@ -106,14 +106,12 @@ def test_mapped_keys_are_never_loaded_whole(tmp_path: Path) -> None:
     bits, block, blocks = 32, 2000, 20
     form = dcf.shape(bits, Z64)
     keys, _ = dcf.gen(random_points(block, bits), bits, Z64, randomness(block))
-    packed = pack_segment(0, level_major(form, keys))
     path = tmp_path / "segments"
-    path.write_bytes(packed.tobytes() * blocks)
+    path.write_bytes(level_major(form, keys).data.tobytes() * blocks)
     stored = np.memmap(path, dtype=np.uint8, mode="r")
-    table, position = KeyTable(form), 0
-    while position < stored.size:
-        segment, used = open_segment(form, 0, stored[position:])
-        table, position = table.append(segment), position + used
+    table = KeyTable(form)
+    for segment in stored.reshape(blocks, -1):
+        table = table.append(Segment(form, segment))
     assert table.count == block * blocks
     thresholds = random_points(3, bits, seed=5)
     tracemalloc.start()

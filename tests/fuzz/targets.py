@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from fss.comparison import Comparison
 from fss.ring import Bytes, Ring
 from protocols.errors import LocalError, PeerError
-from protocols.garbling.outputs import Output
+from protocols.garbling.outputs import OutputShares
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Phase, Role, decode
 from protocols.run.meter import Direction, Meter
@@ -83,13 +83,13 @@ def accounts(data: bytes) -> None:
 
 
 def stored_keys(data: bytes) -> None:
-    """Of all constructions: the first byte chooses, the others are the stored block."""
+    """Of all constructions: the first byte chooses, the others are keys as uploaded."""
     comparison = COMPARISONS[data[0] % len(COMPARISONS)] if data else COMPARISONS[0]
     server = (data[0] // 16) % comparison.servers if data else 0
     stored = np.frombuffer(data[1:], dtype=np.uint8)
     try:
-        keys, used = comparison.open(server, stored)
-        assert used <= stored.size
+        width = comparison.key_bytes(server)
+        keys = stored[: stored.size // width * width].reshape(-1, width)
         comparison.evaluate_sum(server, keys, THRESHOLDS, threads=1)
     except ValueError:
         return
@@ -111,7 +111,7 @@ def pair_request(data: bytes) -> None:
     """Whatever a garbler takes, it answers with rows of one length."""
     _, garbler = dealt(PAIR_LINK, 1)
     try:
-        answer = garbler.answer(PAIR_CIRCUIT, PAIR_BITS, _row(data), Output.SIGNED)
+        answer = garbler.answer(PAIR_CIRCUIT, PAIR_BITS, _row(data), OutputShares.SIGNED)
     except PeerError:
         return
     assert answer.rows.shape == (1, len(_pair_seeds()[1][0]))
@@ -120,7 +120,7 @@ def pair_request(data: bytes) -> None:
 def pair_answer(data: bytes) -> None:
     """An evaluator takes the one right answer and no other bytes."""
     evaluator, _ = dealt(PAIR_LINK, 1)
-    evaluator.request(PAIR_CIRCUIT, PAIR_BITS, Output.SIGNED)
+    evaluator.request(PAIR_CIRCUIT, PAIR_BITS, OutputShares.SIGNED)
     try:
         evaluator.finish(_row(data))
     except PeerError:
@@ -179,7 +179,7 @@ def _key_seeds() -> tuple[bytes, ...]:
             chosen = next(
                 b for b in range(256) if b % 3 == number and b // 16 % comparison.servers == server
             )
-            seeds.append(bytes([chosen]) + comparison.pack(server, rows[server]).tobytes())
+            seeds.append(bytes([chosen]) + rows[server].tobytes())
     return tuple(seeds)
 
 
@@ -196,8 +196,8 @@ def _journal_seeds() -> tuple[bytes, ...]:
 def _pair_seeds() -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """A request, and the answer to it."""
     evaluator, garbler = dealt(PAIR_LINK, 1)
-    request = evaluator.request(PAIR_CIRCUIT, PAIR_BITS, Output.SIGNED)
-    answer = garbler.answer(PAIR_CIRCUIT, PAIR_BITS, request, Output.SIGNED)
+    request = evaluator.request(PAIR_CIRCUIT, PAIR_BITS, OutputShares.SIGNED)
+    answer = garbler.answer(PAIR_CIRCUIT, PAIR_BITS, request, OutputShares.SIGNED)
     return (request.tobytes(),), (answer.rows.tobytes(),)
 
 

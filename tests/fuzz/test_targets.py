@@ -25,12 +25,18 @@ def mutated(seed: bytes) -> st.SearchStrategy[bytes]:
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
 def test_only_the_documented_error_comes_out(target: Target) -> None:
+    taken = 0
+
     @settings(max_examples=200)
     @given(st.one_of(st.binary(max_size=300), *(mutated(seed) for seed in target.seeds)))
     def take(data: bytes) -> None:
+        nonlocal taken
         target.run(data)
+        taken += 1
 
     take()
+    assert target.seeds
+    assert taken >= 200
     for seed in target.seeds:
         for end in range(0, len(seed), max(1, len(seed) // 200)):
             target.run(seed[:end])

@@ -195,3 +195,15 @@ def test_refused_questions_do_not_drive_out_what_is_kept_of_a_run(tmp_path: Path
     (refusal,) = started(others).handle(begun).refused
     assert "begun with other data" in refusal.reason
     consent.close()
+
+
+def test_a_party_takes_no_part_in_a_study_that_its_ledger_cannot_hold(tmp_path: Path) -> None:
+    asked = block(Consent(TINY, tmp_path))
+    study = a_query(epsilon=Fraction(1, 4), later_epsilon=Fraction(4, 5))
+    assert "no room for the epsilon or delta of this study" in reason(
+        asked.handle(asking(study)).messages
+    )
+    assert rows(tmp_path) == []
+    fits = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later_epsilon=Fraction(3, 4))
+    assert asked.handle(asking(fits)).messages[0].phase is Phase.SUBMIT
+    assert [row[2] for row in rows(tmp_path)] == ["1/4"]

@@ -100,7 +100,6 @@ def test_more_than_ten_parties_keep_their_order() -> None:
         ({}, "no column of numbers"),
         (7, "int is no data"),
         ([FRAME, "b"], "list is no data"),
-        (FRAME[["city"]], "the data has no column of numbers"),
         (pd.DataFrame({"when": pd.to_datetime(["2020-01-01"])}), "no column of numbers"),
         (FRAME[:0], "the data has no records"),
         ([FRAME, FRAME[:0]], "party-1 has no records"),
@@ -126,7 +125,7 @@ def test_missing_values_matter_only_where_they_are_asked_about() -> None:
         mean = federation.run(Mean(value="age", lower=0, upper=120), epsilon="inf")
         assert mean.estimate == pytest.approx(frame["age"].mean(), abs=1e-4)
         for statistic in (Mean(value="glucose", lower=0, upper=9), Auc(score="glucose")):
-            with pytest.raises(LocalError, match="'glucose' has 2 of 4 values that are missing"):
+            with pytest.raises(LocalError, match="'glucose' has 2 blanks in 4"):
                 federation.run(statistic, epsilon="inf")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from parties.peer_config import PeerConfig
-from parties.process import PartyConfig, PartyHost, party_randomness
+from parties.process import PartyConfig, PartyHost
 from protocols.errors import LocalError
 from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.privacy.mechanisms import Placement
@@ -96,8 +96,7 @@ async def played(folder: Path, ways: list[PeerConfig]) -> AsyncIterator[Room]:
             holdings = Holdings(ids, np.zeros(1, dtype=np.intp), columns)
             credentials = federation.issue(party(number), DAY)
             config = PartyConfig(credentials, federation.coordinator, holdings, peer=way)
-            block = PlayingBlock(holdings, party_randomness(config))
-            hosts.append(PartyHost(config, block))
+            hosts.append(PartyHost(config, PlayingBlock))
             tasks.append(asyncio.create_task(hosts[-1].run()))
         try:
             yield Room(federation, await ask(federation), hosts)

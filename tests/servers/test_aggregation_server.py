@@ -80,6 +80,42 @@ def test_two_runs_that_were_both_opened_cannot_both_be_released() -> None:
     assert "0.25 of 1 is left" in second.refused[0].reason
 
 
+def test_a_study_that_the_cap_cannot_hold_is_refused_at_its_first_question() -> None:
+    asked = server(cap=Fraction(1))
+    first = a_query(epsilon=Fraction(1, 4), later_epsilon=Fraction(4, 5))
+    (refusal,) = asked.handle(question(first)).refused
+    assert "epsilon 1.05 refused: 1 of 1 is left" in refusal.reason
+    assert "unknown" in release(asked, first).refused[0].reason
+    again = a_query(nonce=b"run-0002", epsilon=Fraction(1, 4), later_epsilon=Fraction(3, 4))
+    assert asked.handle(question(again)).refused == []
+
+
+def test_what_a_study_foresees_is_neither_charged_nor_kept_for_it() -> None:
+    """Only releases are in the ledger: who says that more follows can block nobody."""
+    asked = server(cap=Fraction(1))
+    for number in range(3):
+        nonce = f"run-001{number}".encode()
+        held = a_query(nonce=nonce, epsilon=Fraction(1, 8), later_epsilon=Fraction(1, 2))
+        assert asked.handle(question(held)).refused == []
+        assert len(release(asked, held).messages) == 1
+    rest = a_query(nonce=b"run-0020", epsilon=Fraction(5, 8))
+    assert asked.handle(question(rest)).refused == []
+    assert len(release(asked, rest).messages) == 1
+
+
+@pytest.mark.parametrize("foreseen", [Fraction(0), Fraction(1, 2)])
+def test_a_claim_to_have_been_foreseen_opens_nothing(foreseen: Fraction) -> None:
+    """Questions beyond what the first one foresaw, by a coordinator that says they follow from it:
+    each has to fit under the cap by itself."""
+    asked = server(cap=Fraction(1))
+    first = a_query(epsilon=Fraction(1, 2), later_epsilon=foreseen)
+    assert asked.handle(question(first)).refused == []
+    assert len(release(asked, first).messages) == 1
+    second = a_query(nonce=b"run-0002", epsilon=Fraction(3, 4))
+    (refusal,) = asked.handle(question(second)).refused
+    assert "0.5 of 1 is left" in refusal.reason
+
+
 def test_an_answer_without_noise_is_refused_under_a_cap() -> None:
     (refusal,) = server(cap=Fraction(100)).handle(question(a_query())).refused
     assert "without noise is refused" in refusal.reason

@@ -184,7 +184,8 @@ def accounts(sizes: list[int], **changes: object) -> Meter:
 
 def test_a_hosts_own_accounts_are_taken() -> None:
     for sizes in ([0, 0, 5, 0, 7, 0, 0], [0, 0, 1], [], [0]):
-        own_accounts(accounts(sizes), BERT)
+        meter = accounts(sizes)
+        assert own_accounts(meter, BERT) is meter
 
 
 @pytest.mark.parametrize(

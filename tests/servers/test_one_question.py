@@ -104,6 +104,8 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "max_records_per_party": lambda query: query.max_records_per_party + 1,
     "deadline": lambda query: query.deadline + 1,
     "delta": lambda query: query.delta / 2 or 1e-9,
+    "later_epsilon": lambda query: query.later_epsilon + 1,
+    "later_delta": lambda query: query.later_delta / 2 or 1e-9,
     "asking": lambda query: "00" * 16,
 }
 """Another value for every field of a query."""

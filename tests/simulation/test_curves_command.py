@@ -180,7 +180,7 @@ def test_values_outside_the_range_are_clipped_and_counted(
 
 def test_a_curve_asked_again_costs_nothing_and_another_is_refused() -> None:
     """The cap is 1: one curve, however often and however smoothed, and nothing else."""
-    curve = Ecdf(value="score", thresholds=32)
+    curve = Ecdf(value="score", thresholds=32, smooth="none")
     with Federation(parties=4, cap=1) as federation:
         first = federation.run(curve, 1)
         again = federation.run(curve, 1)

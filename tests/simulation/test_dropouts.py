@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from parties.data import Dataset
-from parties.misbehaviour import choose_silent
 from protocols.errors import LocalError
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from simulation import Federation, Result
+from simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 31)
@@ -90,7 +90,7 @@ def test_the_fraction_is_rounded_to_parties(dropout: float, count: int) -> None:
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5, float("nan"), 0.99])
 def test_somebody_must_be_left(dropout: float) -> None:
-    with pytest.raises(LocalError, match="--dropout"):
+    with pytest.raises(LocalError, match="dropout"):
         Federation(parties=10, data=DATA, dropout=dropout)
 
 

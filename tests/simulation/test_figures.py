@@ -46,7 +46,8 @@ def legend(figure: Figure) -> list[str]:
 class TestDistribution:
     @pytest.mark.parametrize("mechanism", ["hierarchy", "tree"])
     def test_truth_private_curve_and_band(self, mechanism: str) -> None:
-        result = answer(Ecdf(value="score", thresholds=16, mechanism=mechanism))
+        kind = Ecdf(value="score", thresholds=16, mechanism=mechanism, smooth="none")
+        result = answer(kind)
         figure = result.plot()
         drawn = lines(figure)
         assert heights(drawn["truth"]) == curve(result.truth).y
@@ -56,8 +57,9 @@ class TestDistribution:
         assert isinstance(band, PolyCollection)
         corners = np.asarray(band.get_paths()[0].vertices)[:, 1]
         y = np.array(curve(result.estimate).y)
-        assert np.isclose(corners.max(), (y + 1.96 * result.deviations).max())
-        assert np.isclose(corners.min(), (y - 1.96 * result.deviations).min())
+        low, high = (np.clip(y + side * 1.96 * result.deviations, 0, 1) for side in (-1, 1))
+        assert np.isclose(corners.max(), np.maximum(high, y).max(), atol=1e-4)
+        assert np.isclose(corners.min(), np.minimum(low, y).min(), atol=1e-4)
 
     @pytest.mark.parametrize(("mechanism", "norm"), [("hierarchy", "2"), ("tree", "1")])
     def test_smoothed_curve_beside_the_one_it_came_from(self, mechanism: str, norm: str) -> None:
@@ -98,17 +100,19 @@ class TestQuantiles:
         axes = figure.axes[0]
         assert [text.get_text() for text in axes.get_xticklabels()] == ["0.1", "0.5", "0.9"]
         high, low, middle = curve(result.estimate).y
-        assert heights(lines(figure)["private"]) == [low, middle, high]
-        assert legend(figure) == ["truth", "private"]
+        [container] = axes.containers
+        assert isinstance(container, ErrorbarContainer)
+        assert heights(container.lines[0]) == [low, middle, high]
+        assert container.has_yerr
+        assert legend(figure) == ["truth", "private, 95 % interval of the noise"]
 
-    def test_one_is_a_number_without_bars(self) -> None:
+    def test_one_is_a_number_with_its_interval(self) -> None:
         result = answer(Quantile(value="score"))
-        assert np.isnan(result.deviations).all()
         figure = result.plot()
-        assert not any("σ" in text for text in legend(figure))
         [container] = figure.axes[0].containers
         assert isinstance(container, ErrorbarContainer)
-        assert not container.has_xerr
+        assert container.has_xerr
+        assert figure.axes[0].get_xlabel() == "quantile of score"
 
 
 class TestHistograms:
@@ -120,8 +124,8 @@ class TestHistograms:
                 CumulativeHistogram(value="score", thresholds=8),
             )
         )
-        assert legend(plain) == ["truth", "private, ±1.96 σ of the noise"]
-        assert legend(cumulative) == ["truth", "private"]
+        assert legend(plain) == ["truth", "private, 95 % interval of the noise"]
+        assert legend(cumulative) == legend(plain)
 
     def test_logarithmic_bins_have_their_own_widths(self) -> None:
         kind = CumulativeHistogram(

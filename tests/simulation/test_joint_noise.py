@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from parties.data import Dataset
 from protocols.errors import LocalError, RunFailed
+from protocols.privacy.mechanisms import DiscreteLaplace
+from protocols.randomness import Randomness
 from protocols.records import Column
 from protocols.run.messages import Message, Phase, Role, address
 from protocols.run.participant import Participant
@@ -104,6 +108,40 @@ def test_where_there_is_none_is_said_in_one_line(servers: int, aggregator: str, 
         pytest.raises(LocalError, match=words),
     ):
         federation.run(Mean(value="value"), epsilon=1.0, noise="joint")
+
+
+@pytest.mark.parametrize(("servers", "honest"), [(3, 2), (4, 3)])
+def test_shared_noise_is_that_of_all_shares_and_a_majority_suffices(
+    servers: int, honest: int
+) -> None:
+    """n = 3000, alpha 1e-9: differences of two negative binomials of shape m/h; the shares of h
+    servers sum to discrete Laplace itself."""
+    with Federation(parties=3, servers=servers, data=DATA, seed=3) as federation:
+        result = federation.run(Histogram(value="value", bins=3000), epsilon=1.0, noise="shared")
+    noise = np.rint(errors_of(result)).astype(np.int64)
+    q = np.exp(-0.5)
+    one = stats.nbinom.pmf(np.arange(200), servers / honest, 1 - q)
+    law = np.convolve(one, one[::-1])[199 - 60 : 199 + 61]
+    assert fits(noise, SUPPORT, law) > ALPHA
+    assert result.deviations[0] ** 2 == pytest.approx(servers / honest * 2 * q / (1 - q) ** 2)
+    shares = [
+        DiscreteLaplace(Fraction(2)).draw_server_share(
+            servers, 3000, Randomness.from_seed(server, "server")
+        )
+        for server in range(honest)
+    ]
+    total = np.sum(shares, axis=0)
+    assert fits(total, SUPPORT, discrete_laplace_pmf(SUPPORT, 2.0)) > ALPHA
+    fewer = np.sum(shares[1:], axis=0)
+    assert fits(fewer, SUPPORT, discrete_laplace_pmf(SUPPORT, 2.0)) < ALPHA
+
+
+def test_two_servers_do_not_share_noise() -> None:
+    with (
+        Federation(parties=3, data=DATA) as federation,
+        pytest.raises(LocalError, match="three servers or more, not 2"),
+    ):
+        federation.run(Mean(value="value"), epsilon=1.0, noise="shared")
 
 
 Change = Callable[[Message], Message]

@@ -72,7 +72,7 @@ def test_both_runtimes_agree_to_the_bit() -> None:
 
 def test_parties_add_the_noise_of_shamir_unless_told_otherwise() -> None:
     assert run("shamir", epsilon="1").privacy.noise == "parties"
-    with pytest.raises(LocalError, match="--noise parties"):
+    with pytest.raises(LocalError, match="noise parties"):
         run("shamir", epsilon="1", noise="each-server")
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from parties.data import load
-from parties.misbehaviour import choose_silent
 from protocols.errors import RunFailed
 from protocols.pairwise.sampling.pair_assignment import draw_meetings
 from protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
 from protocols.statistics.pairwise import Pairs
 from simulation import Federation, Result
+from simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 SCORES = "synthetic:scores?n=24"
@@ -25,7 +25,7 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
             ("gini", "--aggregator", aggregator),
             f"gini adds up shares of pairs: {aggregator} cannot, additive",
         )
-        for aggregator in ("fss", "masking", "prio3", "shamir", "shuffle")
+        for aggregator in ("fss", "masking", "prio3", "shamir")
     },
     "noise of pairs where there are none": (
         ("histogram", "--noise", "per-pair"),

@@ -75,6 +75,8 @@ OTHERS: dict[str, Any] = {
     "unit": "party",
     "min_parties": 3,
     "delta": 1e-9,
+    "later_epsilon": Fraction(1, 2),
+    "later_delta": 1e-9,
 }
 FREE = {"deadline", "fresh"}
 """How long one waits changes nothing about the answer; and one to this very asking is fresh."""
@@ -214,6 +216,7 @@ ASKED: list[tuple[str, int, Statistic, dict[str, Any]]] = [
     ("fss", 2, QuantileSearch(value="score"), {}),
     ("shuffle", 1, Histogram(value="score", bins=4), {"delta": 1e-6}),
     ("additive", 2, Gini(value="score", bits=4, pairs_per_party="1"), {}),
+    ("local", 1, Gini(value="score"), {}),
 ]
 
 

@@ -27,6 +27,8 @@ OTHERS: dict[str, Any] = {
     "min_parties": 3,
     "deadline": 31.0,
     "delta": 1e-9,
+    "later_epsilon": Fraction(1, 2),
+    "later_delta": 1e-9,
     "fresh": True,
 }
 
@@ -34,7 +36,9 @@ OTHERS: dict[str, Any] = {
 def test_a_question_is_known_by_its_key_over_the_wire() -> None:
     for statistic in (ASKED.statistic, Ecdf(value="x", lower=0, upper=9)):
         question = keyed(replace(ASKED, statistic=statistic, deadline=50))
-        check_resumed(question.key, Question.decode(question.encode()))
+        told = Question.decode(question.encode())
+        check_resumed(question.key, told)
+        assert told == question
 
 
 @pytest.mark.parametrize("field", sorted(f.name for f in dataclasses.fields(Question)))

@@ -65,7 +65,28 @@ COLUMNS = {
             for end in ("", "_lower", "_upper")
         ),
     ],
+    "s0-fig1": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s0-fig5": [
+        "epsilon",
+        *(
+            name + end
+            for name in ("tree_1", "tree_2", "hierarchy")
+            for end in ("", "_lower", "_upper")
+        ),
+    ],
+    "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s2-fig4": [
+        "n_epsilon",
+        "paper",
+        *(name + end for name in ("priroc", "priroc_fix") for end in ("", "_p", "_error")),
+    ],
+    "s3-fig2": ["records", "digits", "success"],
+    "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
 }
+
+
+WORDS = ("way", "curve", "metric")
+"""Columns that are no numbers."""
 
 
 def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -107,7 +128,7 @@ class TestCommand:
         assert isinstance(figures, dict)
         assert figures["scale"] == "small"
         met = figures["criteria"].values()
-        assert document["verdict"] == ("holds" if all(met) else "fails")
+        assert document["verdict"] == ("holds" if all(met) else "inconclusive")
 
     @pytest.mark.parametrize("name", COLUMNS)
     def test_files(self, everything: dict[str, dict[str, object]], name: str) -> None:
@@ -121,7 +142,7 @@ class TestCommand:
         assert reader.fieldnames == COLUMNS[name]
         assert len(rows) >= 3
         for row in rows:
-            numbers = [float(value) for key, value in row.items() if key != "way"]
+            numbers = [float(value) for key, value in row.items() if key not in WORDS]
             assert all(math.isfinite(number) for number in numbers)
         pixels = matplotlib.image.imread(picture)
         assert pixels.shape[0] > 500

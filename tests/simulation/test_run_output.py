@@ -23,6 +23,11 @@ TOP = {
     "data",
     "noise_error",
     "receipts",
+    "version",
+    "date",
+    "command",
+    "interval",
+    "method_error",
 }
 
 
@@ -151,6 +156,7 @@ def test_out_has_everything_and_the_table_adds_up(tally_here: Tally, tmp_path: P
     assert names == {
         "result.json",
         "communication.csv",
+        "estimate.csv",
         "estimate.png",
         "communication.png",
         "report.html",

@@ -25,6 +25,7 @@ from protocols.statistics.on_demand import EcdfPoints
 from protocols.statistics.running_sum import RunningSum
 from simulation import Federation
 from simulation.result import Result
+from tests.statistical.bulk_noise import in_bulk
 
 WIDTH = 6.0
 RECORDS = 5000
@@ -182,8 +183,11 @@ def test_results_state_the_deviation_that_they_have(
     assert f"its variance is {servers} times that of one" in model
 
 
-def test_points_on_demand_state_the_deviation_that_they_have() -> None:
+def test_points_on_demand_state_the_deviation_that_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The 33 noises of a path, from each of two servers."""
+    in_bulk(monkeypatch)
     statistic = EcdfPoints(value="score", at=(0.5,))
     found = results(statistic, 2, SCORES, "fss")
     stated = found[0].deviations[0] * 200

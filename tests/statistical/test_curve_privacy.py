@@ -26,8 +26,7 @@ from protocols.aggregation.contract import Memory
 from protocols.aggregation.fss.aggregator import FssServer
 from protocols.aggregation.one_round import SummingServer
 from protocols.algebra.ring import Vector, signed
-from protocols.privacy.laplace import Integers, discrete_laplace
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
 from protocols.run.machine import Continue, Done
@@ -39,6 +38,7 @@ from protocols.statistics.on_demand import EcdfPoints
 from protocols.statistics.running_sum import RunningSum
 from tests.goodness import ALPHA, discrete_laplace_pmf
 from tests.samples import a_message, a_query, bitmap
+from tests.statistical.bulk_noise import in_bulk
 
 Event = Callable[[NDArray[np.int64]], NDArray[np.bool]]
 """Rows are views, one a run; which of them are in the event."""
@@ -227,28 +227,6 @@ RUNNING = Attack(
 )
 """Both sums move by the whole width, which one noise explains: Theorem 3's scale has no slack. The
 event has ln(p/p') = 1.5; halved noise gives 3.1, of which 0.5 goes into the bounds."""
-
-
-BULK = 1 << 15
-
-
-def in_bulk(monkeypatch: pytest.MonkeyPatch, of_scale: Fraction = Fraction(1)) -> None:
-    """Machines draw from stocks of samples, one for each scale, which is first multiplied.
-
-    That a machine's noise follows from its own randomness is for other tests: here runs differ in
-    nothing but the samples that they come upon.
-    """
-    stocks: dict[Fraction, tuple[Randomness, list[Integers]]] = {}
-
-    def draw(self: DiscreteLaplace, count: int, randomness: Randomness) -> Integers:
-        scale = self.scale * of_scale
-        source, left = stocks.setdefault(scale, (Randomness.from_seed(1, f"noise {scale}"), []))
-        if not left or len(left[0]) < count:
-            left[:] = [discrete_laplace(max(BULK, count), scale, source)]
-        drawn, left[0] = left[0][:count], left[0][count:]
-        return drawn
-
-    monkeypatch.setattr(DiscreteLaplace, "draw", draw)
 
 
 def neighbours_ratio(scale: float) -> float:

@@ -48,7 +48,7 @@ def query_of(run: int, placement: Placement, parties: int, servers: int) -> Quer
         parties=parties,
         servers=servers,
         records=RECORDS + parties - 1,
-        most=RECORDS,
+        max_records_per_party=RECORDS,
         epsilon=Fraction(1),
         noise=placement,
     )

@@ -337,7 +337,7 @@ def test_time_stamps_are_not_compared_without_bounds(kind: type[Bounded]) -> Non
     x = SHAPES["time stamps"][0][:12]
     columns = {"x": x, "y": x, "value": x, "score": x, "label": np.arange(12.0) % 2}
     with Federation(parties=1, aggregator="additive", data=Dataset("odd", columns)) as federation:
-        with pytest.raises(LocalError, match=r"distinct values cannot be told apart.*--lower"):
+        with pytest.raises(LocalError, match=r"distinct values cannot be told apart.*lower"):
             federation.run(kind.from_parameters({"pairs_per_party": "all"}), "inf")
         bounds = {"lower": 1.7e9, "upper": 1.7e9 + 1, "pairs_per_party": "all"}
         result = federation.run(kind.from_parameters(bounds), "inf")

@@ -26,7 +26,6 @@ from fss.comparison import Comparison
 from fss.ring import Ring
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import (
-    EXAGGERATION,
     Aggregator,
     Bulk,
     Ids,
@@ -71,6 +70,7 @@ class Fss(Aggregator):
     name: ClassVar[str] = "fss"
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
+    chooses: ClassVar[bool] = True
     party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
 
     def __post_init__(self) -> None:
@@ -99,8 +99,9 @@ class Fss(Aggregator):
         compared(query)
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
-        if query.noise is Placement.JOINT and query.statistic.on_demand:
-            raise LocalError("noise on demand is each server's own: it cannot be joint")
+        together = query.noise in (Placement.JOINT, Placement.SHARED)
+        if together and query.statistic.on_demand:
+            raise LocalError(f"noise on demand is each server's own: it cannot be {query.noise}")
         if query.statistic.on_demand and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         if not self.checks:
@@ -120,15 +121,6 @@ class Fss(Aggregator):
             return HEADER.size + records * verified_keys(query).key_bytes
         keys = comparison(query)
         return _HEADER.size + records * max(keys.key_bytes(i) for i in range(query.servers))
-
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """Two keys for one record: refused only past the number of records of the largest party.
-        Where keys are verified, keys that count a thousand times."""
-        if self.checks:
-            return FssParty(query, holdings, randomness, True, liars)
-        return self.party(query, holdings.repeated(liars, 2), randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         from protocols.aggregation.fss.on_demand import OnDemandServer
@@ -177,7 +169,7 @@ def header(query: Query, keys: int) -> bytes:
 class FssParty:
     """Sees its own values. Sends each server one key a record, and is done.
 
-    With `verified`, keys that servers check; those of `liars` count a thousand times.
+    With `verified`, keys that servers check.
     """
 
     def __init__(
@@ -186,13 +178,11 @@ class FssParty:
         holdings: Holdings,
         randomness: Randomness,
         verified: bool = False,
-        liars: frozenset[int] = frozenset(),
     ) -> None:
         self._query = query
         self._holdings = holdings
         self._randomness = randomness
         self._verified = verified
-        self._liars = liars
         bits = verified_keys(query).bits if verified else comparison(query).bits
         self._alphas = compared(query).alphas(query.statistic.measured(holdings), bits)
 
@@ -219,7 +209,7 @@ class FssParty:
         rows = np.ascontiguousarray(randomness).reshape(len(chosen) * count, width)
         alphas = self._alphas[records.ravel()]
         if self._verified:
-            keys = generate(self._query, alphas, rows, self._weights(ids, count))
+            keys = generate(self._query, alphas, rows, self.weights(ids, count))
             head = verified_header(self._query, count)
         else:
             keys, head = comparison(self._query).gen(alphas, rows), header(self._query, count)
@@ -227,11 +217,9 @@ class FssParty:
         bodies = [np.hstack([heads, rows.reshape(len(chosen), -1)]) for rows in keys]
         return list(submissions(self._query, ids, bodies))
 
-    def _weights(self, ids: Ids, count: int) -> NDArray[np.uint64] | None:
-        if not self._liars:
-            return None
-        lies = np.isin(ids, list(self._liars))
-        return np.repeat(np.where(lies, EXAGGERATION, 1).astype(np.uint64), count)
+    def weights(self, ids: Ids, count: int) -> NDArray[np.uint64] | None:
+        """What the keys of these parties count, `count` keys each; None for the 1 that is due."""
+        return None
 
 
 class FssServer(SummingServer):

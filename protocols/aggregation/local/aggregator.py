@@ -65,7 +65,7 @@ class Local(Aggregator):
         if is_private(query):
             if query.noise is not Placement.CURATOR:
                 raise LocalError("local draws its noise at the parties: leave --noise out")
-            if randomizer_of(query).gain * query.records > LARGEST:
+            if randomizer_of(query).largest(query.records) > LARGEST:
                 raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")
         reports = reports_of(query)
         if reports.most * reports.payload_bytes > MAX_ROW:
@@ -108,7 +108,7 @@ def randomizer_of(query: Query) -> LocalRandomizer:
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def _randomizer(measurement: Measurement | None, epsilon: Fraction) -> LocalRandomizer | None:
     return None if measurement is None else measurement.randomizer(lambda _: epsilon)
 

@@ -57,7 +57,7 @@ class PartyState(IntEnum):
     OVER = auto()
 
 
-PARTY_TRANSITIONS: dict[tuple[PartyState, Phase], Role] = {
+PARTY_ACCEPTS: dict[tuple[PartyState, Phase], Role] = {
     (PartyState.KEYS, Phase.KEYS): Role.SERVER,
     (PartyState.DEAL, Phase.DEAL): Role.SERVER,
     (PartyState.CHECK, Phase.CHECK): Role.SERVER,

@@ -46,7 +46,7 @@ class Stage(IntEnum):
 
 _WAITS = tuple(stage for stage in Stage if stage is not Stage.OPEN)
 
-STAGE_TRANSITIONS: dict[tuple[Stage, Phase], Role] = {
+STAGE_ACCEPTS: dict[tuple[Stage, Phase], Role] = {
     **{(now, past.phase): Role.PARTY for now in Stage for past in _WAITS if past <= now},
     **{(now, Phase.EXCUSE): Role.COORDINATOR for now in Stage},
     (Stage.OPEN, Phase.RELEASE): Role.COORDINATOR,
@@ -113,7 +113,7 @@ class MaskingServer(SummingServer):
         return self._stage
 
     def receive(self, message: Message) -> Step:
-        expected = STAGE_TRANSITIONS.get((self._stage, message.phase))
+        expected = STAGE_ACCEPTS.get((self._stage, message.phase))
         if (refusal := out_of_turn(message, expected, self._stage.name)) is not None:
             return refusal
         match message.phase:

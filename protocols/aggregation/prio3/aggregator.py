@@ -23,7 +23,6 @@ A true one is refused with about the same chance. What is proved is that a recor
 that it is so: a party may still lie about its own data, within the bounds.
 """
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -44,9 +43,6 @@ from protocols.run.messages import Message
 from protocols.run.query import Query
 from protocols.statistics.contract import sum_by_party
 from protocols.vdaf.prio3 import NONCE_BYTES
-
-EXAGGERATION = 1000
-"""How many records at the bound a lying party packs into one."""
 
 
 class Prio3(Aggregator):
@@ -77,25 +73,13 @@ class Prio3(Aggregator):
             Placement.EACH_SERVER,
             Placement.CURATOR,
             Placement.JOINT,
+            Placement.SHARED,
         ):
             raise LocalError("a party's noise would break its proof: choose the noise of servers")
         reporting(query).check_size()
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         return Prio3Party(query, holdings, query.statistic.encode(holdings), randomness)
-
-    def cheat(
-        self, query: Query, holdings: Holdings, liars: frozenset[int], randomness: Randomness
-    ) -> Machine:
-        """Liars claim a thousand records at the upper bound for each of their own."""
-        statistic = query.statistic
-        bounds = statistic.column_bounds.items()
-        columns = {name: np.full(holdings.rows, upper) for name, (_, upper) in bounds}
-        best = replace(holdings, columns={**holdings.columns, **columns})
-        lies = statistic.encode(best) * np.uint64(EXAGGERATION)
-        lying = np.isin(holdings.ids, list(liars))
-        claims = np.where(lying[:, None], lies, statistic.encode(holdings))
-        return Prio3Party(query, holdings, claims, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         return Prio3Server(reporting(query), query, index, randomness, bulk)

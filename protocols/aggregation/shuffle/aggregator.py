@@ -110,5 +110,5 @@ class Shuffle(Aggregator):
             )
         if query.noise is not Placement.CURATOR:
             raise LocalError("shuffle draws its noise at the parties: leave --noise out")
-        if randomizer_of(query).gain * query.records > LARGEST:
+        if randomizer_of(query).largest(query.records) > LARGEST:
             raise LocalError(f"epsilon {float(query.epsilon or 0):g} is too small to estimate")

@@ -86,7 +86,7 @@ def randomizer_of(query: Query) -> LocalRandomizer:
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def _randomizer(
     measurement: Measurement | None, each: Fraction, delta: float, reports: int
 ) -> LocalRandomizer | None:

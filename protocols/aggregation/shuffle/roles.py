@@ -84,9 +84,13 @@ class ShuffleParty:
             messages += submissions(self._query, self._holdings.ids[chosen], [rows])
         return messages
 
+    def payloads(self, chosen: NDArray[np.intp], count: int) -> Bodies:
+        """What is sealed: `count` reports of each of these parties."""
+        return self._reports.payloads(chosen, count, self._randomness)
+
     def _seal(self, chosen: NDArray[np.intp], count: int, recipient: Recipient) -> Bodies:
         """Every report under a key of its own: the collector cannot tell which came together."""
-        payloads = self._reports.payloads(chosen, count, self._randomness)
+        payloads = self.payloads(chosen, count)
         ids = self._holdings.ids[chosen]
         drawn = self._randomness.rows("sealing", ids, SECRET_BYTES * count)
         secrets = np.ascontiguousarray(drawn).reshape(-1, SECRET_BYTES)

@@ -14,7 +14,7 @@ from protocols.algebra.ring import Vector
 from protocols.errors import PeerError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.links import Links, Mask
-from protocols.garbling.outputs import Integers
+from protocols.garbling.outputs import IntegerShares
 from protocols.garbling.session import Evaluator, Garbler
 from protocols.randomness import Randomness
 
@@ -29,7 +29,7 @@ class Task:
     """`bits` are our inputs, (links, pairs, wires)."""
 
     circuit: Circuit
-    form: Integers
+    form: IntegerShares
     bits: Bytes
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ same either way.
 """
 
 from dataclasses import replace
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,19 @@ MOST_LINKS = 128
 longer to hear something."""
 
 
+class PairwiseState(Enum):
+    MEETING = auto()
+    OVER = auto()  # its shares are submitted
+
+
+PAIRWISE_ACCEPTS: dict[tuple[PairwiseState, Phase], Role] = {
+    (PairwiseState.MEETING, Phase.PAIRING): Role.COORDINATOR,
+    (PairwiseState.MEETING, Phase.PAIR): Role.PARTY,
+}
+"""Whose message of a phase is taken. The steps of a link have an order of their own
+(`protocols.pairwise.roles.link_batch`)."""
+
+
 class PairwiseParty:
     """Sees its own records, and whom they meet. Learns shares."""
 
@@ -88,6 +102,7 @@ class PairwiseParty:
         self._sizes: dict[int, tuple[int, int]] = {}
         self._settled: set[int] = set()
         self._early: dict[int, Message] = {}
+        self._state = PairwiseState.MEETING
 
     def __repr__(self) -> str:
         return f"<PairwiseParty of {len(self._ids)}>"
@@ -98,8 +113,7 @@ class PairwiseParty:
         return Continue(deadline=self._query.deadline)
 
     def receive(self, message: Message) -> Step:
-        expected = {Phase.PAIRING: Role.COORDINATOR, Phase.PAIR: Role.PARTY}.get(message.phase)
-        if expected is None or message.sender_role is not expected:
+        if PAIRWISE_ACCEPTS.get((self._state, message.phase)) is not message.sender_role:
             return Rejected(message.sender, f"a party in pairs expects no {message.phase.label}")
         if not np.isin(message.receivers, self._ids).all():
             return Rejected(message.sender, f"{message.receiver} is elsewhere")
@@ -356,6 +370,7 @@ class PairwiseParty:
 
     def _submit(self) -> Step:
         """Slots that are not done are zero, and said to be so."""
+        self._state = PairwiseState.OVER
         self._shares[~self._done] = 0
         vectors = self._shares.reshape(len(self._ids), -1)
         query = self._query

@@ -14,7 +14,7 @@ import numpy as np
 from protocols.errors import LocalError
 from protocols.garbling.laplace_circuit import OFFSET
 from protocols.pairwise.kernels.contract import Integers, Kernel
-from protocols.pairwise.sampling.matchings import Pairs, rounds
+from protocols.pairwise.sampling.matchings import RecordPairs, rounds
 from protocols.records import Column
 
 
@@ -92,7 +92,7 @@ def unbiased_zetas(values: Column) -> tuple[float, float]:
     return float(one), float(two)
 
 
-def variance_of_pairs(pairs: Pairs, records: int, zetas: Zetas) -> float:
+def variance_of_pairs(pairs: RecordPairs, records: int, zetas: Zetas) -> float:
     """Variance of the mean over exactly these pairs of records (rows of two, repeats allowed)."""
     pairs = pairs.reshape(-1, 2)
     degrees = np.bincount(pairs.ravel(), minlength=records)

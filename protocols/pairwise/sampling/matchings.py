@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
 
-Pairs = NDArray[np.uint32]
+RecordPairs = NDArray[np.uint32]
 """Rows of two records."""
 
 
@@ -20,15 +20,15 @@ def rounds(records: int) -> int:
     return records - 1 if records % 2 == 0 else records
 
 
-def independent_matchings(records: int, count: int, seed: bytes) -> Pairs:
+def independent_matchings(records: int, count: int, seed: bytes) -> RecordPairs:
     """`count` uniform matchings, shape (count, records // 2, 2): S1 §5. A pair may come twice."""
     _check(records, count)
     orders = _orders(count, records, Randomness(seed).derive("independent matchings"))
-    pairs: Pairs = orders[:, : records // 2 * 2].reshape(count, records // 2, 2)
+    pairs: RecordPairs = orders[:, : records // 2 * 2].reshape(count, records // 2, 2)
     return pairs
 
 
-def distinct_matchings(records: int, count: int, seed: bytes) -> Pairs:
+def distinct_matchings(records: int, count: int, seed: bytes) -> RecordPairs:
     """`count` matchings without a common pair, shape (count, records // 2, 2).
 
     They are the first rounds of a tournament by the circle method: in round r meet those at r + k
@@ -47,7 +47,7 @@ def distinct_matchings(records: int, count: int, seed: bytes) -> Pairs:
     if records % 2 == 0:
         middle = np.stack([turn, np.full_like(turn, turns)], axis=2)
         places = np.concatenate([middle, places], axis=1)
-    pairs: Pairs = shuffled[places]
+    pairs: RecordPairs = shuffled[places]
     return pairs
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.garbling.outputs import Integers
+from protocols.garbling.outputs import IntegerShares
 from protocols.garbling.primitives import BLOCK_BYTES
 from protocols.garbling.session import answer_bytes
 from protocols.pairwise.kernels.contract import Kernel
@@ -52,9 +52,9 @@ class Schedule:
         return _schedule(statistic, query.circuit_noise, ROW_BYTES)
 
     @cached_property
-    def form(self) -> Integers:
+    def form(self) -> IntegerShares:
         released = self.kernel.released(self.noise)
-        return Integers(tuple((output.bits, output.signed) for output in released))
+        return IntegerShares(tuple((output.bits, output.signed) for output in released))
 
     @cached_property
     def first(self) -> Circuit:

@@ -18,6 +18,7 @@ from protocols.statistics import Statistic
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
+from simulation.scripted_parties import lying_machine
 from tests.samples import a_query
 
 PARTIES = 6
@@ -79,7 +80,7 @@ def one_hots(length: int, parties: int = PARTIES, seed: int = 5) -> Vector:
 def exchange_about(query: Query, holdings: Holdings, liars: Iterable[int] = ()) -> Exchange:
     """A finished run over these holdings."""
     exchange = Exchange(Prio3(), query, records=holdings.counts.astype(np.int64))
-    machine = Prio3().cheat(query, holdings, frozenset(liars), exchange.randomness)
+    machine = lying_machine(query, holdings, frozenset(liars), exchange.randomness)
     exchange.enter(holdings.ids, machine)
     exchange.run()
     return exchange

@@ -25,6 +25,7 @@ from protocols.statistics.ecdf import Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from simulation import Federation
+from simulation.scripted_parties import lying_machine
 from tests.samples import a_query
 
 FSS = Fss(verified="yes")
@@ -194,7 +195,7 @@ def test_the_simulated_cheater_counts_a_thousand_times_and_is_caught() -> None:
     holdings = some_holdings()
     query = query_about(holdings)
     exchange = Exchange(FSS, query, records=holdings.counts.astype(np.int64))
-    machine = FSS.cheat(query, holdings, frozenset({3, 5}), exchange.randomness)
+    machine = lying_machine(query, holdings, frozenset({3, 5}), exchange.randomness)
     exchange.enter(holdings.ids, machine)
     check_caught(exchange, holdings, [3, 5], INVALID)
 

@@ -70,7 +70,7 @@ def estimated(server: LocalServer) -> list[int]:
         Histogram(lower=0.0, upper=1.0, bins=4),
         Histogram(lower=0.0, upper=1.0, bins=4, randomizer="hadamard"),
         Mean(lower=0.0, upper=1.0),
-        Ecdf(lower=0.0, upper=1.0, thresholds=12),
+        Ecdf(lower=0.0, upper=1.0, thresholds=12, smooth="none"),
     ],
     ids=["response", "hadamard", "mean", "ecdf"],
 )
@@ -144,7 +144,9 @@ def test_what_is_no_report_is_refused_and_its_sender_named(body: bytes, reason: 
 
 
 def test_an_answer_of_one_bit_travels_in_a_byte_and_its_question_does_not() -> None:
-    query = a_query(Ecdf(lower=0.0, upper=1.0, thresholds=64), most=1, records=PARTIES)
+    query = a_query(
+        Ecdf(lower=0.0, upper=1.0, thresholds=64), max_records_per_party=1, records=PARTIES
+    )
     holdings = some_holdings(PARTIES)
     reports = reports_of(query, holdings)
     assert isinstance(reports, LocalReports)
@@ -173,7 +175,7 @@ def test_questions_are_the_run_s_and_differ_between_parties_and_runs() -> None:
 
 
 def test_a_whole_party_shares_its_budget_among_its_records() -> None:
-    query = a_query(Histogram(lower=0.0, upper=1.0, bins=64), group=3)
+    query = a_query(Histogram(lower=0.0, upper=1.0, bins=64), records_per_unit=3)
     randomizer = randomizer_of(query)
     assert isinstance(randomizer, UnaryEncoding)
     assert randomizer == UnaryEncoding.spending(Fraction(2, 3), 64)
@@ -183,12 +185,12 @@ def test_a_whole_party_shares_its_budget_among_its_records() -> None:
     ("query", "reason"),
     [
         (lambda: a_query(servers=2), "local has 1 server"),
-        (lambda: a_query(noise=Placement.EACH_SERVER), "leave --noise out"),
+        (lambda: a_query(noise=Placement.EACH_SERVER), "leave noise out"),
         (lambda: a_query(epsilon=Fraction(1, 10**25)), "too small"),
         (lambda: a_query(epsilon=Fraction(1, 10**18), parties=9000, records=9000), "too small"),
         (lambda: a_query(RunningSum(lower=0.0, upper=1.0, steps=4)), "no randomizer for running"),
         (lambda: a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no randomizer for ecdf"),
-        (lambda: a_query(most=9 * 10**6, records=10**7), "do not fit a message"),
+        (lambda: a_query(max_records_per_party=9 * 10**6, records=10**7), "do not fit a message"),
     ],
 )
 def test_what_cannot_be_asked(query: Any, reason: str) -> None:

@@ -15,7 +15,7 @@ from protocols.aggregation.masking.keys import (
     KeyPair,
     keys_statement,
 )
-from protocols.aggregation.masking.party import PARTY_TRANSITIONS, PartyState
+from protocols.aggregation.masking.party import PARTY_ACCEPTS, PartyState
 from protocols.aggregation.vouched import own_signet
 from protocols.errors import LocalError
 from protocols.identity.certificates import Authority, Identity
@@ -37,7 +37,7 @@ def test_a_party_takes_what_its_table_says_and_nothing_new_else(
     party = party_in(state)
     right = SPOKEN.get((phase, Role.SERVER)) or a_message(phase, role, Role.PARTY)
     step = party.receive(replace(right, sender_role=role, receiver_role=Role.PARTY))
-    expected = PARTY_TRANSITIONS.get((state, phase)) is role
+    expected = PARTY_ACCEPTS.get((state, phase)) is role
     heard = [Phase.KEYS, Phase.DEAL, Phase.CHECK, Phase.UNMASK][: state - 1]
     if expected:
         assert isinstance(step, Continue | Done)
@@ -56,7 +56,7 @@ def test_the_party_table_is_the_protocol() -> None:
         (state, Phase[state.name]): Role.SERVER
         for state in PartyState
         if state is not PartyState.OVER
-    } == PARTY_TRANSITIONS
+    } == PARTY_ACCEPTS
 
 
 def keys_told(change: Callable[[NDArray[np.uint8]], object]) -> Message:

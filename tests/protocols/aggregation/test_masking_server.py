@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocols.aggregation.contract import Memory
 from protocols.aggregation.masking.keys import KEYS_BYTES, KeyPair
 from protocols.aggregation.masking.server import (
-    STAGE_TRANSITIONS,
+    STAGE_ACCEPTS,
     MaskingServer,
     Stage,
 )
@@ -42,7 +42,7 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
         spoken = SPOKEN.get((phase, Role.PARTY)) or SPOKEN.get((phase, Role.COORDINATOR))
         right = spoken or a_message(phase, role, Role.SERVER)
     step = server.receive(replace(right, sender_role=role))
-    if STAGE_TRANSITIONS.get((stage, phase)) is role:
+    if STAGE_ACCEPTS.get((stage, phase)) is role:
         assert isinstance(step, Continue)
     else:
         assert isinstance(step, Rejected)
@@ -55,7 +55,7 @@ def test_the_server_table_is_the_protocol() -> None:
         for phase in PARTY_PHASES[: i + 1]:
             expected[stage, phase] = Role.PARTY
     expected[Stage.OPEN, Phase.RELEASE] = Role.COORDINATOR
-    assert expected == STAGE_TRANSITIONS
+    assert expected == STAGE_ACCEPTS
 
 
 def flip(body: NDArray[np.uint8]) -> None:

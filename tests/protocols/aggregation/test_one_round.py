@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.aggregation.additive import Additive
-from protocols.aggregation.collector import COLLECTOR_TRANSITIONS, Collector, CollectorState
+from protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
 from protocols.aggregation.contract import Memory, Total
-from protocols.aggregation.one_round import SERVER_TRANSITIONS, OneRoundServer, ServerState
+from protocols.aggregation.one_round import SERVER_ACCEPTS, OneRoundServer, ServerState
 from protocols.aggregation.rosters import Fault
 from protocols.algebra.ring import add_shares
 from protocols.randomness import Randomness
@@ -61,7 +61,7 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
     step = server.receive(a_message(phase, role, Role.SERVER, body=body))
     if phase is Phase.ASK:
         assert isinstance(step, Rejected), "a run that is not on demand answers no questions"
-    elif SERVER_TRANSITIONS.get((state, phase)) is role:
+    elif SERVER_ACCEPTS.get((state, phase)) is role:
         assert not isinstance(step, Rejected)
     else:
         assert isinstance(step, Rejected)
@@ -69,7 +69,7 @@ def test_a_server_takes_what_its_table_says_and_nothing_else(
 
 
 def test_the_server_table_is_the_protocol() -> None:
-    assert SERVER_TRANSITIONS == {
+    assert SERVER_ACCEPTS == {
         (ServerState.COLLECTING, Phase.SUBMIT): Role.PARTY,
         (ServerState.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
         (ServerState.CLOSED, Phase.SUBMIT): Role.PARTY,
@@ -77,7 +77,7 @@ def test_the_server_table_is_the_protocol() -> None:
         (ServerState.RELEASED, Phase.RELEASE): Role.COORDINATOR,
         (ServerState.RELEASED, Phase.ASK): Role.COORDINATOR,
     }
-    assert COLLECTOR_TRANSITIONS == {
+    assert COLLECTOR_ACCEPTS == {
         (CollectorState.ROSTERS, Phase.ROSTER): Role.SERVER,
         (CollectorState.ROSTERS, Phase.GIVE_UP): Role.SERVER,
         (CollectorState.SHARES, Phase.SHARE): Role.SERVER,
@@ -253,7 +253,7 @@ def test_a_collector_takes_what_its_table_says_and_nothing_else(
     collector = collector_in(state)
     body = {Phase.ROSTER: EVERYONE, Phase.SHARE: words(1, 2, 3, 4)}.get(phase, b"")
     step = collector.receive(a_message(phase, role, Role.COORDINATOR, body=body))
-    assert isinstance(step, Rejected) is (COLLECTOR_TRANSITIONS.get((state, phase)) is not role)
+    assert isinstance(step, Rejected) is (COLLECTOR_ACCEPTS.get((state, phase)) is not role)
 
 
 def test_servers_are_told_before_parties() -> None:

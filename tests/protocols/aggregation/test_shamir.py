@@ -311,7 +311,7 @@ def test_the_parties_noise_is_in_the_sum() -> None:
 @pytest.mark.parametrize("noise", [Placement.EACH_SERVER, Placement.CURATOR])
 def test_servers_cannot_add_noise(noise: Placement) -> None:
     query = a_shared_query(4, 4, 3, epsilon=Fraction(1), noise=noise)
-    with pytest.raises(LocalError, match="--noise parties"):
+    with pytest.raises(LocalError, match="noise parties"):
         Shamir().check(query)
     Shamir().check(replace(query, epsilon=None))
 

@@ -123,9 +123,11 @@ def test_some_links_can_go_on_alone() -> None:
     receiver, sender = sides(3, 3)
     passed(receiver, sender, random_bits(1, 3, 9))
     chosen = np.array([True, False, True])
+    kept = sender.deltas[chosen]
     receiver.keep(chosen)
     sender.keep(chosen)
-    passed(receiver, sender, random_bits(2, 2, 9))
+    assert np.array_equal(sender.deltas, kept)
+    assert len(passed(receiver, sender, random_bits(2, 2, 9))) == 2
 
 
 def test_keys_of_another_form_are_refused() -> None:

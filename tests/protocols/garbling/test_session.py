@@ -13,7 +13,7 @@ from protocols.errors import LocalError, PeerError
 from protocols.garbling import native
 from protocols.garbling.circuit import AND, Circuit
 from protocols.garbling.ot_extension import bits_of
-from protocols.garbling.outputs import Output
+from protocols.garbling.outputs import OutputShares
 from protocols.garbling.session import MOST_HASHES, Evaluator, Garbler, answer_bytes
 from protocols.randomness import Randomness
 from tests.protocols.garbling.circuits import clear, greater, random_circuit
@@ -31,7 +31,7 @@ def batch(
     circuit: Circuit,
     x: Bytes,
     y: Bytes,
-    output: Output = Output.XOR,
+    output: OutputShares = OutputShares.XOR,
 ) -> tuple[Bytes, Bytes, Vector, Vector]:
     """Request, answer, and both sides' shares."""
     evaluator, garbler = sides
@@ -48,18 +48,23 @@ def test_a_cold_link_then_warm_batches_of_every_output(
         monkeypatch.setattr(native, "instruction_set", lambda: None)
     sides = opened(numbered(3, 8), 1)
     for number, (instances, output) in enumerate(
-        [(1, Output.XOR), (5, Output.UNSIGNED), (2, Output.SIGNED), (9, Output.XOR)]
+        [
+            (1, OutputShares.XOR),
+            (5, OutputShares.UNSIGNED),
+            (2, OutputShares.SIGNED),
+            (9, OutputShares.XOR),
+        ]
     ):
         circuit = random_circuit(number, 5, 6, 50, 7)
         x, y = random_bits(number, 2, instances, 5), random_bits(50 + number, 2, instances, 6)
         _, rows, ours, theirs = batch(sides, circuit, x, y, output)
         assert rows.shape == (2, answer_bytes(circuit, output, instances))
         bits = clear(circuit, x, y)
-        if output is Output.XOR:
+        if output is OutputShares.XOR:
             assert np.array_equal(ours ^ theirs, bits)
             continue
         weights = 1 << np.arange(7)
-        weights[-1] *= -1 if output is Output.SIGNED else 1
+        weights[-1] *= -1 if output is OutputShares.SIGNED else 1
         assert np.array_equal((ours + theirs).view(np.int64), (bits * weights).sum(axis=2))
 
 
@@ -77,10 +82,10 @@ def test_the_bytes_of_a_comparison() -> None:
     assert cold == 33 + (128 * 33 + 96) + (4 + 512 + check) + (16 + 1024 + 8 + 16) == 8029
 
     x, y = random_bits(3, 1, 10_000, 32), random_bits(4, 1, 10_000, 32)
-    request, rows, ours, theirs = batch((evaluator, garbler), CIRCUIT, x, y, Output.UNSIGNED)
+    request, rows, ours, theirs = batch((evaluator, garbler), CIRCUIT, x, y, OutputShares.UNSIGNED)
     assert request.nbytes + rows.nbytes == 10_000 * (512 + 1024 + 16) + 36 + check
     assert np.array_equal(ours + theirs, clear(CIRCUIT, x, y)[..., 0])
-    assert answer_bytes(CIRCUIT, Output.XOR, 1) == 1064
+    assert answer_bytes(CIRCUIT, OutputShares.XOR, 1) == 1064
 
 
 def test_a_batch_of_links_is_its_links_one_by_one() -> None:
@@ -94,7 +99,7 @@ def test_a_batch_of_links_is_its_links_one_by_one() -> None:
         answers = garbler.reply(points)
         evaluator.accept(answers)
         first = batch((evaluator, garbler), CIRCUIT, x[chosen], y[chosen])
-        second = batch((evaluator, garbler), CIRCUIT, x[chosen], y[chosen], Output.SIGNED)
+        second = batch((evaluator, garbler), CIRCUIT, x[chosen], y[chosen], OutputShares.SIGNED)
         return [points, answers, *first, *second]
 
     together = transcript(slice(0, 3))
@@ -121,8 +126,8 @@ def test_every_flipped_bit_of_an_answer_is_refused() -> None:
     evaluator, garbler = dealt(numbered(5, 6), 3)
     x, y = random_bits(1, 2, 2, 4), random_bits(2, 2, 2, 4)
     circuit = greater(4)
-    request = evaluator.request(circuit, y, Output.SIGNED)
-    answer = garbler.answer(circuit, x, request, Output.SIGNED)
+    request = evaluator.request(circuit, y, OutputShares.SIGNED)
+    answer = garbler.answer(circuit, x, request, OutputShares.SIGNED)
     for index in range(answer.rows.shape[1]):
         rows = answer.rows.copy()
         rows[1, index] ^= 1 << (index % 8)
@@ -309,9 +314,9 @@ def test_another_circuit_of_the_same_size_is_refused() -> None:
 def test_unsigned_is_not_mistaken_for_signed() -> None:
     evaluator, garbler = dealt(numbered(1), 9)
     x = random_bits(1, 1, 1, 32)
-    request = evaluator.request(CIRCUIT, x, Output.SIGNED)
+    request = evaluator.request(CIRCUIT, x, OutputShares.SIGNED)
     with pytest.raises(PeerError, match="inconsistent"):
-        garbler.answer(CIRCUIT, x, request, Output.UNSIGNED)
+        garbler.answer(CIRCUIT, x, request, OutputShares.UNSIGNED)
 
 
 def test_steps_out_of_turn_are_refused() -> None:
@@ -352,12 +357,12 @@ def test_our_own_mistakes_are_refused_before_anything_is_sent() -> None:
         with pytest.raises(LocalError):
             evaluator.request(CIRCUIT, wrong)
     with pytest.raises(LocalError, match="64 bits"):
-        evaluator.request(random_circuit(1, 1, 32, 5, 65), good, Output.SIGNED)
+        evaluator.request(random_circuit(1, 1, 32, 5, 65), good, OutputShares.SIGNED)
     for links in (numbered(1, 1), np.array([1, 2]), numbered(1)[None]):
         with pytest.raises(LocalError, match="distinct"):
             Garbler(links, Randomness.from_seed(1, "garbler"))
     with pytest.raises(LocalError, match="at most"):
-        answer_bytes(CIRCUIT, Output.XOR, MOST_HASHES // 65 + 1)
+        answer_bytes(CIRCUIT, OutputShares.XOR, MOST_HASHES // 65 + 1)
     evaluator.request(CIRCUIT, good.astype(bool))
 
 
@@ -374,7 +379,7 @@ def test_many_sessions_of_many_links() -> None:
         sides = dealt(np.arange(400, dtype=np.uint64), seed)
         for number in range(2):
             x, y = random_bits(number, 400, 1, 32), random_bits(9 + number, 400, 1, 32)
-            _, _, ours, theirs = batch(sides, CIRCUIT, x, y, Output.UNSIGNED)
+            _, _, ours, theirs = batch(sides, CIRCUIT, x, y, OutputShares.UNSIGNED)
             assert np.array_equal(ours + theirs, clear(CIRCUIT, x, y)[..., 0])
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from fss.ring import Bytes
 from protocols.algebra.field import FIELD64, FIELD128, Field
 from protocols.errors import PeerError
-from protocols.garbling.outputs import Integers, Output
+from protocols.garbling.outputs import IntegerShares, OutputShares
 from protocols.joint.computation import Name, Program, Task
 from protocols.joint.noise import draw_noise
 from protocols.joint.noise_circuit import JointLaplace
@@ -107,7 +107,7 @@ def _comparing(garbler: int, evaluator: int, instances: int) -> Programs:
     def program(index: int, _: Randomness) -> Program:
         value = garbler if index == 0 else evaluator
         bits = np.full((instances, 1), value, dtype=np.uint8)
-        shares = yield Task(greater(1), Integers(((1, False),)), bits)
+        shares = yield Task(greater(1), IntegerShares(((1, False),)), bits)
         return shares
 
     return program
@@ -119,8 +119,8 @@ def test_shares_of_one_task_are_inputs_of_the_next() -> None:
     values = rng.integers(0, 2, (2, 50, 8), dtype=np.uint8)
 
     def program(index: int, _: Randomness) -> Program:
-        shares = yield Task(greater(8), Output.XOR, values[index])
-        again = yield Task(greater(1), Output.XOR, shares.astype(np.uint8))
+        shares = yield Task(greater(8), OutputShares.XOR, values[index])
+        again = yield Task(greater(1), OutputShares.XOR, shares.astype(np.uint8))
         return shares, again
 
     (first, second), (others, more) = Ends(program).run()

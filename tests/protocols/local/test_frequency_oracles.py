@@ -16,6 +16,7 @@ from protocols.local import (
     LocalHashing,
     RandomizedResponse,
     UnaryEncoding,
+    contract,
     frequency_oracle,
 )
 from protocols.local.contract import Bodies
@@ -194,11 +195,16 @@ def test_a_wide_alphabet_does_not_let_a_report_fill_the_memory() -> None:
     assert (found.records, found.refused, len(found.vector)) == (0, 1, 1 << 17)
 
 
-def test_values_of_one_byte_are_all_counted_the_same() -> None:
-    values = np.random.default_rng(1).integers(0, 200, 4097).astype(np.uint8)
-    randomizer = RandomizedResponse.spending(Fraction(1), 200)
-    counts = randomizer.tally(values[:, None], np.zeros((4097, 0), dtype=np.uint8))
-    assert counts.tolist() == np.bincount(values, minlength=200).tolist()
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 4097])
+def test_bytes_are_counted_the_same_natively_and_by_numpy(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(1).integers(0, 256, count).astype(np.uint8)
+    expected = np.bincount(values, minlength=256).tolist()
+    assert contract.count_values(values, 256).tolist() == expected
+    assert contract.count_values(np.repeat(values, 2)[::2], 256).tolist() == expected
+    monkeypatch.setattr(contract, "count_bytes", None)
+    assert contract.count_values(values, 256).tolist() == expected
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])

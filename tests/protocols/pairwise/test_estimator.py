@@ -29,7 +29,7 @@ from protocols.pairwise.sampling.estimator import (
     variance_of_pairs,
 )
 from protocols.pairwise.sampling.matchings import (
-    Pairs,
+    RecordPairs,
     distinct_matchings,
     independent_matchings,
     rounds,
@@ -51,7 +51,7 @@ SIZES = [(10, 1), (10, 3), (10, 9), (9, 1), (9, 4), (9, 9), (2, 1), (3, 2)]
 Error = NDArray[np.float64]
 
 
-def designs(design: Design, count: int) -> list[Pairs]:
+def designs(design: Design, count: int) -> list[RecordPairs]:
     if design.distinct:
         seeds = [seed.to_bytes(16, "little") for seed in range(count)]
         return [distinct_matchings(design.records, design.matchings, seed) for seed in seeds]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protocols.algebra.ring import signed
-from protocols.garbling.outputs import Integers
+from protocols.garbling.outputs import IntegerShares
 from protocols.pairwise.kernels.bundled import (
     CollisionEntropy,
     Gini,
@@ -30,7 +30,7 @@ def test_additive_shares_of_every_output(kernel: Kernel) -> None:
     """4 links of 50 pairs of records, ties among them."""
     generator = np.random.default_rng(1)
     x, y = (generator.integers(-3, 5, (200, len(kernel.grids))) for _ in range(2))
-    form = Integers(tuple((out.bits, out.signed) for out in kernel.released()))
+    form = IntegerShares(tuple((out.bits, out.signed) for out in kernel.released()))
     circuit = kernel.circuit()
     evaluator, garbler = dealt(np.arange(4, dtype=np.uint64), 1)
     theirs = kernel.input_bits(y).reshape(4, 50, -1)

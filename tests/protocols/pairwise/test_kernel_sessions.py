@@ -7,7 +7,7 @@ import pytest
 
 from protocols.garbling.clear_evaluation import evaluate
 from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.garbling.outputs import Output
+from protocols.garbling.outputs import OutputShares
 from protocols.pairwise.kernels.bundled import KendallTauB
 from protocols.pairwise.kernels.contract import Grid, Kernel
 from tests.protocols.pairwise.dealing import dealt, random_bits
@@ -31,13 +31,13 @@ def test_shares_of_kernel_values(kind: type[Kernel], swapped: bool) -> None:
     ours, theirs = (each.input_bits(side).reshape(shape) for side in (x, y))
     evaluator, garbler = dealt(LINKS, 1)
     answer = garbler.answer(
-        circuit, ours, evaluator.request(circuit, theirs, Output.XOR), Output.XOR
+        circuit, ours, evaluator.request(circuit, theirs, OutputShares.XOR), OutputShares.XOR
     )
     bits = (answer.shares ^ evaluator.finish(answer.rows)).astype(np.uint8).reshape(count, -1)
     wanted = each.reference(y, x) if swapped else each.reference(x, y)
     assert np.array_equal(each.values(bits), wanted)
     if len(each.outputs) == 1:
-        output = Output.SIGNED if each.outputs[0].signed else Output.UNSIGNED
+        output = OutputShares.SIGNED if each.outputs[0].signed else OutputShares.UNSIGNED
         request = evaluator.request(circuit, theirs, output)
         answer = garbler.answer(circuit, ours, request, output)
         total = (answer.shares + evaluator.finish(answer.rows)).view(np.int64)
@@ -51,7 +51,7 @@ def test_shares_of_noisy_values() -> None:
     ours, theirs = (random_bits(seed, 2, 5, each.inputs(noise)) for seed in (1, 2))
     evaluator, garbler = dealt(LINKS, 2)
     answer = garbler.answer(
-        circuit, ours, evaluator.request(circuit, theirs, Output.XOR), Output.XOR
+        circuit, ours, evaluator.request(circuit, theirs, OutputShares.XOR), OutputShares.XOR
     )
     bits = (answer.shares ^ evaluator.finish(answer.rows)).reshape(10, -1)
     assert np.array_equal(bits, evaluate(circuit, ours.reshape(10, -1), theirs.reshape(10, -1)))

@@ -13,7 +13,7 @@ from scipy import stats
 
 from protocols.errors import LocalError
 from protocols.pairwise.sampling.matchings import (
-    Pairs,
+    RecordPairs,
     distinct_matchings,
     independent_matchings,
     rounds,
@@ -21,7 +21,7 @@ from protocols.pairwise.sampling.matchings import (
 from protocols.pairwise.sampling.pair_assignment import garblers_of
 from tests.goodness import ALPHA
 
-Draw = Callable[[int, int, bytes], Pairs]
+Draw = Callable[[int, int, bytes], RecordPairs]
 BOTH: list[Draw] = [independent_matchings, distinct_matchings]
 SEED = bytes(range(16))
 
@@ -59,7 +59,7 @@ def test_distinct_matchings_share_no_pair(records: int, data: st.DataObject, see
     assert len(np.unique(drawn, axis=0)) == count * (records // 2)
 
 
-def named(matching: Pairs) -> tuple[tuple[int, int], ...]:
+def named(matching: RecordPairs) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((min(pair), max(pair)) for pair in matching.tolist()))
 
 

@@ -84,7 +84,9 @@ def test_the_total_is_exact_over_the_pairs_that_were_drawn(name: str, counts: li
 
 def test_by_the_curve_as_well() -> None:
     query, holdings = a_meeting(STATISTICS["auc"], [2, 2, 1])
-    is_exact(Gathering(query, holdings).run(), query, holdings)
+    gathering = Gathering(query, holdings).run()
+    is_exact(gathering, query, holdings)
+    assert gathering.refused == []
 
 
 @pytest.mark.usefixtures("no_curves")
@@ -94,7 +96,9 @@ def test_any_number_of_parties_and_records(parties: int, each: int) -> None:
     """Of an odd number of records, every matching leaves one out."""
     for servers in (1, 2, 3):
         query, holdings = a_meeting(KendallTau(), [each] * parties, servers)
-        is_exact(Gathering(query, holdings).run(), query, holdings)
+        gathering = Gathering(query, holdings).run()
+        is_exact(gathering, query, holdings)
+        assert gathering.refused == []
 
 
 @pytest.mark.usefixtures("no_curves")
@@ -181,6 +185,7 @@ def test_what_is_said_twice_counts_once() -> None:
     for blocks, chance in ((1, None), (4, None), (4, 3)):
         gathering = Gathering(query, holdings, blocks, chance, twice).run()
         is_exact(gathering, query, holdings)
+        assert gathering.failed is None
 
 
 @pytest.mark.usefixtures("no_curves")

@@ -95,6 +95,8 @@ def test_a_party_that_submits_to_some_servers_only_is_left_out(server: int) -> N
     query, holdings = a_meeting()
     gathering = Gathering(query, holdings, 5, None, withhold).run()
     exact_without(gathering, holdings, couples_of(2))
+    assert gathering.total is not None
+    assert 2 not in gathering.total.contributors
 
 
 def test_a_party_that_does_not_say_what_is_done_has_nothing_done() -> None:

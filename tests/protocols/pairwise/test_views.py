@@ -13,7 +13,7 @@ from scipy import stats
 from fss.ring import Bytes
 from protocols.algebra.ring import Vector
 from protocols.garbling.circuit import AND
-from protocols.garbling.outputs import Output
+from protocols.garbling.outputs import OutputShares
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.garbling.circuits import single_gate
 from tests.protocols.pairwise.dealing import dealt
@@ -26,7 +26,7 @@ LINKS = np.arange(N, dtype=np.uint64)
 class Run:
     """One AND of x and y on N links, with all that both sides hold in the end."""
 
-    def __init__(self, x: int, y: int, seed: int, output: Output) -> None:
+    def __init__(self, x: int, y: int, seed: int, output: OutputShares) -> None:
         evaluator, garbler = dealt(LINKS, seed)
         bits = np.ones((N, 1, 1), dtype=np.uint8)
         self.request = evaluator.request(CIRCUIT, bits * y, output)
@@ -62,27 +62,31 @@ def differ(left: NDArray[np.int64], right: NDArray[np.int64]) -> float:
 
 
 @pytest.mark.parametrize("y", [0, 1])
-@pytest.mark.parametrize("output", [Output.XOR, Output.UNSIGNED])
-def test_the_evaluator_sees_the_same_for_every_input_of_the_garbler(output: Output, y: int) -> None:
+@pytest.mark.parametrize("output", [OutputShares.XOR, OutputShares.UNSIGNED])
+def test_the_evaluator_sees_the_same_for_every_input_of_the_garbler(
+    output: OutputShares, y: int
+) -> None:
     zero, one = (Run(x, y, 10 * x + y, output) for x in (0, 1))
     for run in (zero, one):
         assert uniform_bytes_p(run.rows.tobytes()) > ALPHA
         assert uniform_bytes_p(run.own_labels.tobytes()) > ALPHA
     views = [run.evaluator_cells(run.evaluator_shares) for run in (zero, one)]
     assert differ(*views) > ALPHA
-    if output is Output.XOR and y == 1:  # the output is x
+    if output is OutputShares.XOR and y == 1:  # the output is x
         shares = [r.partly_opened(r.evaluator_shares, r.garbler_shares) for r in (zero, one)]
         assert differ(zero.evaluator_cells(shares[0]), one.evaluator_cells(shares[1])) < ALPHA
 
 
 @pytest.mark.parametrize("x", [0, 1])
-@pytest.mark.parametrize("output", [Output.XOR, Output.UNSIGNED])
-def test_the_garbler_sees_the_same_for_every_input_of_the_evaluator(output: Output, x: int) -> None:
+@pytest.mark.parametrize("output", [OutputShares.XOR, OutputShares.UNSIGNED])
+def test_the_garbler_sees_the_same_for_every_input_of_the_evaluator(
+    output: OutputShares, x: int
+) -> None:
     zero, one = (Run(x, y, 100 + 10 * y + x, output) for y in (0, 1))
     for run in (zero, one):
         assert uniform_bytes_p(run.request[:, 4:].tobytes()) > ALPHA
     views = [run.garbler_cells(run.garbler_shares) for run in (zero, one)]
     assert differ(*views) > ALPHA
-    if output is Output.XOR and x == 1:  # the output is y
+    if output is OutputShares.XOR and x == 1:  # the output is y
         shares = [r.partly_opened(r.garbler_shares, r.evaluator_shares) for r in (zero, one)]
         assert differ(zero.garbler_cells(shares[0]), one.garbler_cells(shares[1])) < ALPHA

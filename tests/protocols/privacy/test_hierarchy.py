@@ -58,23 +58,6 @@ def test_estimates_and_variances_are_those_of_dense_least_squares(cells: int) ->
         )
 
 
-@pytest.mark.parametrize("cells", SMALL)
-def test_prefixes_are_made_of_few_whole_blocks(cells: int) -> None:
-    for hierarchy in hierarchies(cells):
-        nodes = membership(hierarchy)
-        assert len(hierarchy.prefix_nodes(cells)) == 0
-        for index in range(1, cells):
-            parts = hierarchy.prefix_nodes(index)
-            assert len(parts) <= (hierarchy.branching - 1) * hierarchy.height
-            assert np.array_equal(nodes[parts].sum(axis=0), np.arange(cells) < index)
-
-
-def test_a_domain_of_32_bits_is_asked_point_by_point() -> None:
-    hierarchy = Hierarchy(2**32, 16)
-    assert (hierarchy.height, len(hierarchy.prefix_nodes(2**32 - 1))) == (8, 8 * 15)
-    assert hierarchy.prefix_nodes(2**28 + 1).tolist() == [0, hierarchy.slices()[-1].start + 2**28]
-
-
 @given(st.integers(1, 40), st.integers(2, 9), st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_known_empty_cells_are_those_of_least_squares_without_them(
@@ -162,9 +145,6 @@ def test_wrong_input_is_refused() -> None:
         with pytest.raises(ValueError, match=r"cell|within"):
             Hierarchy(cells, branching)
     hierarchy = Hierarchy(5, 2)
-    for index in (0, 6):
-        with pytest.raises(ValueError, match=r"within 1\.\.5"):
-            hierarchy.prefix_nodes(index)
     with pytest.raises(ValueError, match="shape"):
         hierarchy.node_counts(np.zeros(4))
     with pytest.raises(ValueError, match="shape"):

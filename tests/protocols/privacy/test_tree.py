@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from protocols.privacy.tree import Tree, laplace_variance
+from protocols.statistics.running_sum import RunningSum
 
 SIZES = [*range(1, 34), 100]
 
@@ -76,10 +77,9 @@ def test_running_sums_need_theorem_3s_scale_and_no_more(points: int) -> None:
     matrix = membership(tree)
     steps = np.arange(1, points + 1)
     exact = max(least_shift(matrix, (steps >= t).astype(float)) for t in steps)
-    assert exact == pytest.approx(tree.running_sum_scale(1.0))
-    assert tree.running_sum_scale(0.5, width=3.0) == pytest.approx(
-        6.0 * tree.running_sum_scale(1.0)
-    )
+    for upper in (1.0, 3.0):
+        statistic = RunningSum(lower=0.0, upper=upper, steps=points)
+        assert statistic.sensitivity == pytest.approx(exact * statistic.grid.steps)
 
 
 def test_the_error_is_theorem_1s_with_its_factor_put_right() -> None:
@@ -133,5 +133,3 @@ def test_wrong_questions_are_refused() -> None:
     for epsilon in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="ε"):
             tree.scale(epsilon)
-    with pytest.raises(ValueError, match="width"):
-        tree.running_sum_scale(1.0, width=0.0)

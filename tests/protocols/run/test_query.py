@@ -16,6 +16,7 @@ from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.run.machines import check
 from protocols.run.query import MAX_PARTIES, Query, run_name
 from protocols.run.query import decode_query as decode_named
+from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
@@ -99,6 +100,50 @@ def test_every_key_with_every_wrong_value(key: str, value: Any) -> None:
         return
     with pytest.raises(PeerError, match="malformed query"):
         decode_query(wire(**{key: value}))
+
+
+@given(
+    st.fractions("1/1000", 10, max_denominator=1000),
+    st.fractions(0, 10, max_denominator=1000),
+    st.floats(0, 0.5),
+)
+def test_what_follows_in_a_study_goes_over_the_wire(
+    epsilon: Fraction, later: Fraction, delta: float
+) -> None:
+    query = a_query(epsilon=epsilon, later_epsilon=later, later_delta=delta)
+    assert decode_query(query.encode()) == query
+    alone = a_query(epsilon=epsilon)
+    assert (query.encode() == alone.encode()) == (later == 0 and delta == 0)
+    assert query.stream == alone.stream
+    question = Question(query.statistic, "additive", epsilon, query.noise, later_epsilon=later)
+    assert Question.decode(question.encode()) == question
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"later_epsilon": "0", "later_delta": 0.0},  # it has no other name for nothing
+        {"later_epsilon": "1"},
+        {"later_delta": 1e-6},
+        {"later_epsilon": "2/2", "later_delta": 0.0},
+        {"later_epsilon": "-1", "later_delta": 0.0},
+        {"later_epsilon": "inf", "later_delta": 0.0},
+        {"later_epsilon": "1e9999999", "later_delta": 0.0},
+        {"later_epsilon": "1/0", "later_delta": 0.0},
+        {"later_epsilon": "9" * 65, "later_delta": 0.0},
+        {"later_epsilon": 1, "later_delta": 0.0},
+        {"later_epsilon": None, "later_delta": 0.0},
+        {"later_epsilon": "1", "later_delta": 1.0},
+        {"later_epsilon": "1", "later_delta": -1e-9},
+        {"later_epsilon": "1", "later_delta": True},
+        {"later_epsilon": "1", "later_delta": "0"},
+        {"later_epsilon": "1", "later_delta": 0.0, "epsilon": "inf"},
+    ],
+)
+def test_what_cannot_follow_in_a_study_is_refused(later: dict[str, Any]) -> None:
+    decode_query(wire(later_epsilon="1/3", later_delta=0.0))
+    with pytest.raises(PeerError, match="malformed query"):
+        decode_query(wire(**later))
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_picture_has_something_in_it(name: str, with_truth: bool) -> None:
     figure = Figure(figsize=(3.0, 2.0), dpi=50)
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    shape.draw(axes, truth if with_truth else None, Beside(name, Style(), np.ones(1)))
+    shape.draw(axes, truth if with_truth else None, Beside(name, Style()))
     assert axes.legend().get_texts()
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]

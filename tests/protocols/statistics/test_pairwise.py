@@ -324,7 +324,7 @@ def test_parameters_that_cannot_be_are_refused(name: str) -> None:
 
 
 def test_other_parameters_that_cannot_be() -> None:
-    with pytest.raises(LocalError, match="--tau is a or b"):
+    with pytest.raises(LocalError, match="tau is a or b"):
         KendallTau(tau="c")
     with pytest.raises(LocalError, match="no kernel 'nonsense'"):
         _ = Pairwise(**UNIT, kernel_name="nonsense").columns

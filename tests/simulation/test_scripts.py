@@ -5,7 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from parties.misbehaviour import (
+from protocols.errors import LocalError
+from protocols.run.messages import Message, Phase, Role
+from simulation.misbehaviour import (
     HONEST,
     Cheat,
     Misbehaviour,
@@ -13,8 +15,6 @@ from parties.misbehaviour import (
     choose_silent,
     parse_cheats,
 )
-from protocols.errors import LocalError
-from protocols.run.messages import Message, Phase, Role
 from tests.samples import a_message
 
 PHASES = (Phase.KEYS, Phase.DEAL, Phase.SUBMIT, Phase.CHECK, Phase.UNMASK)

@@ -20,8 +20,9 @@ _SPEC = re.compile(r"(?:party-)?(?P<party>[0-9]{1,9}):(?P<kind>.*)")
 
 
 class Cheat(StrEnum):
-    """`out-of-range`: follows the protocol with data far out of range; what that means is the
-    aggregator's to say (`Aggregator.cheat`). `malformed`: its submissions lack their last byte."""
+    """`out-of-range`: follows the protocol with data far out of range; what that means depends
+    on the aggregator (`simulation.scripted_parties`). `malformed`: its submissions lack their last
+    byte."""
 
     OUT_OF_RANGE = "out-of-range"
     MALFORMED = "malformed"

@@ -1,0 +1,217 @@
+"""Predicted and observed positives in groups of scores: what calibration is judged by.
+
+A record in a group adds its score to the predicted positives and 1 to the observed positives or
+negatives; predicted negatives are what is left of the group. Its own weight is 2 at most in the
+1-norm, so replacing it moves 4 at most: S0's Algorithm 2 also counts the predicted negatives, with
+the score of the positives, and 8.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.contract import Statistic
+from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from protocols.statistics.estimates import Cells, Estimate, Heads, Shape, Table, plain
+from protocols.statistics.labels import positives_of
+from protocols.statistics.option import role
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FIXED_POINT = 1 << 16
+"""Scores are rounded to so many parts of 1."""
+MAX_GROUPS = 1024
+COLUMNS = ["predicted positives", "observed positives", "observed negatives"]
+
+
+@dataclass(frozen=True)
+class CalibrationCounts(Statistic):
+    """Predicted and observed positives, and observed negatives, between thresholds of the score.
+
+    Groups hold their upper ends; `at` are the inner ones.
+    """
+
+    score: str = role("score", "The column of predicted probabilities.")
+    label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = None
+    at: tuple[float, ...] = ()
+
+    name: ClassVar[str] = "calibration-counts"
+    way_of: ClassVar[str] = "hosmer-lemeshow"
+
+    def __post_init__(self) -> None:
+        if len(self.at) >= MAX_GROUPS or not all(0 <= each <= 1 for each in self.at):
+            raise LocalError(f"up to {MAX_GROUPS} groups lie between probabilities")
+        if any(one >= two for one, two in pairwise(self.at)):
+            raise LocalError("thresholds of groups must rise")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.score, self.label)
+
+    @property
+    def groups(self) -> int:
+        return len(self.at) + 1
+
+    @property
+    def length(self) -> int:
+        return 3 * self.groups
+
+    @property
+    def sensitivity(self) -> int:
+        return 4 * FIXED_POINT
+
+    def encode(self, holdings: Holdings) -> Vector:
+        scores = probabilities(holdings, self.score)
+        positive = positives_of(holdings.column(self.label), self.label, self.positive)
+        parties = len(holdings.ids)
+        row = np.repeat(np.arange(parties), holdings.counts) * self.groups
+        row += group_of(scores, self.at)
+        parts = [np.rint(scores * FIXED_POINT), FIXED_POINT * positive, FIXED_POINT * ~positive]
+        # Sums of whole numbers below 2^53 are exact in doubles.
+        sums = [np.bincount(row, each, parties * self.groups) for each in parts]
+        return np.stack(sums, axis=1).reshape(parties, -1).astype(np.uint64)
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._table(signed(released).reshape(-1, 3) / FIXED_POINT)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        scores = probabilities(holdings, self.score)
+        positive = positives_of(holdings.column(self.label), self.label, self.positive)
+        return self._table(grouped(scores, positive, self.at))
+
+    def _table(self, cells: Column) -> Estimate:
+        ends = [0.0, *self.at, 1.0]
+        names = [f"{one:g} to {two:g}" for one, two in pairwise(ends)]
+        return Table(names, COLUMNS, cells.tolist())
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(self.length, math.sqrt(noise_variance) / FIXED_POINT)
+
+    @property
+    def grid_step(self) -> float:
+        return 1 / FIXED_POINT
+
+
+def probabilities(holdings: Holdings, name: str) -> Column:
+    """Raises `LocalError` for scores that are none: calibration is about nothing else."""
+    scores = holdings.column(name)
+    if not ((scores >= 0) & (scores <= 1)).all():
+        raise LocalError(f"column {name!r} has scores that are no probabilities, from 0 to 1")
+    return scores
+
+
+def group_of(scores: Column, at: tuple[float, ...]) -> NDArray[np.intp]:
+    return np.searchsorted(np.array(at), scores, side="left")
+
+
+def grouped(scores: Column, positive: NDArray[np.bool], at: tuple[float, ...]) -> Column:
+    """One row a group: predicted positives, observed positives, observed negatives."""
+    group, size = group_of(scores, at), len(at) + 1
+    sums = [np.bincount(group, each, size) for each in (scores, positive, ~positive)]
+    return np.stack(sums, axis=1)
+
+
+@dataclass(frozen=True)
+class Calibration(Shape):
+    """The Hosmer–Lemeshow statistic of groups, and their calibration curve.
+
+    `cells` has a row a group, as `grouped`; `floor` is what a predicted count is taken to be at
+    the least: the deviation of its noise, so that noise near 0 does not decide the statistic.
+    """
+
+    upper: list[float]
+    cells: Column
+    floor: float = 0.0
+
+    @property
+    def predicted(self) -> Column:
+        """Positives and negatives of each group."""
+        predicted = self.cells[:, 0]
+        return np.stack([predicted, self.cells[:, 1:].sum(axis=1) - predicted])
+
+    @property
+    def floored(self) -> int:
+        """In how many groups a predicted count was below the floor."""
+        return int((self.predicted < self.floor).any(axis=0).sum())
+
+    @property
+    def statistic(self) -> float:
+        """Σ (O − E)²/E over both labels; a group that is empty adds nothing."""
+        squares = (self.cells[:, 1] - self.cells[:, 0]) ** 2
+        least = np.maximum(self.predicted, self.floor)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(squares == 0, 0.0, squares / np.maximum(least, 0.0))
+        return float(terms.sum())
+
+    @property
+    def held(self) -> NDArray[np.bool]:
+        """Which groups are not empty, as far as noise lets one tell."""
+        return np.asarray(self.cells[:, 1:].sum(axis=1) > max(self.floor, 0.0))
+
+    @property
+    def freedom(self) -> int:
+        return max(int(self.held.sum()) - 2, 1)
+
+    @property
+    def p_value(self) -> float:
+        """By the chi-squared distribution, for Q groups with records Q − 2 degrees of freedom."""
+        from scipy import stats  # a party needs none of it
+
+        return float(stats.chi2.sf(self.statistic, self.freedom))
+
+    def noise_part(self) -> float:
+        """About what noise of the floor's size adds to the statistic on the average."""
+        least = np.maximum(self.predicted, max(self.floor, 1e-9))
+        return float((2 * self.floor**2 / least).sum()) if self.floor else 0.0
+
+    def curve(self) -> tuple[Column, Column]:
+        """Mean prediction and share of positives of each group, where it is not empty."""
+        size, held = self.cells[:, 1:].sum(axis=1), self.held
+        shares = (np.clip(self.cells[held, at] / size[held], 0, 1) for at in (0, 1))
+        across, up = shares
+        return across, up
+
+    def values(self) -> Column:
+        return np.array([self.statistic])
+
+    def as_json(self) -> object:
+        across, up = self.curve()
+        heads, rows = self.table()
+        return plain(
+            {
+                "statistic": self.statistic,
+                "degrees_of_freedom": self.freedom,
+                "p_value": self.p_value,
+                "groups": [dict(zip(heads, row, strict=True)) for row in rows],
+                "calibration": {"predicted": across.tolist(), "observed": up.tolist()},
+            }
+        )
+
+    def table(self) -> tuple[Heads, Cells]:
+        heads = ["score up to", *COLUMNS, "predicted negatives"]
+        rows: Cells = [
+            [upper, *(float(cell) for cell in row), float(negatives)]
+            for upper, row, negatives in zip(self.upper, self.cells, self.predicted[1], strict=True)
+        ]
+        return heads, rows
+
+    def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
+        axes.plot([0, 1], [0, 1], color=QUIET, lw=0.8, ls=":")
+        if isinstance(truth, Calibration):
+            axes.plot(*truth.curve(), "s-", color=TRUTH, ms=5, lw=1.2, label="truth")
+        told = f"{beside.label}, H = {self.statistic:.4g}, p = {self.p_value:.3g}"
+        axes.plot(*self.curve(), "o-", color=PRIVATE, ms=4, lw=1.2, label=told)
+        axes.set_xlabel("mean predicted probability of a group")
+        axes.set_ylabel("share of positives")
+
+    def __str__(self) -> str:
+        return f"{self.statistic:.6g}, p = {self.p_value:.4g}, {int(self.held.sum())} groups"

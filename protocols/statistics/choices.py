@@ -1,0 +1,208 @@
+"""Statistics of which nothing is released but what was chosen: two servers choose it together on
+counts that they share, under noise that neither knows (`protocols.joint.choice`)."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.joint.choice import Choice
+from protocols.privacy.mechanisms import Placement
+from protocols.records import Column, Holdings
+from protocols.statistics.contract import Statistic
+from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.option import option
+from protocols.statistics.thresholds import as_written, quantiles
+
+MAX_CHOSEN = 100
+MAX_CANDIDATES = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Chosen(Statistic):
+    """What all of these have in common. `decode` takes indices."""
+
+    def placement(self, servers: int) -> Placement:
+        return Placement.JOINT
+
+    @property
+    def released(self) -> int:
+        return self._choice(MAX_CANDIDATES).chosen
+
+    @property
+    def noises(self) -> int:
+        return self._choice(MAX_CANDIDATES).noises
+
+    def _choice(self, records: int) -> Choice:
+        """What is chosen; how many and of how many does not depend on the records."""
+        raise NotImplementedError
+
+    def choice(self, records: int) -> Choice:
+        return self._choice(records)
+
+    def noiseless(self, holdings: Holdings) -> Estimate:
+        pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
+        counts = self.encode(pooled)[0].astype(np.int64)
+        chosen = self._choice(holdings.rows).in_clear(counts)
+        return self.decode(chosen.astype(np.uint64), holdings.rows, exact=True)
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Not known before the data: it depends on how far the scores are apart."""
+        return np.full(self.released, np.nan)
+
+    def mechanism_words(self, scale: float) -> str:
+        return (
+            f"report noisy max: geometric noise of scale {scale:.6g} on {self.noises} scores that "
+            "nobody sees; what is chosen is all that is opened"
+        )
+
+    def _indices(self, released: Vector, candidates: int) -> NDArray[np.int64]:
+        """Raises `LocalError` where servers released something that is no index."""
+        found = signed(released)
+        if ((found < 0) | (found >= candidates)).any():
+            raise LocalError("the servers' shares do not add up to anything that can be chosen")
+        return found
+
+
+@dataclass(frozen=True)
+class TopK(_Chosen, Histogram):
+    """The k bins with most records, in order, and nothing of how many they are."""
+
+    k: int = option(3, "How many bins.")
+
+    name: ClassVar[str] = "top-k"
+    style: ClassVar[Style] = Style("marks", "place", "middle of the bin")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.bins <= MAX_CANDIDATES:
+            raise LocalError(f"--bins must be between 2 and {MAX_CANDIDATES}, not {self.bins}")
+        if not 1 <= self.k <= min(self.bins, MAX_CHOSEN):
+            raise LocalError(
+                f"--k must be between 1 and {min(self.bins, MAX_CHOSEN)}, not {self.k}: there are "
+                f"{self.bins} bins"
+            )
+
+    @property
+    def sensitivity(self) -> int:
+        """A replaced record moves every count by at most one, not all of them the same way."""
+        return 2 * self.k
+
+    def _choice(self, records: int) -> Choice:
+        return Choice(self.bins, records, self.k)
+
+    @property
+    def middles(self) -> Column:
+        middles: Column = (self.edges[:-1] + self.edges[1:]) / 2
+        return middles
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._found(self._indices(released, self.bins))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """Of the raw records, the lower bin first where two have equally many."""
+        counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
+        return self._found(np.argsort(-counts, kind="stable")[: self.k])
+
+    def _found(self, bins: NDArray[np.int64]) -> Estimate:
+        places = np.arange(1, self.k + 1, dtype=np.float64)
+        return Curve(places.tolist(), self.middles[bins].tolist())
+
+    @property
+    def grid_words(self) -> str:
+        return "a bin is told by its middle"
+
+
+@dataclass(frozen=True)
+class Mode(TopK):
+    """The middle of the bin with most records, and nothing of how many they are."""
+
+    k: int = 1
+
+    name: ClassVar[str] = "mode"
+    style: ClassVar[Style] = Style()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k != 1:
+            raise LocalError("the mode is one bin: top-k has more")
+
+    def _found(self, bins: NDArray[np.int64]) -> Estimate:
+        return float(self.middles[bins[0]])
+
+
+@dataclass(frozen=True)
+class QuantileByMax(_Chosen, Cumulative):
+    """Each quantile as the threshold whose records' ranks come nearest, by report noisy max."""
+
+    quantile: tuple[float, ...] = (0.5,)
+    thresholds: int = 1024
+
+    name: ClassVar[str] = "quantile-by-max"
+    way_of: ClassVar[str] = "quantile"
+    style: ClassVar[Style] = Style("marks", "quantile", "value")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= len(self.quantile) <= MAX_CHOSEN:
+            raise LocalError(f"--mechanism max takes 1 to {MAX_CHOSEN} quantiles")
+        for quantile in self.quantile:
+            if not 0 <= quantile <= 1:
+                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
+        if not 2 <= self.thresholds <= MAX_CANDIDATES:
+            raise LocalError(
+                f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
+            )
+        if self.smooth != "none":
+            raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
+
+    @property
+    def measures(self) -> bool:
+        return False
+
+    @property
+    def sensitivity(self) -> int:
+        """A replaced record moves every score by at most one. Each quantile is a contest of its
+        own."""
+        return 2 * len(self.quantile)
+
+    def measure(self, total: Vector) -> Vector:
+        return total
+
+    def place(self, noise: Vector) -> Vector:
+        return noise
+
+    @property
+    def reuse_key(self) -> str | None:
+        return None
+
+    def release_key(self) -> str:
+        return repr((self.name, sorted(self.parameters().items())))
+
+    def _choice(self, records: int) -> Choice:
+        ranks = (max(1, math.ceil(as_written(q) * records)) for q in self.quantile)
+        return Choice(self.thresholds, records, ranks=tuple(ranks))
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._at(self.x[self._indices(released, self.thresholds)].tolist())
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._at(quantiles(self.raw(holdings), self.quantile))
+
+    @property
+    def grid_step(self) -> float:
+        return float(np.diff(self.x, prepend=self.bounds[0]).max())
+
+    @property
+    def grid_words(self) -> str:
+        return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"
+
+    def _at(self, values: list[float]) -> Estimate:
+        return values[0] if len(values) == 1 else Curve(list(self.quantile), values)

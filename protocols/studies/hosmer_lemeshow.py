@@ -1,0 +1,124 @@
+"""The Hosmer–Lemeshow test of a model's calibration (S0 §5.2): quantiles of the scores, then
+predicted and observed positives between them.
+
+S0's Algorithm 2 with its slips put right: predicted negatives are sums of 1 − M(x); groups are
+half-open, so that no record is in two; a record weighs 2 in the counts and replacing it moves 4.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.errors import LocalError, RunFailed
+from protocols.names import look_up
+from protocols.privacy.curves import MECHANISMS
+from protocols.records import Holdings
+from protocols.statistics.calibration import (
+    MAX_GROUPS,
+    Calibration,
+    CalibrationCounts,
+    grouped,
+    probabilities,
+)
+from protocols.statistics.drawing import Style
+from protocols.statistics.ecdf import Quantile
+from protocols.statistics.estimates import Estimate, Table, shape_of
+from protocols.statistics.labels import positives_of
+from protocols.statistics.option import option, role
+from protocols.statistics.thresholds import quantiles
+from protocols.studies.contract import Ask, Finding, Steps, Study
+
+LEAST_GROUPS = 3
+
+
+@dataclass(frozen=True)
+class HosmerLemeshow(Study):
+    """Whether predicted probabilities are right: the Hosmer–Lemeshow test, and calibration."""
+
+    score: str = role("score", "The column of predicted probabilities, from 0 to 1.")
+    label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = option(None, "The label of positive records, if it is not 1.")
+    groups: int = option(10, "Groups of about as many records each.")
+    thresholds: int = option(1024, "Points that quantiles are chosen from.")
+    mechanism: str = option(
+        "hierarchy", "Where noise is added for them.", choices=tuple(MECHANISMS)
+    )
+    share: float = option(0.3, "Of ε, for the quantiles.")
+
+    name: ClassVar[str] = "hosmer-lemeshow"
+    style: ClassVar[Style] = Style("marks")
+
+    def __post_init__(self) -> None:
+        if not LEAST_GROUPS <= self.groups <= MAX_GROUPS:
+            raise LocalError(
+                f"--groups is between {LEAST_GROUPS} and {MAX_GROUPS}, not {self.groups}"
+            )
+        if not 0 < self.share < 1:
+            raise LocalError(f"--share is between 0 and 1, not {self.share:g}")
+        look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
+        if self.positive is not None and not np.isfinite(self.positive):
+            raise LocalError(f"--positive is a finite number, not {self.positive}")
+        self._quantiles()  # refuses what it refuses
+
+    @property
+    def _wanted(self) -> tuple[float, ...]:
+        return tuple(each / self.groups for each in range(1, self.groups))
+
+    def _quantiles(self) -> Quantile:
+        return Quantile(
+            value=self.score,
+            lower=0.0,
+            upper=1.0,
+            quantile=self._wanted,
+            thresholds=self.thresholds,
+            mechanism=self.mechanism,
+        )
+
+    def shares(self) -> tuple[Fraction, ...]:
+        first = Fraction(repr(float(self.share)))
+        return first, 1 - first
+
+    def steps(self) -> Steps:
+        first, rest = self.shares()
+        found = yield Ask(self._quantiles(), first)
+        at = between(shape_of(found.estimate).values().tolist())
+        counts = CalibrationCounts(self.score, self.label, self.positive, at)
+        answer = yield Ask(counts, rest)
+        if not isinstance(answer.estimate, Table):
+            raise RunFailed("counts of groups are a table")
+        deviation = float(np.max(answer.deviations))
+        calibration = Calibration([*at, 1.0], np.array(answer.estimate.cells), deviation)
+        groups = int(calibration.held.sum())
+        if groups < LEAST_GROUPS:
+            raise RunFailed(
+                f"the scores are in {groups} groups only, where the test needs {LEAST_GROUPS}: too "
+                "many are equal or too close, or noise hides them"
+            )
+        notes = []
+        if groups < self.groups:
+            notes.append(f"equal or close scores leave {groups} of {self.groups} groups")
+        if deviation:
+            notes.append(
+                f"noise alone adds about {calibration.noise_part():.3g} to the statistic, which "
+                "the p-value does not know of"
+            )
+        if calibration.floored:
+            notes.append(
+                f"in {calibration.floored} groups a predicted count is below its noise's "
+                f"deviation, {deviation:.3g}, and is taken for that"
+            )
+        return Finding(calibration, tuple(notes))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """With the quantiles of the raw scores."""
+        scores = probabilities(holdings, self.score)
+        positive = positives_of(holdings.column(self.label), self.label, self.positive)
+        at = between(quantiles(scores, self._wanted))
+        return Calibration([*at, 1.0], grouped(scores, positive, at))
+
+
+def between(found: list[float]) -> tuple[float, ...]:
+    """Thresholds that rise and leave nothing empty by themselves: each once, none at an end."""
+    return tuple(sorted({each for each in found if 0 < each < 1}))

@@ -1,0 +1,14 @@
+"""The package's own tests of its statistic and its study: their contracts."""
+
+from spread import NearTheMean, Within
+
+from protocols.statistics.contract import StatisticContract
+from protocols.studies.contract import StudyContract
+
+
+class TestWithin(StatisticContract):
+    statistic = Within(centre=0.5, reach=0.25)
+
+
+class TestNearTheMean(StudyContract):
+    study = NearTheMean()

@@ -1,0 +1,223 @@
+"""Statistics of pairs in the local model: what they are asked as, and what comes of it."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from protocols.aggregation.local.aggregator import Local, randomizer_of
+from protocols.errors import LocalError
+from protocols.local.pairs import PairResponse
+from protocols.privacy.mechanisms import Placement
+from protocols.records import Holdings
+from protocols.run.machines import check
+from protocols.run.query import Query, decode_query
+from protocols.statistics import Statistic, offered, statistics
+from protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
+from protocols.statistics.of_pairs import (
+    Auc,
+    CollisionEntropy,
+    Gini,
+    KendallTau,
+    Pairwise,
+    Variance,
+)
+from protocols.statistics.pairwise import Pairs
+from simulation.federation import Federation
+from tests.samples import NONCE
+
+RECORDS = 400
+
+
+def holdings() -> Holdings:
+    rng = np.random.default_rng(5)
+    score = rng.random(RECORDS)
+    columns = {
+        "value": score,
+        "x": score,
+        "y": np.clip(score + rng.normal(0, 0.2, RECORDS), 0, 1),
+        "score": score,
+        "label": (rng.random(RECORDS) < score).astype(float),
+    }
+    return Holdings(np.arange(8, dtype=np.uint32), np.arange(8) * (RECORDS // 8), columns)
+
+
+def form_of(statistic: Pairs, epsilon: Fraction | None = Fraction(1)) -> Statistic:
+    return statistic.asked_of("local").prepared(RECORDS, 50, epsilon, False, bytes(16))
+
+
+def a_query(statistic: Statistic, **changes: Any) -> Query:
+    query = Query(
+        nonce=NONCE,
+        statistic=statistic,
+        aggregator="local",
+        parties=8,
+        servers=1,
+        records=RECORDS,
+        epsilon=Fraction(1),
+        noise=Placement.CURATOR,
+        data="data",
+        min_parties=8,
+        max_records_per_party=50,
+    )
+    return replace(query, **changes)
+
+
+def quantized(values: Any, bins: int) -> Any:
+    return (np.minimum(np.floor(values * bins), bins - 1) + 0.5) / bins
+
+
+def mean_difference(values: Any) -> float:
+    return float(np.abs(values[:, None] - values).sum() / (len(values) * (len(values) - 1)))
+
+
+def test_without_noise_it_is_the_statistic_of_quantized_records() -> None:
+    """Against numpy and scipy on the middles of bins."""
+    data = holdings()
+    x, y = (quantized(data.column(name), 8) for name in ("x", "y"))
+    counts = np.unique(x, return_counts=True)[1]
+    tied = np.sum(counts * (counts - 1))
+    pairs = RECORDS * (RECORDS - 1)
+    signs = np.sign(x[:, None] - x) * np.sign(y[:, None] - y)
+    bounds: dict[str, Any] = {"lower": 0.0, "upper": 1.0, "bins": "8"}
+    for statistic, expected in (
+        (Gini(**bounds), mean_difference(x)),
+        (Variance(**bounds), np.var(x, ddof=1)),
+        (CollisionEntropy(**bounds), -np.log(tied / pairs)),
+        (KendallTau(**bounds), signs.sum() / pairs),
+        (KendallTau(tau="b", **bounds), stats.kendalltau(x, y).statistic),
+        (Pairwise(kernel_name="abs(a.x - b.x)", **bounds), mean_difference(x)),
+    ):
+        form = form_of(statistic)
+        assert isinstance(form, LocalPairs)
+        assert form.noiseless(data) == pytest.approx(expected, abs=1e-6)
+        assert form.reference(data) == statistic.reference(data)
+        assert form.asked_as == statistic.name
+
+
+def test_auc_without_noise_is_that_of_scores_cut_into_cells() -> None:
+    data = holdings()
+    form = form_of(Auc(lower=0.0, upper=1.0, bins="100"))
+    assert isinstance(form, LocalAuc)
+    cells = np.minimum(np.floor(data.column("score") * 100), 99)
+    positive, negative = (cells[data.column("label") == label] for label in (1, 0))
+    wins = stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
+    expected = wins / (len(positive) * len(negative))
+    assert form.noiseless(data) == pytest.approx(expected, abs=1e-12)
+    assert form.depth == 7
+    assert "100 values, padded to 2^7" in form.grid_words
+
+
+def test_randomized_rounding_goes_to_points_and_has_their_kernel() -> None:
+    form = form_of(Gini(lower=0.0, upper=2.0, bins="5", rounding="randomized"))
+    assert isinstance(form, LocalPairs)
+    grid = form.inner.kernel.grids[0]
+    assert (form.kernels[0, 0] * grid.step).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    randomizer = randomizer_of(a_query(form))
+    assert isinstance(randomizer, PairResponse)
+    assert randomizer.words == 2
+    assert "randomized rounding to 5 bins" in randomizer.name
+
+
+@pytest.mark.parametrize(
+    ("statistic", "records", "epsilon", "bins"),
+    [
+        (Gini(lower=0.0, upper=1.0), 10**4, 1, (10,)),
+        (Gini(lower=0.0, upper=1.0), 10**8, 4, (200,)),
+        (Gini(lower=0.0, upper=1.0), 10, Fraction(1, 100), (2,)),
+        (KendallTau(lower=0.0, upper=1.0), 10**6, 1, (6, 6)),
+        (Pairwise(kernel_name="auc", lower=0.0, upper=1.0), 10**4, 1, (10, 2)),
+    ],
+)
+def test_bins_are_those_of_corollary_1(
+    statistic: Pairs, records: int, epsilon: Fraction, bins: tuple[int, ...]
+) -> None:
+    form = statistic.asked_of("local").prepared(records, 1, Fraction(epsilon), False, b"")
+    assert isinstance(form, LocalPairs)
+    assert form.column_bins == bins
+    assert corollary_1(10**4, 1.0) == pytest.approx(10)
+
+
+def test_a_form_goes_over_the_wire_and_is_asked_of_the_local_model_alone() -> None:
+    for statistic in (Gini(lower=0.0, upper=1.0), Auc(lower=0.0, upper=1.0, labels="public")):
+        query = a_query(form_of(statistic))
+        assert decode_query(query.run, query.encode(), "coordinator").statistic == query.statistic
+        check(query)
+        for aggregator, servers, noise in (
+            ("additive", 2, Placement.EACH_SERVER),
+            ("curator", 1, Placement.CURATOR),
+        ):
+            other = replace(query, aggregator=aggregator, servers=servers, noise=noise)
+            with pytest.raises(LocalError, match="is asked of local, shuffle alone"):
+                check(other)
+
+
+def test_forms_are_not_offered() -> None:
+    forms = {name for name, kind in statistics().items() if issubclass(kind, LocalPairs | LocalAuc)}
+    assert forms == {"local-pairs", "local-auc"}
+    assert not forms & set(offered())
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (lambda: LocalPairs("mean", "{}"), "mean"),
+        (lambda: LocalPairs("no such", "{}"), "no statistic"),
+        (lambda: LocalPairs("gini", "[]"), "cannot be asked"),
+        (lambda: LocalPairs("gini", "{" * 5000), "cannot be asked"),
+        (lambda: LocalPairs("gini", "{}"), "canonical"),
+        (lambda: LocalPairs("gini", encoded(Gini()), 1), "all records are alike"),
+        (lambda: LocalPairs("gini", encoded(Gini()), 1025), "2 to 1024 cells"),
+        (lambda: LocalPairs("kendall-tau", encoded(KendallTau()), 33), "1089 cells"),
+        (lambda: LocalAuc("auc", encoded(Auc()), 25), "2 to 2\\^24"),
+        (lambda: LocalAuc("gini", encoded(Gini()), 3), "domain of scores"),
+        (lambda: Gini(bins="1"), "bins is a number"),
+        (lambda: Gini(bins="many"), "bins is a number"),
+        (lambda: Gini(rounding="up"), "rounding"),
+        (lambda: Auc(labels="secret"), "labels"),
+        (lambda: form_of(Gini()).measurement.randomizer(lambda _: Fraction(1)), "give lower"),  # type: ignore[union-attr]
+        (lambda: Local().check(a_query(form_of(Auc()), epsilon=Fraction(1, 10**9))), "too small"),
+    ],
+)
+def test_bad_input_is_one_line(build: Any, reason: str) -> None:
+    with pytest.raises(LocalError, match=reason):
+        build()
+
+
+@pytest.mark.parametrize("aggregator", ["local", "shuffle"])
+@pytest.mark.parametrize(
+    ("statistic", "allowed"),
+    [
+        (Gini(value="score"), 0.1),
+        (Gini(value="score", rounding="randomized"), 0.1),
+        (Auc(), 0.2),
+        (Auc(labels="public"), 0.2),
+    ],
+    ids=["gini", "randomized", "auc", "public"],
+)
+def test_a_run_estimates_it_under_its_own_name(
+    aggregator: str, statistic: Pairs, allowed: float
+) -> None:
+    """Seeded: the same estimate every time. The data set publishes the bounds."""
+    data = "synthetic:scores?n=4000"
+    with Federation(200, aggregator=aggregator, data=data, seed=3) as federation:
+        result = federation.run(statistic, 4, delta=1e-6)
+    assert result.statistic == statistic.name
+    assert result.error is not None
+    assert result.error["max"] < allowed
+    assert result.privacy.noise == "local"
+    assert np.isfinite(result.deviations).all()
+    assert result.error["max"] < 6 * result.deviations.max()
+    json.dumps(result.as_json(), allow_nan=False)
+
+
+def test_public_labels_are_said_to_be_public() -> None:
+    data = "synthetic:scores?n=400"
+    with Federation(100, aggregator="local", data=data, seed=3) as federation:
+        result = federation.run(Auc(labels="public"), 2)
+    assert "its label public" in result.privacy.threat_model
+    assert "beside a public label" in result.privacy.mechanism

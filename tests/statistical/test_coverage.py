@@ -1,0 +1,143 @@
+"""95 % intervals hold what the noise was added to in 93 to 97 % of runs; of quantiles, in more.
+
+Of one number, in RUNS = 6000 independent runs: a coverage of 94.5 to 95.5 % is measured with a
+standard deviation of 0.3 %, so that a right program is outside of 93 to 97 % with probability below
+10^-6 (5σ). Of several values it is the mean over them, in MANY = 2000 runs.
+"""
+
+import numpy as np
+import pytest
+
+from protocols.algebra.ring import Vector, signed
+from protocols.records import Holdings
+from protocols.statistics.contract import Statistic
+from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from protocols.statistics.estimates import shape_of
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.interval import NORMAL, laplace_width
+from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.of_pairs import Auc, CollisionEntropy, Gini, KendallTau, Variance
+from protocols.statistics.pairwise import Pairs
+from protocols.statistics.running_sum import RunningSum
+
+RUNS = 6000
+MANY = 2000
+RECORDS = 4000
+
+
+def holdings() -> Holdings:
+    generator = np.random.default_rng(5)
+    label = (generator.random(RECORDS) < 0.4).astype(float)
+    score = np.clip(generator.beta(2, 3, RECORDS) + 0.2 * label, 0, 1)
+    columns = {
+        "value": score,
+        "score": score,
+        "label": label,
+        "x": score,
+        "y": score + generator.random(RECORDS),
+        "time": np.arange(RECORDS) % 20 + 1.0,
+    }
+    return Holdings(np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp), columns)
+
+
+def noises(scale: float, servers: int, runs: int, size: int, seed: int) -> np.ndarray:
+    """Discrete Laplace noise of every server, as the difference of two geometric numbers."""
+    generator = np.random.default_rng(seed)
+    rate = -np.expm1(-1 / scale)
+    shape = (servers, runs, size)
+    drawn = generator.geometric(rate, shape) - generator.geometric(rate, shape)
+    return np.asarray(drawn.sum(axis=0), dtype=np.int64)
+
+
+def variance_of(scale: float) -> float:
+    p = np.exp(-1 / scale)
+    return float(2 * p / (1 - p) ** 2)
+
+
+def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
+    """What noise is added to, and what it is divided by."""
+    if not isinstance(statistic, Pairs):
+        return statistic.measure(statistic.encode(held)[0]), held.rows
+    from protocols.pairwise.sampling.matchings import distinct_matchings
+
+    pairs = distinct_matchings(held.rows, statistic.matchings, statistic.seed).reshape(-1, 2)
+    first, second = statistic.records_of(held)[pairs].transpose(1, 0, 2)
+    totals = statistic.kernel.reference(first, second).sum(axis=0)
+    return totals.astype(np.uint64), len(pairs)
+
+
+def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS) -> float:
+    held = holdings()
+    if isinstance(statistic, Pairs):
+        statistic = statistic.prepared(held.rows, 1, None, False, bytes(16))
+    exact, records = exact_release(statistic, held)
+    truth = shape_of(statistic.noiseless(held)).values()
+    scale = statistic.sensitivity / epsilon
+    variance = servers * variance_of(scale)
+    width = laplace_width(servers) if statistic.one_noise else NORMAL
+    hits = 0
+    for noise in noises(scale, servers, runs, statistic.noises, seed=len(truth)):
+        released = exact + statistic.place(noise.view(np.uint64))
+        found = statistic.interval(released, records, variance, width)
+        assert (found.low <= found.high).all()
+        hits += int(((found.low <= truth) & (truth <= found.high)).sum())
+    return hits / (runs * len(truth))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "servers"),
+    [(Mean(lower=0, upper=1), 1), (Sum(lower=-1, upper=2), 2), (Mean(lower=0, upper=1), 5)],
+    ids=str,
+)
+def test_of_sums(statistic: Statistic, servers: int) -> None:
+    assert 0.93 <= coverage(statistic, servers, epsilon=1.0) <= 0.97
+
+
+@pytest.mark.parametrize(
+    ("statistic", "epsilon"),
+    [
+        (Histogram(lower=0, upper=1, bins=20), 0.1),
+        (Ecdf(lower=0, upper=1, thresholds=32, smooth="none"), 0.5),
+        (Ecdf(lower=0, upper=1, thresholds=32), 0.5),
+        (Ecdf(lower=0, upper=1, thresholds=32, mechanism="tree"), 0.5),
+        (CumulativeHistogram(lower=0, upper=1, thresholds=32), 0.1),
+        (RunningSum(lower=0, upper=1, steps=20), 1.0),
+        (Gini(lower=0, upper=1), 0.5),
+        (Variance(lower=0, upper=1), 0.5),
+        (KendallTau(), 0.2),
+        (KendallTau(tau="b"), 0.2),
+        (Auc(), 0.2),
+        (CollisionEntropy(value="time"), 0.5),
+    ],
+    ids=lambda each: str(each),
+)
+def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
+    several = isinstance(statistic, Histogram | Cumulative | RunningSum)
+    assert 0.93 <= coverage(statistic, 2, epsilon, MANY if several else RUNS) <= 0.97
+
+
+@pytest.mark.parametrize(("thresholds", "epsilon"), [(128, 0.2), (256, 0.2)])
+def test_of_quantiles_it_is_on_the_safe_side(thresholds: int, epsilon: float) -> None:
+    """A band that is not monotone reaches the quantile early on its upper side and late on its
+    lower one, and ends are thresholds: 93.8 to 98.1 % were measured at 256 to 1024 of them."""
+    statistic = Quantile(lower=0, upper=1, thresholds=thresholds, quantile=(0.1, 0.5, 0.9))
+    assert 0.93 <= coverage(statistic, 2, epsilon, MANY) <= 0.995
+
+
+def test_widths_are_quantiles_of_sums_of_laplace() -> None:
+    """By drawing a million: the share outside has a standard deviation of 0.02 %."""
+    generator = np.random.default_rng(1)
+    for servers in (1, 2, 3, 7):
+        drawn = generator.laplace(size=(servers, 10**6)).sum(axis=0)
+        outside = np.mean(np.abs(drawn) > laplace_width(servers) * np.sqrt(2 * servers))
+        assert outside == pytest.approx(0.05, abs=0.0015)
+    assert laplace_width(64) == pytest.approx(NORMAL, abs=0.01)
+
+
+def test_noise_that_is_nothing_leaves_nothing_open() -> None:
+    statistic = Mean(lower=0, upper=1)
+    exact, records = exact_release(statistic, holdings())
+    found = statistic.interval(exact, records, 0.0, NORMAL)
+    assert found.low == found.high
+    assert signed(exact)[0] > 0
