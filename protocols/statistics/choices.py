@@ -160,7 +160,7 @@ class QuantileByMax(_Chosen, Cumulative):
             raise LocalError(
                 f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
             )
-        if self.smooth != "none":
+        if self.smooth in ("1", "2"):
             raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
 
     @property
