@@ -49,7 +49,12 @@ class CuratedRoc(Curated):
         """Whether thresholds are evenly spaced."""
 
     def prepared(
-        self, records: int, most: int, epsilon: Fraction | None, inside: bool, seed: bytes
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
     ) -> Self:
         return replace(self, depth=depth_for(records))
 
