@@ -27,6 +27,7 @@ MIDDLES = (EDGES[:-1] + EDGES[1:]) / 2
 def test_without_noise_they_are_what_numpy_says(aggregator: str) -> None:
     best = np.argsort(-COUNTS, kind="stable")
     with Federation(parties=4, hosts=1, aggregator=aggregator, data=DATA) as federation:
+        assert "nan" not in federation.run(Mode(value="value", bins=20), 1.0).summary()
         mode = federation.run(Mode(value="value", bins=20), "inf")
         assert mode.estimate == pytest.approx(MIDDLES[best[0]])
         top = federation.run(TopK(value="value", bins=20, k=4), "inf")
