@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from protocols.statistics.estimates import Curve
     from protocols.statistics.histogram import Histogram
+    from protocols.statistics.magnitudes import Magnitudes
     from protocols.statistics.moments import Mean, Sum
     from protocols.statistics.of_pairs import (
         Auc,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     )
     from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
     from protocols.statistics.running_sum import RunningSum
-    from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+    from protocols.studies.contract import Answer, Ask, Finding, Study
     from protocols.studies.private_bounds import PrivateBounds
     from simulation.deployment import Deployment
     from simulation.federation import Federation
@@ -49,6 +50,7 @@ _HOMES = {
         "Quantile",
     ),
     "protocols.statistics.histogram": ("Histogram",),
+    "protocols.statistics.magnitudes": ("Magnitudes",),
     "protocols.statistics.moments": (
         "Mean",
         "Sum",
@@ -70,7 +72,6 @@ _HOMES = {
         "Answer",
         "Ask",
         "Finding",
-        "Steps",
         "Study",
     ),
     "protocols.studies.private_bounds": ("PrivateBounds",),
@@ -96,6 +97,7 @@ __all__ = [
     "Histogram",
     "KendallTau",
     "LocalError",
+    "Magnitudes",
     "Mean",
     "Pairwise",
     "PeerError",
@@ -106,7 +108,6 @@ __all__ = [
     "RunFailed",
     "RunningSum",
     "Statistic",
-    "Steps",
     "Study",
     "Sum",
     "TallyError",

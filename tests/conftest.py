@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import protos  # noqa: F401 - before gRPC, as the processes have it
+from protocols.errors import words_of_the_command
 
 settings.register_profile("tallyroom", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tallyroom")
@@ -66,6 +67,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         of_command = path.parts[0] == "simulation" and path.stem not in QUICK_COMMANDS
         if module in SLOW or of_command:
             item.add_marker("slow")
+
+
+@pytest.fixture(autouse=True)
+def as_the_command_says() -> Iterator[None]:
+    """Errors name options by their flags, as they are written; what Python users read is tested
+    where that is the point."""
+    with words_of_the_command():
+        yield
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""128 oblivious transfers of random keys from curve points: what a link's extension starts from.
+"""Oblivious transfers of random keys from curve points: a link's extension starts from 128 of them,
+and where an evaluator has few input bits, their labels go by as many (`direct_session`).
 
 Chou and Orlandi, "The Simplest Protocol for Oblivious Transfer", LATINCRYPT 2015, on secp256k1.
 The sender publishes A = aG. The receiver answers B_i = b_i·G + c_i·A and keeps H(b_i·A); the sender
@@ -49,9 +50,10 @@ POINT_BYTES: Final = 33
 SCALAR_BYTES: Final = 32
 PROOF_BYTES: Final = 3 * SCALAR_BYTES
 REPLY_BYTES: Final = COLUMNS * POINT_BYTES + PROOF_BYTES
-"""What the receiver sends: its points, and the proof that it knows what it chose."""
-RECEIVER_SCALARS: Final = COLUMNS + 2
-"""One for each transfer, and d and s of the proof."""
+"""What the receiver sends for an extension: points, and the proof that it knows its choices."""
+PROOF_SCALARS: Final = 2
+"""d and s of the proof, beside one scalar for each transfer."""
+RECEIVER_SCALARS: Final = COLUMNS + PROOF_SCALARS
 _ORDER: Final = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 # 128 bits more than the order: a scalar is 2^-128 from uniform.
 _DRAWN_BYTES: Final = 48
@@ -59,6 +61,11 @@ _USAGE_KEY: Final = b"tallyroom base ot v1 key"
 _USAGE_SCALAR: Final = b"tallyroom base ot v1 scalar"
 _USAGE_PROOF: Final = b"tallyroom base ot v1 proof"
 _CHALLENGE_BYTES: Final = 16
+
+
+def reply_bytes(transfers: int) -> int:
+    """What the receiver of so many transfers sends."""
+    return transfers * POINT_BYTES + PROOF_BYTES
 
 
 def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
@@ -95,19 +102,20 @@ def sender_points(scalars: Bytes) -> Bytes:
 def receiver_points(
     links: Links, points: Bytes, choices: Bytes, scalars: Bytes
 ) -> tuple[Bytes, Bytes]:
-    """(K, 4320) points B with their proof and (K, 128, 16) keys, from A, (K, 128) choices and
-    (K, 130, 32) scalars.
+    """(K, 33n + 96) points B with their proof and (K, n, 16) keys, from A, (K, n) choices and
+    (K, n + 2, 32) scalars.
 
     Raises PeerError if an A is no point of the curve.
     """
     replies, keys = [], []
+    count = choices.shape[1]
     for link, row, chosen, secrets in zip(_each(links), points, choices, scalars, strict=True):
         a = _point(link, row.tobytes())
         a_formatted, a_long = a.format(), a.format(compressed=False)
         # One object for all scalars: making one computes two points that are not needed here.
         exchange = PrivateKey(secrets[0].tobytes())
         answers = []
-        for index in range(COLUMNS):
+        for index in range(count):
             exchange.secret = secrets[index].tobytes()
             public = PublicKey.from_valid_secret(exchange.secret)
             both = (public, PublicKey.combine_keys([public, a]))
@@ -115,12 +123,12 @@ def receiver_points(
             answers.append(answer)
             keys.append(_key(a_formatted, answer, index, exchange.ecdh(a_long)))
         replies.append(b"".join([*answers, _prove(a, answers, chosen, secrets, exchange)]))
-    blocks = _rows(keys, BLOCK_BYTES).reshape(len(links), COLUMNS, BLOCK_BYTES)
-    return _rows(replies, REPLY_BYTES), blocks
+    blocks = _rows(keys, BLOCK_BYTES).reshape(len(links), count, BLOCK_BYTES)
+    return _rows(replies, reply_bytes(count)), blocks
 
 
 def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
-    """(K, 128, 2, 16): both keys of every transfer, from the receiver's reply.
+    """(K, n, 2, 16): both keys of every transfer, from the receiver's reply.
 
     Raises PeerError if a B is no point of the curve, or is A itself, or if the proof is none.
     """
@@ -130,7 +138,7 @@ def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
         a = secret.public_key.format()
         minus_a = _negative(secret.public_key)
         points, proof = row[:-PROOF_BYTES], row[-PROOF_BYTES:].tobytes()
-        encoded = [point.tobytes() for point in points.reshape(COLUMNS, POINT_BYTES)]
+        encoded = [point.tobytes() for point in points.reshape(-1, POINT_BYTES)]
         parsed = [_point(link, answer) for answer in encoded]
         if not _verify(secret.public_key, encoded, parsed, proof):
             raise PeerError(names(link), "points without a proof that their sender knows them")
@@ -142,13 +150,13 @@ def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
             for point in (b, shifted):
                 shared = secret.ecdh(point.format(compressed=False))
                 keys.append(_key(a, answer, index, shared))
-    return _rows(keys, BLOCK_BYTES).reshape(len(links), COLUMNS, 2, BLOCK_BYTES)
+    return _rows(keys, BLOCK_BYTES).reshape(len(links), -1, 2, BLOCK_BYTES)
 
 
 def _prove(
     a: PublicKey, answers: list[bytes], choices: Bytes, secrets: Bytes, exchange: PrivateKey
 ) -> bytes:
-    d, s = secrets[COLUMNS].tobytes(), secrets[COLUMNS + 1].tobytes()
+    d, s = (scalar.tobytes() for scalar in secrets[len(answers) :])
     exchange.secret = s
     base = PublicKey.combine_keys([a, PublicKey.from_valid_secret(d)])
     first = exchange.ecdh(base.format(compressed=False))

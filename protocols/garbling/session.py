@@ -76,7 +76,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Batch:
+class BatchShape:
     """What both sides know of a batch."""
 
     circuit: Circuit
@@ -127,10 +127,10 @@ class _Batch:
 
 def answer_bytes(circuit: Circuit, output: Form, instances: int) -> int:
     """What a warm link receives for a batch."""
-    return _Batch(circuit, output, instances).answer_bytes
+    return BatchShape(circuit, output, instances).answer_bytes
 
 
-class _Side:
+class Side:
     """What the two roles share: links, the number of the next batch, and a running transcript."""
 
     def __init__(self, links: Links, randomness: Randomness) -> None:
@@ -204,7 +204,7 @@ class _Side:
         return np.broadcast_to(number, (len(self._links), NUMBER_BYTES))
 
 
-class Evaluator(_Side):
+class Evaluator(Side):
     """Holds one input of every pair. Learns labels, whose colours are its shares.
 
     `randomness` must be fresh unless the inputs are the same: to one reply of the garbler, two
@@ -216,7 +216,7 @@ class Evaluator(_Side):
         self._scalars = base_ot.draw_scalars(randomness, "base ot sender", self._links, 1)
         self._receiver: Receiver | None = None
         self._opened = False
-        self._batch: _Batch | None = None
+        self._batch: BatchShape | None = None
         self._labels = np.empty(0, dtype=np.uint8)
 
     def open(self) -> Bytes:
@@ -244,7 +244,7 @@ class Evaluator(_Side):
         if self._batch is not None:
             raise LocalError("the last request has not been answered yet")
         bits = self._inputs(bits, circuit.evaluator_inputs)
-        batch = _Batch(circuit, output, bits.shape[1])
+        batch = BatchShape(circuit, output, bits.shape[1])
         # Bound to what the garbler replied: to another reply the check would mask the same choices
         # with the same bits at another point, and the two would tell of them.
         masks = self._secret(f"masks {self._number}", self._transcript)
@@ -280,7 +280,7 @@ class Evaluator(_Side):
         )
         opened = outputs.open_outputs(batch.output, keys, labels, ciphertexts)
         transcript = self._heard(self._transcript, rows[:, :-DIGEST_BYTES])
-        expected = _digests(transcript, opened.check)
+        expected = digests(transcript, opened.check)
         wrong = (rows[:, -DIGEST_BYTES:] != expected).any(axis=1)
         refuse(self._links, wrong, "an answer that does not fit its digest")
         self._transcript, self._batch = transcript, None
@@ -308,7 +308,7 @@ class Evaluator(_Side):
             self._labels = self._labels[chosen]
 
 
-class Garbler(_Side):
+class Garbler(Side):
     """Holds the other input. Learns nothing but its own shares."""
 
     def __init__(self, links: Links, randomness: Randomness) -> None:
@@ -349,7 +349,7 @@ class Garbler(_Side):
         if sender is None:
             raise LocalError("these links are not open yet")
         bits = self._inputs(bits, circuit.garbler_inputs)
-        batch = _Batch(circuit, output, bits.shape[1])
+        batch = BatchShape(circuit, output, bits.shape[1])
         rows = checked_rows(self._links, rows, batch.request_bytes, "a request")
         refuse(self._links, self._closed, "a link that was closed")
         strange = (rows[:, :NUMBER_BYTES] != self._number_rows()).any(axis=1)
@@ -384,7 +384,7 @@ class Garbler(_Side):
         body[:, end:] = sealed.ciphertexts
         self._transcript = self._heard(heard, body)
         self._number += 1
-        answer[:, -DIGEST_BYTES:] = _digests(self._transcript, sealed.check)
+        answer[:, -DIGEST_BYTES:] = digests(self._transcript, sealed.check)
         return Answer(answer, sealed.shares)
 
     def branch(self, label: bytes, randomness: Randomness) -> Self:
@@ -425,5 +425,5 @@ def _challenges(transcript: Bytes) -> Bytes:
     return _hashes(_USAGE_CHALLENGE, transcript, transcript[:, :0])[:, :BLOCK_BYTES]
 
 
-def _digests(transcript: Bytes, check: Bytes) -> Bytes:
+def digests(transcript: Bytes, check: Bytes) -> Bytes:
     return _hashes(_USAGE_DIGEST, transcript, check)[:, :DIGEST_BYTES]

@@ -64,6 +64,10 @@ class Question:
         """
         if not self.key or query.asking == self.asking:
             return True
+        return self._may_reuse
+
+    @property
+    def _may_reuse(self) -> bool:
         return not self.fresh and self.statistic.reuse_key is not None
 
     def query(
@@ -117,7 +121,7 @@ class Question:
             if each.name == "statistic":
                 if expected.statistic.release_key() != query.statistic.release_key():
                     return each.name
-            elif each.name in _NOT_RELEASED:
+            elif each.name == "deadline" or (each.name in _LATER and self._may_reuse):
                 continue
             elif each.name == "asking":
                 if not self.takes(query):
@@ -178,5 +182,4 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "fresh": (bool,),
     "later_delta": (int, float),
 }
-_NOT_RELEASED = ("deadline", "later_epsilon", "later_delta")
-"""What a release does not depend on."""
+_LATER = ("later_epsilon", "later_delta")

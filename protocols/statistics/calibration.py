@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
@@ -165,6 +164,8 @@ class Calibration(Shape):
     @property
     def p_value(self) -> float:
         """By the chi-squared distribution, for Q groups with records Q − 2 degrees of freedom."""
+        from scipy import stats  # a party needs none of it
+
         return float(stats.chi2.sf(self.statistic, self.freedom))
 
     def noise_part(self) -> float:

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
@@ -206,6 +205,8 @@ class BinormalRoc(SmoothAuc):
 
 def binormal(area: float, x: Column) -> Column:
     """y = Φ(√2·Φ⁻¹(AUC) + Φ⁻¹(x)), from (0, 0) to (1, 1)."""
+    from scipy import special  # a party needs none of it
+
     with np.errstate(invalid="ignore"):
         y = special.ndtr(np.sqrt(2.0) * special.ndtri(area) + special.ndtri(x))
     return np.where(x <= 0, 0.0, np.where(x >= 1, 1.0, y))

@@ -30,6 +30,7 @@ from fss import native
 from fss.ring import Bytes
 from parties.data import Dataset
 from protocols.garbling.circuit import AND, NOT, XOR, Circuit
+from protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
 from protocols.garbling.half_gates import evaluate, garble
 from protocols.garbling.outputs import OutputShares
 from protocols.garbling.session import Evaluator, Garbler
@@ -117,7 +118,8 @@ def _pair(instances: int, pairs: int) -> tuple[float, int]:
         for pair in range(pairs):
             ours.send_bytes(b"next")
             begun = time.process_time()
-            garbler = Garbler(link, Randomness.from_seed(pair, "garbler"))
+            kind = DirectGarbler if instances * _BITS <= MOST_DIRECT else Garbler
+            garbler = kind(link, Randomness.from_seed(pair, "garbler"))
             opening = ours.recv_bytes()
             points = garbler.reply(_row(opening)).tobytes()
             ours.send_bytes(points)
@@ -143,7 +145,8 @@ def _evaluator(pipe: Connection, instances: int, pairs: int) -> None:
     for pair in range(pairs):
         pipe.recv_bytes()
         begun = time.process_time()
-        evaluator = Evaluator(link, Randomness.from_seed(pair, "evaluator"))
+        kind = DirectEvaluator if instances * _BITS <= MOST_DIRECT else Evaluator
+        evaluator = kind(link, Randomness.from_seed(pair, "evaluator"))
         pipe.send_bytes(evaluator.open().tobytes())
         evaluator.accept(_row(pipe.recv_bytes()))
         pipe.send_bytes(evaluator.request(circuit, y, OutputShares.XOR).tobytes())

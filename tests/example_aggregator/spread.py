@@ -12,7 +12,8 @@ from protocols.records import Column, Holdings
 from protocols.statistics.bounded import OneColumn
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.option import option, role
-from tallyroom import Ask, Finding, Mean, Steps, Study
+from protocols.studies.contract import Steps
+from tallyroom import Ask, Finding, Mean, Study
 
 
 @dataclass(frozen=True)

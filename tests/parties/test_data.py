@@ -55,7 +55,7 @@ def test_records_belong_to_the_party_that_a_column_names(file: File) -> None:
     assert holdings.counts.tolist() == [2, 1]
     assert holdings.column("age").tolist() == [30, 50, 40]
     assert len(data.deal(2).ids) == 2
-    with pytest.raises(LocalError, match="names 2 parties, but parties says 3"):
+    with pytest.raises(LocalError, match="names 2 parties, but --parties says 3"):
         data.deal(3)
 
 

@@ -199,6 +199,10 @@ def test_a_delimiter_is_one_character(folder: Path, sep: str) -> None:
 
 
 class TestInPython:
+    @pytest.fixture(autouse=True)
+    def in_python(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("protocols.errors._of_command", False)
+
     def test_as_people_write_it(self) -> None:
         from tallyroom import Ecdf, Quantile, Result
 

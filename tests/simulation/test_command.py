@@ -153,7 +153,7 @@ def test_a_statistic_of_another_package_has_its_command(tally_here: Tally) -> No
 
 @pytest.mark.usefixtures("outside")
 def test_a_statistic_cannot_take_an_option_that_all_questions_have() -> None:
-    with pytest.raises(LocalError, match="greedy cannot have an option epsilon"):
+    with pytest.raises(LocalError, match="greedy cannot have an option --epsilon"):
         statistic_command("greedy", RunOptions, lambda chosen, options: None)
 
 

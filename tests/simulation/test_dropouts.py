@@ -95,7 +95,7 @@ def test_somebody_must_be_left(dropout: float) -> None:
 
 
 def test_a_minimum_that_dropouts_make_impossible_is_said_at_once() -> None:
-    with pytest.raises(LocalError, match="leaves 6 parties and min_parties needs 7"):
+    with pytest.raises(LocalError, match="leaves 6 parties and --min-parties needs 7"):
         run("inprocess", Mean(), "additive", 1, min_parties=7)
     assert (
         "6 of 10 parties contributed"

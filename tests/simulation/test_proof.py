@@ -75,6 +75,8 @@ OTHERS: dict[str, Any] = {
     "unit": "party",
     "min_parties": 3,
     "delta": 1e-9,
+    "later_epsilon": Fraction(1, 2),
+    "later_delta": 1e-9,
 }
 FREE = {"deadline", "fresh"}
 """How long one waits changes nothing about the answer; and one to this very asking is fresh."""

@@ -27,6 +27,8 @@ OTHERS: dict[str, Any] = {
     "min_parties": 3,
     "deadline": 31.0,
     "delta": 1e-9,
+    "later_epsilon": Fraction(1, 2),
+    "later_delta": 1e-9,
     "fresh": True,
 }
 

@@ -78,7 +78,7 @@ def test_tight_composition_admits_what_the_plain_sum_does_not() -> None:
 
 
 def test_tight_composition_needs_a_delta_and_refuses_what_uses_it_up() -> None:
-    with pytest.raises(LocalError, match="cap_delta"):
+    with pytest.raises(LocalError, match="--cap-delta"):
         Ledger(None, Fraction(1), None, Composition.TIGHT)
     ledger = Ledger(None, None, 1e-6, Composition.TIGHT)
     with pytest.raises(LedgerRefusal, match="delta 1e-05 refused"):

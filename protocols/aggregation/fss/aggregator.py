@@ -71,7 +71,9 @@ class Fss(Aggregator):
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
-    party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
+    party_bytes: ClassVar[str] = (
+        "m(8 + 768k); for m ≥ 3 about (8L + 16m)k; verified 48k a bit of the number of thresholds"
+    )
 
     def __post_init__(self) -> None:
         if self.verified not in ("yes", "no"):
@@ -109,8 +111,6 @@ class Fss(Aggregator):
             return
         if query.servers != SERVERS:
             raise LocalError(f"fss?verified=yes takes exactly {SERVERS} servers")
-        if query.statistic.on_demand:
-            raise LocalError("points on demand are answered from keys that are not verified")
         size = self.row_bytes(query, query.max_records_per_party)
         if size + 4 * query.parties > MAX_ROW:
             raise LocalError("fss?verified=yes: so many parties or records do not fit a message")
@@ -128,9 +128,11 @@ class Fss(Aggregator):
         from protocols.aggregation.fss.on_demand import OnDemandServer
 
         if self.checks:
+            from protocols.aggregation.fss.verified_on_demand import VerifiedOnDemandServer
             from protocols.aggregation.fss.verified_server import VerifiedServer
 
-            return VerifiedServer(query, index, randomness, bulk)
+            checking = VerifiedOnDemandServer if query.statistic.on_demand else VerifiedServer
+            return checking(query, index, randomness, bulk)
         kind = OnDemandServer if query.statistic.on_demand else FssServer
         return kind(query, index, randomness, bulk)
 
@@ -138,8 +140,13 @@ class Fss(Aggregator):
         from protocols.aggregation.fss.on_demand import OnDemandCollector
 
         if self.checks:
-            from protocols.aggregation.fss.verified_collector import VerifiedCollector
+            from protocols.aggregation.fss.verified_collector import (
+                VerifiedCollector,
+                VerifiedOnDemandCollector,
+            )
 
+            if query.statistic.on_demand:
+                return VerifiedOnDemandCollector(query, records)
             return VerifiedCollector(query, records)
         if query.statistic.on_demand:
             return OnDemandCollector(query, records)

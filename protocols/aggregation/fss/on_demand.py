@@ -17,17 +17,38 @@ from protocols.run.query import Query
 MAX_POINTS = 4096
 
 
-class OnDemandServer(FssServer):
-    """Keeps the keys after the release and answers at any point, with the tree's own noise.
+class NodeNoise:
+    """The noise of a node is a function of a server's secret and the node: the first question that
+    touches it draws it, every later one gets the same."""
 
-    The noise of a node is a function of this server's secret and the node: the first question
-    that touches it draws it, every later one gets the same.
-    """
+    def __init__(self, query: Query, randomness: Randomness) -> None:
+        self._query = query
+        self._randomness = randomness
+        self._noise: dict[int, int] = {}
+
+    def at(self, points: NDArray[np.uint64]) -> Vector:
+        mechanism = self._query.mechanism
+        if mechanism is None:
+            return np.zeros(len(points), dtype=np.uint64)
+        tree = self._query.statistic.tree  # type: ignore[attr-defined]  # an OnDemand has one
+        indices = points.astype(np.int64) + 1
+        nodes = tree.touched(indices)
+        for node in nodes.tolist():
+            if node not in self._noise:
+                source = self._randomness.derive(f"node {node}")
+                self._noise[node] = int(mechanism.draw(1, source)[0])
+        noise = np.array([self._noise[node] for node in nodes.tolist()], dtype=np.int64)
+        placed: Vector = tree.noise_at(indices, nodes, noise).view(np.uint64)
+        return placed
+
+
+class OnDemandServer(FssServer):
+    """Keeps the keys after the release and answers at any point, with the tree's own noise."""
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._members = np.zeros(query.parties, dtype=bool)
-        self._noise: dict[int, int] = {}
+        self._node_noise = NodeNoise(query, randomness)
 
     def _release(self, message: Message) -> Step:
         members = self.releasable(message)
@@ -42,23 +63,10 @@ class OnDemandServer(FssServer):
         points = parse_points(message, self._query)
         if isinstance(points, Rejected):
             return points
-        share = self.counts_at(points, self._members) + self._noise_at(points)
+        share = self.counts_at(points, self._members)
+        if self._adds_noise:
+            share = share + self._node_noise.at(points)
         return Continue((self._to_coordinator(Phase.SHARE, share.astype("<u8").tobytes()),))
-
-    def _noise_at(self, points: NDArray[np.uint64]) -> Vector:
-        mechanism = self._query.mechanism
-        if mechanism is None or not self._adds_noise:
-            return np.zeros(len(points), dtype=np.uint64)
-        tree = self._query.statistic.tree  # type: ignore[attr-defined]  # an OnDemand has one
-        indices = points.astype(np.int64) + 1
-        nodes = tree.touched(indices)
-        for node in nodes.tolist():
-            if node not in self._noise:
-                source = self._randomness.derive(f"node {node}")
-                self._noise[node] = int(mechanism.draw(1, source)[0])
-        noise = np.array([self._noise[node] for node in nodes.tolist()], dtype=np.int64)
-        placed: Vector = tree.noise_at(indices, nodes, noise).view(np.uint64)
-        return placed
 
 
 class OnDemandCollector(Collector):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregation.collector import Collector, CollectorState, _some
 from protocols.aggregation.contract import Ids, Records
+from protocols.aggregation.fss.on_demand import OnDemandCollector
 from protocols.aggregation.fss.verified_server import count_type
 from protocols.aggregation.rosters import Fault, parse_members, parse_roster
 from protocols.algebra.ring import add_shares
@@ -33,12 +34,10 @@ COLLECTOR_STAGES: dict[tuple[CollectorStage, Phase], Role] = {
 }
 
 
-class VerifiedCollector(Collector):
-    """Sees noisy shares, who contributed how many keys, and whose keys do not verify."""
+class _Checking(Collector):
+    """Between the rosters and the release, has servers check keys."""
 
-    def __init__(self, query: Query, records: Records) -> None:
-        super().__init__(query, records, add_shares)
-        self._checking = False
+    _checking = False
 
     @property
     def stage(self) -> CollectorStage:
@@ -109,3 +108,14 @@ class VerifiedCollector(Collector):
             f"only {count} of {self._query.parties} parties sent keys that verify and "
             f"{self._query.min_parties} are needed; caught: {_some(caught)}"
         )
+
+
+class VerifiedCollector(_Checking):
+    """Sees noisy shares, who contributed how many keys, and whose keys do not verify."""
+
+    def __init__(self, query: Query, records: Records) -> None:
+        super().__init__(query, records, add_shares)
+
+
+class VerifiedOnDemandCollector(_Checking, OnDemandCollector):
+    """Asks as the statistic plans, of keys that are checked wherever it asks."""

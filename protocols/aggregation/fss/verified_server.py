@@ -52,6 +52,7 @@ class Stage(Enum):
     RELEASED = auto()
 
 
+# Of keys that are asked on demand, questions follow the release, each with digests of its own.
 SERVER_STAGES: dict[tuple[Stage, Phase], Role] = {
     (Stage.COLLECTING, Phase.SUBMIT): Role.PARTY,
     (Stage.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
@@ -69,6 +70,7 @@ SERVER_STAGES: dict[tuple[Stage, Phase], Role] = {
     (Stage.RELEASED, Phase.TOGETHER): Role.SERVER,
     (Stage.RELEASED, Phase.VERIFY): Role.COORDINATOR,
     (Stage.RELEASED, Phase.RELEASE): Role.COORDINATOR,
+    (Stage.RELEASED, Phase.ASK): Role.COORDINATOR,
 }
 """What a server takes in which stage, and from whom; everything else is rejected.
 
@@ -89,6 +91,7 @@ class VerifiedServer(SummingServer):
         self._said: list[bytes] = []
         self._heard: list[bytes] = []
         self._asked: bytes | None = None
+        self._batches = 0
         self._suspects: list[Range] = []
         self._ids = np.zeros(0, dtype=np.uint32)
         self._compared: Prints | None = None
@@ -216,60 +219,52 @@ class VerifiedServer(SummingServer):
 
     def _and_then(self, messages: list[Message]) -> Step:
         """These messages, and what follows from all that is known by now."""
-        while self._asked is not None and self._accepted is None and self._heard:
-            if self._compared is None:
-                messages.append(self._say(self._first_digest()))
-            elif len(self._heard) < len(self._said):
-                break
-            elif (wrong := self._disagreement()) is not None:
-                return Failed(wrong)
-            else:
-                ours, theirs = self._said[-1], self._heard[-1]
-                bad = different(self._suspects, ours[-self._size :], theirs[-self._size :])
-                if bad and not single(bad):
-                    self._suspects = parts(bad)
-                    if self._size > MAX_ROW - STEP.size:
-                        return Failed(f"the keys of too many parties do not verify: {len(bad)}")
-                    messages.append(self._say(self._compared.digests(self._suspects)))
-                else:
-                    messages.append(self._conclude([first for first, _ in bad]))
+        if self._asked is not None and self._heard and not self._batches:
+            messages.append(self._compare(self._points, self._asked))
+        while self._compared is not None and len(self._heard) >= len(self._said):
+            ours, theirs, size = self._said[-1], self._heard[-1], self._size
+            if len(ours) != len(theirs) or ours[:-size] != theirs[:-size]:
+                return Failed("the two servers were told to check different parties or points")
+            bad = different(self._suspects, ours[-size:], theirs[-size:])
+            if not bad or single(bad):
+                self._compared = None
+                return self._concluded(messages, self._ids[[first for first, _ in bad]])
+            self._suspects = parts(bad)
+            if self._size > MAX_ROW - STEP.size:
+                return Failed(f"the keys of too many parties do not verify: {len(self._suspects)}")
+            messages.append(self._say(self._compared.digests(self._suspects)))
         return Continue(tuple(messages))
 
     @property
     def _size(self) -> int:
         return DIGEST_BYTES * len(self._suspects)
 
-    def _disagreement(self) -> str | None:
-        """Why the other's last digests cannot be compared with these."""
-        ours, theirs = self._said[-1], self._heard[-1]
-        if len(ours) != len(theirs) or ours[: -self._size] != theirs[: -self._size]:
-            return "the two servers were told to check different parties, or keys of other runs"
-        return None
+    @property
+    def _points(self) -> NDArray[np.uint64]:
+        """Where keys are checked before the release: wherever they are counted."""
+        return compared(self._query).points(self._keys.bits)
 
-    def _first_digest(self) -> bytes:
-        """Of whom is checked, and of all prints."""
-        assert self._asked is not None
-        key = self._challenge(0)
-        points = compared(self._query).points(self._keys.bits)
+    def _compare(self, points: NDArray[np.uint64], told: bytes) -> Message:
+        """Counts, and says to the other server a digest of what it was `told` to count, and one of
+        all prints."""
+        pair = (self._contribution, self._heard[0])
+        key = challenge(self._query, pair if self._index == 0 else pair[::-1], self._batches)
+        self._batches += 1
         self._counted, prints = self._evaluate(self._keys.visit(points, key), self._ids)
         self._compared = Prints(prints, self._counts[self._ids], key)
         self._suspects = [(0, len(self._ids))]
-        whom = hashlib.blake2s(self._query.run + self._asked, digest_size=DIGEST_BYTES)
-        return whom.digest() + self._compared.digests(self._suspects)
+        what = hashlib.blake2s(told, key=key, digest_size=DIGEST_BYTES, person=b"told")
+        return self._say(what.digest() + self._compared.digests(self._suspects))
 
-    def _challenge(self, batch: int) -> bytes:
-        pair = (self._contribution, self._heard[0])
-        return challenge(self._query, pair if self._index == 0 else pair[::-1], batch)
-
-    def _conclude(self, bad: list[int]) -> Message:
+    def _concluded(self, messages: list[Message], refused: Ids) -> Step:
+        """Who was checked is known to be good, but for these."""
         accepted = np.zeros(self._query.parties, dtype=bool)
         accepted[self._ids] = True
-        refused = self._ids[bad]
         accepted[refused] = False
         self._accepted = accepted
         self._counted = self._counted - self._count_again(refused)
-        self._compared = None
-        return self._to_coordinator(Phase.VERIFY, np.packbits(accepted).tobytes())
+        verdict = self._to_coordinator(Phase.VERIFY, np.packbits(accepted).tobytes())
+        return Continue((*messages, verdict))
 
     # --- counting ---
 
@@ -299,8 +294,7 @@ class VerifiedServer(SummingServer):
         """The share of parties that are left out after all; nothing is compared."""
         if not len(ids):
             return np.zeros_like(self._counted)
-        points = compared(self._query).points(self._keys.bits)
-        return self._evaluate(self._keys.visit(points, bytes(CHALLENGE_BYTES)), ids)[0]
+        return self._evaluate(self._keys.visit(self._points, bytes(CHALLENGE_BYTES)), ids)[0]
 
     def _rows(self, rows: Bodies) -> Bodies:
         """The keys of some submissions, one below the other."""

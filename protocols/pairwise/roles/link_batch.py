@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import PeerError
 from protocols.garbling.circuit import Circuit
+from protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
 from protocols.garbling.links import Links, Mask
 from protocols.garbling.outputs import IntegerShares
 from protocols.garbling.session import Evaluator, Garbler
@@ -36,13 +37,23 @@ class Task:
         return f"<Task of {self.bits.shape[0]} links>"
 
 
+Side = Evaluator | Garbler | DirectEvaluator | DirectGarbler
+
+
+def _few(tasks: tuple[Task, ...]) -> bool:
+    """Whether the evaluator's labels go by base transfers alone: both ends know how many bits it
+    has on a link, and that there is one task."""
+    bits = sum(task.circuit.evaluator_inputs * task.bits.shape[1] for task in tasks)
+    return len(tasks) == 1 and bits <= MOST_DIRECT
+
+
 class Batch:
     """`shares` are there when all tasks are done: (links, pairs, outputs)."""
 
     STEPS: ClassVar[tuple[int, ...]]
     """Those that this end takes."""
 
-    def __init__(self, links: Links, tasks: tuple[Task, ...], side: Evaluator | Garbler) -> None:
+    def __init__(self, links: Links, tasks: tuple[Task, ...], side: Side) -> None:
         self.tasks = tasks
         self.side = side
         self.at = 0
@@ -84,11 +95,12 @@ class EvaluatorBatch(Batch):
 
     def __init__(self, links: Links, tasks: tuple[Task, ...], randomness: Randomness) -> None:
         self._asked = False
-        super().__init__(links, tasks, Evaluator(links, randomness))
+        kind = DirectEvaluator if _few(tasks) else Evaluator
+        super().__init__(links, tasks, kind(links, randomness))
 
     @property
-    def _evaluator(self) -> Evaluator:
-        assert isinstance(self.side, Evaluator)
+    def _evaluator(self) -> Evaluator | DirectEvaluator:
+        assert isinstance(self.side, Evaluator | DirectEvaluator)
         return self.side
 
     def open(self) -> Bytes:
@@ -114,11 +126,12 @@ class GarblerBatch(Batch):
     STEPS: ClassVar[tuple[int, ...]] = (OPENING, REQUEST)
 
     def __init__(self, links: Links, tasks: tuple[Task, ...], randomness: Randomness) -> None:
-        super().__init__(links, tasks, Garbler(links, randomness))
+        kind = DirectGarbler if _few(tasks) else Garbler
+        super().__init__(links, tasks, kind(links, randomness))
 
     @property
-    def _garbler(self) -> Garbler:
-        assert isinstance(self.side, Garbler)
+    def _garbler(self) -> Garbler | DirectGarbler:
+        assert isinstance(self.side, Garbler | DirectGarbler)
         return self.side
 
     def reply(self, rows: Bytes) -> Bytes:

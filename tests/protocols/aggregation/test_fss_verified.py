@@ -23,6 +23,9 @@ from protocols.run.query import Query
 from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from simulation import Federation
+from simulation.scripted_parties import lying_machine
 from tests.samples import a_query
 
 FSS = Fss(verified="yes")
@@ -192,7 +195,7 @@ def test_the_simulated_cheater_counts_a_thousand_times_and_is_caught() -> None:
     holdings = some_holdings()
     query = query_about(holdings)
     exchange = Exchange(FSS, query, records=holdings.counts.astype(np.int64))
-    machine = FSS.cheat(query, holdings, frozenset({3, 5}), exchange.randomness)
+    machine = lying_machine(query, holdings, frozenset({3, 5}), exchange.randomness)
     exchange.enter(holdings.ids, machine)
     check_caught(exchange, holdings, [3, 5], INVALID)
 
@@ -504,3 +507,99 @@ def test_keys_are_as_deep_as_there_are_thresholds() -> None:
         statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds)
         sizes[thresholds] = verified_keys(query_about(holdings, statistic)).key_bytes
     assert sizes == {1: 80, 4: 80, 5: 128, 1024: 464, 1025: 512}
+
+
+# --- points on demand ---
+
+ON_DEMAND: list[Statistic] = [
+    EcdfPoints(lower=0.0, upper=1.0, at=(0.25, 0.5)),
+    QuantileSearch(lower=0.0, upper=1.0, quantile=(0.5,)),
+]
+
+
+@pytest.mark.parametrize("statistic", ON_DEMAND, ids=lambda s: s.name)
+def test_questions_on_demand_get_the_same_answers_as_without_the_check(
+    statistic: Statistic,
+) -> None:
+    holdings = some_holdings()
+    query = query_about(holdings, statistic)
+    plain = Exchange(Fss(), replace(query, aggregator="fss"), records=holdings.counts)
+    plain.enter(holdings.ids, Fss().party(plain.query, holdings, plain.randomness))
+    checked = total_of(exchange_over(holdings, query))
+    assert checked.vector.tolist() == total_of(plain).vector.tolist()
+    assert checked.caught == ()
+
+
+def wrong_weights(server: int, body: Bodies) -> Bodies:
+    words(body)[6:190:6] += np.uint64(1)
+    return body
+
+
+def wrong_below(server: int, body: Bodies) -> Bodies:
+    """From the third level on, the second being right."""
+    words(body)[12:190:6] += np.uint64(1)
+    return body
+
+
+def test_on_demand_a_wrong_weight_is_found_before_the_first_question() -> None:
+    holdings = some_holdings()
+    query = query_about(holdings, ON_DEMAND[0])
+    exchange = exchange_over(holdings, query, spoiled([4], wrong_weights))
+    total = total_of(exchange)
+    assert total.caught == ((4, INVALID),)
+    values = np.delete(holdings.column("value"), np.s_[9:11])
+    assert holdings.starts[4:6].tolist() == [9, 11]
+    assert total.vector.tolist() == [int((values <= 0.25).sum()), int((values <= 0.5).sum())]
+
+
+@pytest.mark.parametrize("statistic", ON_DEMAND, ids=lambda s: s.name)
+def test_on_demand_a_question_that_meets_a_bad_key_ends_the_run_and_names_it(
+    statistic: Statistic,
+) -> None:
+    if isinstance(statistic, EcdfPoints):
+        statistic = EcdfPoints(lower=0.0, upper=1.0, at=(0.3,))
+    holdings = some_holdings()
+    exchange = exchange_over(holdings, query_about(holdings, statistic), spoiled([4], wrong_below))
+    exchange.run()
+    assert exchange.total is None
+    assert exchange.failed is not None
+    assert "keys of party-4 do not verify at the points" in exchange.failed.reason
+
+
+def test_on_demand_servers_that_are_asked_different_points_end_the_run() -> None:
+    holdings = some_holdings()
+    exchange = exchange_over(holdings, query_about(holdings, ON_DEMAND[0]))
+    server = exchange.servers[1]
+    receive = server.receive
+
+    def misled(message: Message) -> object:
+        if message.phase is Phase.ASK:
+            body = message.body.copy()
+            body[0, 0] ^= 1
+            message = replace(message, body=body)
+        return receive(message)
+
+    server.receive = misled  # type: ignore[method-assign,assignment]
+    exchange.run()
+    assert exchange.total is None
+    assert exchange.failed == Failed(
+        "the two servers were told to check different parties or points"
+    )
+
+
+# --- over processes ---
+
+
+def test_over_real_processes_the_cheater_is_named() -> None:
+    with Federation(
+        parties=5,
+        hosts=1,
+        aggregator="fss?verified=yes",
+        seed=7,
+        runtime="processes",
+        cheats=["3:out-of-range"],
+    ) as federation:
+        result = federation.run(Ecdf(value="score", thresholds=16), "inf")
+    assert [party for party, _ in result.caught] == [3]
+    assert result.error is not None
+    assert max(result.error.values()) < 1e-9

@@ -291,12 +291,12 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Base OTs without curves: both keys follow from A, which is fast, and no secret to whoever
     looks. Otherwise sessions are what they are."""
 
-    def pairs_of(links: Links, points: Bytes) -> Bytes:
+    def pairs_of(links: Links, points: Bytes, count: int) -> Bytes:
         rows = [
-            Randomness(point[1:17].tobytes()).rows("keys", links[at : at + 1], 128 * 32)
+            Randomness(point[1:17].tobytes()).rows("keys", links[at : at + 1], count * 32)
             for at, point in enumerate(points)
         ]
-        return np.concatenate(rows).reshape(len(links), 128, 2, 16)
+        return np.concatenate(rows).reshape(len(links), count, 2, 16)
 
     def sender_points(scalars: Bytes) -> Bytes:
         return np.concatenate([np.full((len(scalars), 1), 2, np.uint8), scalars[:, 0]], axis=1)
@@ -306,18 +306,20 @@ def deal_base_ots(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> tuple[Bytes, Bytes]:
         if (points[:, 0] != 2).any():
             raise PeerError(names(links), "bytes that are no point of the curve")
-        pairs = pairs_of(links, points)
+        count = choices.shape[1]
+        pairs = pairs_of(links, points, count)
         keys = np.take_along_axis(pairs, choices[:, :, None, None].astype(np.intp), axis=2)
-        answers = np.zeros((len(links), base_ot.REPLY_BYTES), dtype=np.uint8)
-        points = answers[:, : 128 * 33].reshape(len(links), 128, 33)
-        points[:, :, 0], points[:, :, 1:] = 3, scalars[:, :128]
-        answers[:, : 128 * 33] = points.reshape(len(links), -1)
+        answers = np.zeros((len(links), base_ot.reply_bytes(count)), dtype=np.uint8)
+        points = answers[:, : count * 33].reshape(len(links), count, 33)
+        points[:, :, 0], points[:, :, 1:] = 3, scalars[:, :count]
+        answers[:, : count * 33] = points.reshape(len(links), -1)
         return answers, np.ascontiguousarray(keys[:, :, 0])
 
     def sender_keys(links: Links, scalars: Bytes, answers: Bytes) -> Bytes:
-        if (answers[:, : 128 * 33].reshape(len(links), 128, 33)[:, :, 0] != 3).any():
+        points = answers[:, : -base_ot.PROOF_BYTES].reshape(len(links), -1, 33)
+        if (points[:, :, 0] != 3).any():
             raise PeerError(names(links), "bytes that are no point of the curve")
-        return pairs_of(links, sender_points(scalars))
+        return pairs_of(links, sender_points(scalars), points.shape[1])
 
     def draw_scalars(randomness: Randomness, label: str, links: Links, count: int) -> Bytes:
         return randomness.rows(label, links, count * 32).reshape(len(links), count, 32)

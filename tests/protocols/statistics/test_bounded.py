@@ -107,5 +107,5 @@ def test_bounds_that_were_given_stay() -> None:
 
 def test_bounds_that_are_needed_are_asked_for() -> None:
     for statistic in (Sum(), Sum(lower=1.0), TWO):
-        with pytest.raises(LocalError, match="give lower and upper"):
+        with pytest.raises(LocalError, match="give --lower and --upper"):
             statistic.check_bounds()

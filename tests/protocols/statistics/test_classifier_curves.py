@@ -130,7 +130,7 @@ def test_the_best_threshold_by_youden_and_by_cost() -> None:
 
 @pytest.mark.parametrize("best", ["", "cost=", "cost=0", "cost=-1", "cost=nan", "f1", "cost=1e99"])
 def test_a_best_threshold_by_nothing_known_is_refused(best: str) -> None:
-    with pytest.raises(LocalError, match="best is youden, or cost=R"):
+    with pytest.raises(LocalError, match="--best is youden, or cost=R"):
         cost_of(best)
 
 
@@ -156,8 +156,8 @@ def test_the_area_between_curves() -> None:
 @pytest.mark.parametrize(
     ("labels", "positive", "words"),
     [
-        ([1.0, 2.0, 2.0], None, "labels are 0 or 1: column 'label' has 1, 2; .*--positive 2"),
-        ([-1.0, 1.0, 1.0], None, "has -1, 1; name the positive one: --positive 1"),
+        ([1.0, 2.0, 2.0], None, "labels are 0 or 1: column 'label' has 1, 2; .*positive 2"),
+        ([-1.0, 1.0, 1.0], None, "has -1, 1; name the positive one: positive 1"),
         ([0.0, np.nan, 1.0], None, "missing or not finite"),
         ([0.0, np.nan, 1.0], 1.0, "missing or not finite"),
     ],
@@ -186,12 +186,12 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"thresholds": 0}, "--thresholds must be between"),
-        ({"thresholds": 1 << 20}, "--thresholds must be between"),
-        ({"score": ()}, "--score names 1 to"),
+        ({"thresholds": 0}, "thresholds must be between"),
+        ({"thresholds": 1 << 20}, "thresholds must be between"),
+        ({"score": ()}, "score names 1 to"),
         ({"score": ("a", "a")}, "each once"),
         ({"score": ("label",)}, "cannot be both score and label"),
-        ({"smooth": "1"}, "--mechanism tree"),
+        ({"smooth": "1"}, "mechanism tree"),
         ({"labels": "secret"}, "labels"),
         ({"positive": float("nan")}, "finite"),
     ],

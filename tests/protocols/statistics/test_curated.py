@@ -96,8 +96,13 @@ def test_average_precision_is_eq_2_of_s3() -> None:
         ({"aggregator": "masking", "servers": 1, "noise": Placement.CURATOR}, "curator"),
         ({"aggregator": "curator", "servers": 1, "noise": Placement.PARTIES}, "curator"),
         (
-            {"servers": 1, "noise": Placement.CURATOR, "aggregator": "curator", "group": 2},
-            "--unit record",
+            {
+                "servers": 1,
+                "noise": Placement.CURATOR,
+                "aggregator": "curator",
+                "records_per_unit": 2,
+            },
+            "unit record",
         ),
     ],
 )

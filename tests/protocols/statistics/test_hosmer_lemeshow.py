@@ -147,11 +147,11 @@ def test_thresholds_rise_and_are_inside() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"groups": 2}, "--groups is between 3"),
-        ({"groups": 10**6}, "--groups is between 3"),
-        ({"share": 0.0}, "--share is between 0 and 1"),
+        ({"groups": 2}, "groups is between 3"),
+        ({"groups": 10**6}, "groups is between 3"),
+        ({"share": 0.0}, "share is between 0 and 1"),
         ({"mechanism": "wood"}, "mechanism"),
-        ({"thresholds": 0}, "--thresholds"),
+        ({"thresholds": 0}, "thresholds"),
         ({"positive": float("inf")}, "finite"),
     ],
 )

@@ -175,11 +175,11 @@ def test_forms_are_not_offered() -> None:
         (lambda: LocalPairs("kendall-tau", encoded(KendallTau()), 33), "1089 cells"),
         (lambda: LocalAuc("auc", encoded(Auc()), 25), "2 to 2\\^24"),
         (lambda: LocalAuc("gini", encoded(Gini()), 3), "domain of scores"),
-        (lambda: Gini(bins="1"), "--bins is a number"),
-        (lambda: Gini(bins="many"), "--bins is a number"),
+        (lambda: Gini(bins="1"), "bins is a number"),
+        (lambda: Gini(bins="many"), "bins is a number"),
         (lambda: Gini(rounding="up"), "rounding"),
         (lambda: Auc(labels="secret"), "labels"),
-        (lambda: form_of(Gini()).measurement.randomizer(lambda _: Fraction(1)), "give --lower"),  # type: ignore[union-attr]
+        (lambda: form_of(Gini()).measurement.randomizer(lambda _: Fraction(1)), "give lower"),  # type: ignore[union-attr]
         (lambda: Local().check(a_query(form_of(Auc()), epsilon=Fraction(1, 10**9))), "too small"),
     ],
 )
