@@ -24,6 +24,7 @@ from simulation.command.light import LightGroup
 from simulation.command.messages import warn
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
+from simulation.command.serve import serve_command
 from simulation.command.verify import verify_command
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)
 app.add_typer(verify_command)
+app.add_typer(serve_command)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
