@@ -52,7 +52,7 @@ def test_standing_by_enumeration() -> None:
                     waits = Standing.WAITING if here and not closed else Standing.GONE
                     wanted = Standing.SUBMITTED if sent else waits
                     wanted = Standing.REFUSED if refuses else wanted
-                    assert party_states(*flags, closed).tolist() == [wanted]
+                    assert party_states(flags[0], flags[1], flags[2], closed).tolist() == [wanted]
     many = np.zeros(MOST_SHOWN + 1, dtype=bool)
     assert len(party_states(many, many, many, False)) == 0
 
