@@ -126,6 +126,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "at": lambda value: (0.25,),
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
+    "meet": lambda value: "servers" if value == "parties" else "parties",
+    "k": lambda value: value + 1,
     "matchings": lambda value: value + 1,
     "met": lambda value: value - 1 if value else 1,
     "max_records_per_party": lambda value: value + 1,
