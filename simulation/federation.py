@@ -26,6 +26,7 @@ from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
+from simulation.prediction import predicted_links
 from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -145,6 +146,17 @@ class Federation:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
+        """Bytes that links will carry, as far as the aggregator states them in a formula."""
+        setting = self._setting
+        return predicted_links(
+            setting.aggregator,
+            question,
+            setting.parties,
+            setting.servers,
+            setting.max_records_per_party,
+        )
 
     def start(self) -> None:
         """Brings the processes up; `run` does it by itself."""
