@@ -11,6 +11,7 @@ submission, and is not in it: taking it in, and looking for keys that came twice
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def gen_row(limit: float, repeats: int) -> Row:
     # Children of both servers at every level; value and proof of both from the second on.
     calls = 2 * BITS + 4 * (BITS - 1)
     ratios = {"unverified": ours / plain, "aes-limit": BATCH / ours * calls / limit}
-    details = {"hash_calls": calls, "key_bytes": keys.key_bytes}
+    details: dict[str, float] = {"hash_calls": calls, "key_bytes": keys.key_bytes}
     return Row(f"verified-gen-{BITS}-native", BATCH / ours, "keys/s", ratios, details)
 
 
@@ -73,7 +74,7 @@ def curve_row(parties: int = PARTIES, thresholds: int = THRESHOLDS, repeats: int
     ours = plain = close = float("inf")
     for _ in range(repeats):
         server = _server(query, 0)
-        close = min(close, seconds(lambda server=server: server.receive(sent[0]), 1))
+        close = min(close, seconds(partial(server.receive, sent[0]), 1))
         server.receive(contribution)
 
         def work(server: Machine = server) -> None:
@@ -85,7 +86,11 @@ def curve_row(parties: int = PARTIES, thresholds: int = THRESHOLDS, repeats: int
         unchecked = _server(plain_query, 0)
         unchecked.receive(plain_sent[0])
         release = _of_everyone(plain_query, Phase.RELEASE)
-        plain = min(plain, seconds(lambda s=unchecked, r=release: _must_share(s.receive(r)), 1))
+
+        def plain_work(server: Machine = unchecked, release: Message = release) -> None:
+            _must_share(server.receive(release))
+
+        plain = min(plain, seconds(plain_work, 1))
     details = {"seconds": ours, "unverified_seconds": plain, "close_seconds": close}
     rate = parties * thresholds / ours
     name = f"verified-curve-{parties}x{thresholds}"
