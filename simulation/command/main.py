@@ -159,6 +159,9 @@ def ledger(
         print(line)
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Maps errors to one line and an exit code, here and nowhere else."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said below, in one line
@@ -171,12 +174,14 @@ def main() -> None:
 def _run() -> int:
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="tally", standalone_mode=False)
+        if code == INTERRUPTED:  # typer turns the key into this, without a word
+            warn("interrupted; nothing is left running")
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted; nothing is left running")
-        code = 130
+        code = INTERRUPTED
     except Interrupted as error:
         warn(str(error))
-        code = 130
+        code = INTERRUPTED
     except TyperException as error:
         warn(error.format_message())
         code = 2
