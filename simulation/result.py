@@ -297,7 +297,8 @@ class Result:
             low, high = float(self.interval.low[0]), float(self.interval.high[0])
             beside = self.interval.without
             only = f"; of the noise alone, not of {beside}" if beside else ""
-            shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g}{only})"
+            if np.isfinite(high - low):  # of what is chosen, nobody knows
+                shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g}{only})"
         return shown
 
     def _repr_html_(self) -> str:

@@ -188,6 +188,9 @@ class Pairs(Bounded):
 
     # --- how it is asked ---
 
+    def as_pairs(self) -> "Pairs":
+        return self
+
     def asked_of(self, aggregator: str) -> Statistic:
         """In the local model records are quantized and reported; elsewhere parties meet."""
         if aggregator not in LOCAL_MODELS:
