@@ -76,6 +76,8 @@ COLUMNS = {
         ),
     ],
     "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s2-fig2": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
+    "s2-fig3": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig4": [
         "n_epsilon",
         "paper",
