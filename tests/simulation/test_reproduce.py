@@ -98,8 +98,8 @@ COLUMNS = {
 }
 
 
-WORDS = ("way", "curve", "metric", "panel", "violation", "reading")
-"""Columns that are no numbers."""
+WORDS = ("way", "curve", "metric", "panel", "violation", "reading", "beta")
+"""Columns that are no numbers, or infinite ones."""
 
 
 def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
