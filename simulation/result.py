@@ -320,8 +320,9 @@ class Result:
         with table.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["phase", "round", "sender", "receiver", "bytes", "messages"])
-            rows = list(self.bill.rows())
-            writer.writerows(rows if len(rows) <= MOST_BILL_ROWS else self.bill.rows_of_roles())
+            parties = list(self.bill.rows())
+            few = len(parties) <= MOST_BILL_ROWS
+            writer.writerows(parties if few else self.bill.rows_of_roles())
         answer = folder / "estimate.csv"
         with answer.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -113,6 +113,7 @@ def run(name: str, folder: Path, scale: Scale) -> Outcome:
     rows, kind = measure(scale), KINDS[name]
     data = list(dict.fromkeys(str(row["curve"]) for row in rows))
     canvas, axes = panels(f"{name}: {kind.replace('_', ' ')}, mean of {RUNS[scale]} runs", data)
+    canvas.set_size_inches(max(7.0, 4.2 * len(data)), 4.2)
     for each, of in zip(axes, data, strict=True):
         for method, colour, marker in zip(METHODS, COLOURS, MARKERS, strict=False):
             own = [row for row in rows if row["curve"] == of and row["way"] == method]

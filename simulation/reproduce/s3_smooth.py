@@ -54,6 +54,7 @@ def run_fig3(folder: Path, scale: Scale) -> Outcome:
         for n, each in zip(sizes, values, strict=True)
     ]
     canvas, (axes,) = panels(f"S3 Fig. 3: smooth sensitivity of AUC, {records} records", [""])
+    canvas.set_size_inches(7, 4.2)
     for beta, colour in zip(BETAS, (*COLOURS, "#7b6d8d"), strict=True):
         axes.plot(sizes / records, found[beta], color=colour, label=f"β = {beta:g}")
     axes.set_xlabel("prevalence")
@@ -106,9 +107,9 @@ def run_fig4(folder: Path, scale: Scale) -> Outcome:
     }
     names = [f"{name}, n = m = {size}" for name, size in drawn]
     canvas, axes = panels("S3 Fig. 4: private outputs, ε = 1, δ = 0.01", names, height=3.4)
-    for each, (value, outputs) in zip(axes, drawn.values(), strict=True):
-        each.hist(np.clip(outputs, 0, 1), bins=np.linspace(0, 1, 41), color=COLOURS[2])
-        each.axvline(value, color=COLOURS[1])
+    for each, (true, outputs) in zip(axes, drawn.values(), strict=True):
+        each.hist(np.clip(outputs, 0, 1), bins=40, range=(0.0, 1.0), color=COLOURS[2])
+        each.axvline(true, color=COLOURS[1])
     files = [write_table(folder / "s3-fig4.csv", rows), save(canvas, folder / "s3-fig4.png")]
     told = {"data": data.source, "deviation": {str(n): each for n, each in spread.items()}}
     return Outcome(criteria, {**told, "ap_outside": outside}, files)
@@ -164,8 +165,8 @@ def run_fig6(folder: Path, scale: Scale) -> Outcome:
     axes[0].set_ylabel("true positive rate")
     axes[0].legend(frameon=False, fontsize=8)
     files = [write_table(folder / "s3-fig6.csv", rows), save(canvas, folder / "s3-fig6.png")]
-    told = {"data": data.source, "area_between": apart, "inside": inside}
-    return Outcome(judge_fig6(apart), told, files)
+    figures = {"data": data.source, "area_between": apart, "inside": inside}
+    return Outcome(judge_fig6(apart), figures, files)
 
 
 def judge_fig6(apart: dict[str, float]) -> dict[str, bool]:

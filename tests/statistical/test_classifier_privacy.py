@@ -59,7 +59,7 @@ def views(statistic: Statistic, epsilon: Fraction, records: list[Record], runs: 
         if not run or statistic.curated:
             source = Randomness.from_seed(run, f"server {records[0]}")
             server = aggregator_named("curator").server(query, 0, source, Memory())
-            assert isinstance(server, SummingServer)
+        assert isinstance(server, SummingServer)
         seen.append(np.frombuffer(server.publish(total), dtype="<u8"))
     return signed(np.stack(seen))
 
@@ -74,10 +74,10 @@ def proven(here: int, there: int, trials: int) -> tuple[float, float]:
 def measured(
     statistic: Statistic, epsilon: Fraction, here: Record, there: Record, event: Event, runs: int
 ) -> tuple[float, float]:
-    found = (
+    one, two = (
         int(event(views(statistic, epsilon, [record], runs)).sum()) for record in (here, there)
     )
-    return proven(*found, runs)
+    return proven(one, two, runs)
 
 
 # --- curves of both classes ---
