@@ -51,7 +51,8 @@ def judged(method: str, cells: NDArray[np.int64], epsilon: Fraction, source: Ran
         x = np.linspace(1, 0, 257)
         return np.stack([x, binormal(min(max(area, 0.0), 1.0), x)])
     depth = depth_for(int(cells.sum()))
-    release = priroc(*cells, depth, epsilon, source, fixed=method == "PriROC-fix")
+    fixed = method == "PriROC-fix"
+    release = priroc(cells[0], cells[1], depth, epsilon, source, fixed=fixed)
     ends = np.append(release.thresholds, CELLS) / CELLS
     found = Judgement.of(release.distributions, ends, "youden")
     return np.stack([found.false_positive, found.true_positive])
