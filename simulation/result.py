@@ -287,7 +287,8 @@ class Result:
         shown = str(self.shape)
         if self.shape.scalar and self.interval is not None:
             low, high = float(self.interval.low[0]), float(self.interval.high[0])
-            shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g})"
+            if np.isfinite(high - low):  # of what is chosen, nobody knows
+                shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g})"
         return shown
 
     def _repr_html_(self) -> str:

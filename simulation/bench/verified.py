@@ -73,24 +73,12 @@ def curve_row(parties: int = PARTIES, thresholds: int = THRESHOLDS, repeats: int
     digest = _digest_of(other, query, sent[0])
     ours = plain = close = float("inf")
     for _ in range(repeats):
-        server = _server(query, 0)
+        server, unchecked = _server(query, 0), _server(plain_query, 0)
         close = min(close, seconds(partial(server.receive, sent[0]), 1))
         server.receive(contribution)
-
-        def work(server: Machine = server) -> None:
-            server.receive(_of_everyone(query, Phase.VERIFY))
-            server.receive(digest)
-            _must_share(server.receive(_of_everyone(query, Phase.RELEASE)))
-
-        ours = min(ours, seconds(work, 1))
-        unchecked = _server(plain_query, 0)
         unchecked.receive(plain_sent[0])
-        release = _of_everyone(plain_query, Phase.RELEASE)
-
-        def plain_work(server: Machine = unchecked, release: Message = release) -> None:
-            _must_share(server.receive(release))
-
-        plain = min(plain, seconds(plain_work, 1))
+        ours = min(ours, seconds(partial(_check_and_release, server, query, digest), 1))
+        plain = min(plain, seconds(partial(_release, unchecked, plain_query), 1))
     details = {"seconds": ours, "unverified_seconds": plain, "close_seconds": close}
     rate = parties * thresholds / ours
     name = f"verified-curve-{parties}x{thresholds}"
@@ -134,6 +122,13 @@ def _of_everyone(query: Query, phase: Phase) -> Message:
     return Message(query.run, phase, Role.COORDINATOR, Role.SERVER, address(0), address(0), body)
 
 
-def _must_share(step: object) -> None:
+def _check_and_release(server: Machine, query: Query, digest: Message) -> None:
+    server.receive(_of_everyone(query, Phase.VERIFY))
+    server.receive(digest)
+    _release(server, query)
+
+
+def _release(server: Machine, query: Query) -> None:
+    step = server.receive(_of_everyone(query, Phase.RELEASE))
     assert isinstance(step, Continue), step
     assert [message.phase for message in step.messages] == [Phase.SHARE]

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.records import Holdings
-from protocols.statistics import Statistic, statistics
+from protocols.statistics import statistics
 from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
 from protocols.statistics.calibration import CalibrationCounts
+from protocols.statistics.choices import Chosen
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
 from protocols.statistics.curated import Curated
@@ -120,15 +121,10 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model, and those that
-    release no sum but what servers chose, have machines or noise of their own, and their own
-    tests."""
+    """Those of pairs, of points on demand, of a curator and of the local model have machines or
+    noise of their own, and their own tests; so have those that release what was chosen alone."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, Curated, LocalForm)
-    summed = {
-        name
-        for name, kind in statistics().items()
-        if not issubclass(kind, own) and kind.choice is Statistic.choice
-    }
+    own = (Pairs, OnDemand, Curated, LocalForm, Chosen)
+    summed = {name for name, kind in statistics().items() if not issubclass(kind, own)}
     assert summed == tested

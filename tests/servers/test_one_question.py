@@ -130,6 +130,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "at": lambda value: (0.25,),
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
+    "meet": lambda value: "servers" if value == "parties" else "parties",
+    "k": lambda value: value + 1,
     "matchings": lambda value: value + 1,
     "met": lambda value: value - 1 if value else 1,
     "max_records_per_party": lambda value: value + 1,
@@ -154,9 +156,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "nonnegative": lambda value: not value,
     "categories": lambda value: "a,b",
     "randomizer": lambda value: "unary" if value != "unary" else "auto",
-    "meet": lambda value: "servers" if value == "parties" else "parties",
     "rounding": lambda value: "randomized" if value == "simple" else "simple",
-    "k": lambda value: value + 1,
     "counts": lambda value: "hb" if value == "dawa" else "dawa",
 }
 """Another value for every parameter of any statistic."""
