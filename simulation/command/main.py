@@ -24,6 +24,7 @@ from simulation.command.light import LightGroup
 from simulation.command.messages import warn
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
+from simulation.command.sweep import sweep
 from simulation.command.verify import verify_command
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app = typer.Typer(
 
 app.add_typer(run)
 app.add_typer(compare)
+app.add_typer(sweep)
 app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)

@@ -36,13 +36,10 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
         raise LocalError("--key is of a running federation: give --coordinator")
-    if len(options.aggregator or ()) > 1:
-        raise LocalError("a run has one --aggregator; `tally compare` takes several")
-    spec = options.aggregator[0] if options.aggregator else "additive"
     if options.coordinator is None or options.identity is None:
-        question, dataset = _prepared(chosen, options)
-        show(_simulated(question, dataset, spec, options), options.out, options.as_json)
+        show(simulate(chosen, options), options.out, options.as_json)
         return
+    spec = _aggregator_of(options)
     for each in dataclasses.fields(SimulationOptions):
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
@@ -70,6 +67,19 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
             begun=show_study_key if several else show_key,
         )
     show(result, options.out, options.as_json)
+
+
+def simulate(chosen: Chosen, options: RunOptions) -> "Result":
+    """The answer of a simulated federation."""
+    spec = _aggregator_of(options)
+    question, dataset = _prepared(chosen, options)
+    return _simulated(question, dataset, spec, options)
+
+
+def _aggregator_of(options: RunOptions) -> str:
+    if len(options.aggregator or ()) > 1:
+        raise LocalError("a run has one --aggregator; `tally compare` takes several")
+    return options.aggregator[0] if options.aggregator else "additive"
 
 
 def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
