@@ -72,8 +72,8 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
 def simulate(chosen: Chosen, options: RunOptions) -> "Result":
     """The answer of a simulated federation."""
     spec = _aggregator_of(options)
-    question, dataset = _prepared(chosen, options)
-    return _simulated(question, dataset, spec, options)
+    question, dataset = asked_about(chosen, options)
+    return simulated(question, dataset, spec, options)
 
 
 def _aggregator_of(options: RunOptions) -> str:
@@ -88,11 +88,11 @@ def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
 
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
-    question, dataset = _prepared(chosen, options)
+    question, dataset = asked_about(chosen, options)
     compare_aggregators(
         question.title if isinstance(question, Study) else question.name,
         options.aggregator,
-        lambda spec, time: _simulated(question, dataset, spec, _again(options, time)),
+        lambda spec, time: simulated(question, dataset, spec, _again(options, time)),
         options.out,
         options.as_json,
         options.repeat,
@@ -121,7 +121,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
         return deployment.resume(key, report)
 
 
-def _prepared(
+def asked_about(
     chosen: Chosen, options: RunOptions | CompareOptions
 ) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
@@ -149,7 +149,7 @@ def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
     return scored(options.data, options.model)
 
 
-def _simulated(
+def simulated(
     question: "Statistic | Study",
     dataset: "Dataset",
     spec: str,
