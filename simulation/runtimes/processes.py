@@ -45,7 +45,7 @@ class Processes(Runtime):
         self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
         self.children: dict[str, ForkServerProcess] = {}
         self._analyst: Analyst | None = None
-        self._context = _fork_server()
+        self._context = fork_server()
         self._blocks = list(plan.holdings.blocks(plan.hosts))
         self._listen: dict[str, str] = {}
         self._targets: list[str] = []
@@ -154,7 +154,7 @@ class Processes(Runtime):
             self.plan.policy,
         )
         process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
-        with _no_main_module(), _deaf_to_the_keyboard():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         self.children[name] = process
 
@@ -164,7 +164,7 @@ class Processes(Runtime):
         """Starts a process that listens; returns where."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=target, args=(config, theirs), daemon=True)
-        with _no_main_module(), _deaf_to_the_keyboard():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         theirs.close()
         self.children[name] = process
@@ -176,7 +176,8 @@ class Processes(Runtime):
         return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
 
 
-def _fork_server() -> ForkServerContext:
+def fork_server() -> ForkServerContext:
+    """The context in which processes start, with what all of them import loaded once."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["simulation.runtimes.preload"])
@@ -196,7 +197,7 @@ def _deaf_to_the_keyboard() -> Iterator[None]:
 
 
 @contextmanager
-def _no_main_module() -> Iterator[None]:
+def no_main_module() -> Iterator[None]:
     """Keeps the children from importing the caller's script, which would cost each of them its
     imports, and run it where it has no main guard."""
     main = sys.modules["__main__"]
