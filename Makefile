@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS = 1
 
 NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
 
-.PHONY: setup demo check test chaos soak fuzz compose-test lint protos protos-check bench clean
+.PHONY: setup demo check test chaos soak fuzz compose-test browser-test lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -57,6 +57,13 @@ fuzz: setup
 # On a machine with a docker engine, or where root can install one; skips with a reason elsewhere.
 compose-test: setup
 	$(BIN)/python -m tests.compose.run
+
+# The page in a headless Chromium, from Debian's packages where root may install one; and the
+# documentation's screenshots. `make test` runs the same tests where there is a Chromium.
+browser-test: setup
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y chromium; } \
+		|| echo "no Chromium, and it cannot be installed here: the tests skip"
+	TALLY_SCREENSHOTS=docs/images $(BIN)/pytest -n 0 -rs tests/browser
 
 protos: setup
 	$(BIN)/python protos/generate.py

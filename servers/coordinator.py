@@ -25,6 +25,7 @@ from protocols.run.participant import Outcome
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.refusal import Refusals, refusal_words
+from protocols.run.standing import party_states
 from servers.releases import Releases
 from servers.witness import Witness
 from storage.ledger import Ledger
@@ -70,6 +71,12 @@ class Coordinator(Witness):
     def enrolled(self) -> int:
         """How many parties are here now."""
         return int(np.count_nonzero(self._present))
+
+    def states(self, run: bytes, submitted: NDArray[np.bool_], closed: bool) -> NDArray[np.uint8]:
+        """Of each party, how it stands in a run; `closed` is when nobody is waited for any more."""
+        refusals = self._refusals.get(run)
+        refusing = np.zeros(self.parties, dtype=bool) if refusals is None else refusals.refusing
+        return party_states(self._present, submitted, refusing, closed)
 
     @property
     def most_records(self) -> int:

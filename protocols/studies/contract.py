@@ -161,6 +161,10 @@ class Study(ABC):
         """The study with bounds that a data set publishes, where it has none of its own."""
         return self
 
+    def of_records(self, records: int) -> Self:
+        """The study once it is known how many records there are, which is public."""
+        return self
+
     def parameters(self) -> dict[str, Parameter]:
         """In one form: a real number is a float, whether it was written 1 or 1.0."""
         return {f.name: as_plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}

@@ -1,7 +1,7 @@
 """Where processes live. Every runtime runs the same machines and gives the same answer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.records import Holdings
 from protocols.run.evidence import Evidence
-from protocols.run.meter import Bill
+from protocols.run.meter import Bill, Tally
 from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
@@ -50,7 +50,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """`question` tells which one of a study it is."""
+    """`question` tells which one of a study it is. `links` is what each has carried so far, and
+    `states` how each party stands (`Standing`); empty where there are too many to show."""
 
     phase: str
     enrolled: int
@@ -58,6 +59,8 @@ class Progress:
     submissions: int = 0
     bytes: int = 0
     question: str = ""
+    links: Mapping[str, Tally] = field(default_factory=dict)
+    states: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
 
 
 Report = Callable[[Progress], None]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+import numpy as np
+
 from parties.block import PartyBlock
 from parties.consent import Consent
 from protocols.aggregation.contract import Total
@@ -15,7 +17,7 @@ from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.randomness import Randomness
 from protocols.run.machine import Done, Failed
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import Bill, Meter, relayed
+from protocols.run.meter import Bill, Meter, relayed, tallies_by_link
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
 from protocols.run.question import Question
@@ -30,6 +32,8 @@ from storage.ledger import Ledger
 MOST_KEPT = 100
 """Releases that are given again without being made anew."""
 LIFETIME = dt.timedelta(days=365)
+REPORT_SECONDS = 0.2
+"""Between two reports of one phase."""
 
 
 class InProcess(Runtime):
@@ -93,7 +97,16 @@ class InProcess(Runtime):
         queue = self._router = self._everybody()
         unfinished: deque[PartyBlock] = deque()
         parties = len(self.plan.holdings.ids)
-        report(Progress("submit", parties, parties))
+        last = 0.0
+
+        def tell(phase: str) -> None:
+            nonlocal last
+            if phase == "submit" and time.perf_counter() - last < REPORT_SECONDS:
+                return
+            report(self._progress(run, phase))
+            last = time.perf_counter()
+
+        tell("submit")
 
         def take(outcome: Outcome, by: Participant, asked_by: Role | None = None) -> None:
             nonlocal finished
@@ -118,7 +131,9 @@ class InProcess(Runtime):
             message = queue.next()
             if message.phase is Phase.RELEASE and "release" not in clock:
                 clock["release"] = time.perf_counter()
-                report(Progress("release", parties, parties, parties))
+                tell("release")
+            elif "release" not in clock:
+                tell("submit")
             for receiver, part in self._receivers(message):
                 with self._timed(receiver, message.phase is Phase.PREPARE):
                     outcome = receiver.handle(part)
@@ -154,6 +169,23 @@ class InProcess(Runtime):
             evidence=total.evidence,
             authority=self._credentials[0].authority,
             prepare_cpu_seconds=self._prepare_cpu_seconds,
+        )
+
+    def _progress(self, run: bytes, phase: str) -> Progress:
+        parties = len(self.plan.holdings.ids)
+        meters = [meter for each in self._servers if (meter := each.meters.get(run)) is not None]
+        ours = self._coordinator.meters.get(run)
+        heard = [found for meter in meters if (found := meter.submitted(parties)).any()]
+        submitted = np.logical_and.reduce(heard) if heard else np.zeros(parties, dtype=bool)
+        links = tallies_by_link(meters if ours is None else [*meters, ours])
+        return Progress(
+            phase,
+            parties,
+            parties,
+            int(submitted.sum()),
+            sum(tally.bytes for tally in links.values()),
+            links=links,
+            states=self._coordinator.states(run, submitted, closed=phase == "release"),
         )
 
     def _again(self, question: Question, query: Query) -> Opened | None:

@@ -10,7 +10,9 @@ from protocols.studies import study_names
 from protocols.studies.conformance import StudyContract, StudySteps
 from protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from protocols.studies.private_bounds import PrivateBounds
+from protocols.studies.projected_histogram import ProjectedHistogram
 from protocols.studies.quantile_search import QuantileSearchStudy
+from protocols.studies.residual_plot import ResidualPlot
 
 
 class TestQuantileSearch(StudyContract):
@@ -21,6 +23,18 @@ class TestQuantilesOnALogarithmicGrid(StudyContract):
     study = QuantileSearchStudy(
         lower=0.5, upper=64.0, spacing="log", quantile=(0.1, 0.9), halvings=4
     )
+
+
+class TestResidualPlot(StudyContract):
+    study = ResidualPlot(coefficients=(0.1, 0.5), least_reach=0.25, side=4)
+
+
+class TestResidualPlotOfAFit(StudyContract):
+    study = ResidualPlot(ranges=("x=0:1", "y=0:1"), method="hb", side=4, doublings=8)
+
+
+class TestProjectedHistogram(StudyContract):
+    study = ProjectedHistogram(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", 2, 0.5, 3)
 
 
 class TestHosmerLemeshow(StudyContract):
