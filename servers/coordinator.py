@@ -38,8 +38,11 @@ MAX_RECORDS_EACH = 1 << 24
 """One party must not be able to claim more records than any question could be about."""
 
 
+KEY_BYTES = 16
+
+
 class Coordinator(Witness):
-    """`seeded`: questions without a key are named by the seed as well, and not at random."""
+    """`seeded`: questions without a key get one from the seed as well, and not at random."""
 
     def __init__(
         self,
@@ -120,11 +123,16 @@ class Coordinator(Witness):
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
+    def keyed(self, question: Question) -> Question:
+        """The question under a key: one of its own where the analyst gave none."""
+        if question.key:
+            return question
+        key = self._randomness.bytes(KEY_BYTES) if self._seeded else os.urandom(KEY_BYTES)
+        return replace(question, key=key.hex())
+
     def nonce_of(self, question: Question) -> bytes:
         """The same question under the same key is the same run, also after a restart."""
-        if question.key:
-            return self.named(question.key)
-        return self._randomness.bytes(NONCE_BYTES) if self._seeded else os.urandom(NONCE_BYTES)
+        return self.named(self.keyed(question).key)
 
     def named(self, key: str) -> bytes:
         """What a question under this key is called."""
@@ -144,6 +152,7 @@ class Coordinator(Witness):
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
+        question = self.keyed(question)
         if (known := self.asked_before(question)) is not None:
             return known
         nonce = self.nonce_of(question)

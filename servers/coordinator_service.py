@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -177,9 +176,7 @@ class CoordinatorService(PeerDirectory):
     ) -> AsyncIterator[pb.Event]:
         await self._analyst(context)
         try:
-            question = Question.decode(request.json)
-            if not question.key:
-                question = replace(question, key=os.urandom(16).hex())
+            question = self.coordinator.keyed(Question.decode(request.json))
             name = self.coordinator.nonce_of(question)
             asked = question.encode()
             kept, run = self.runs.kept(name), self.runs.live.asked(name)

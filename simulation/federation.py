@@ -193,7 +193,8 @@ class Federation:
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
         if isinstance(statistic, Study):
-            statistic = statistic.with_bounds(self.data.bounds).asked_of(self._aggregator.name)
+            statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
+            statistic = statistic.asked_of(self._aggregator.name)
         if not isinstance(statistic, Study):
             return self._ask(statistic, self._spec, whole, manner)[0]
         study, present = statistic, self.holdings

@@ -270,6 +270,18 @@ class Bill:
                     int(account.messages[party]),
                 )
 
+    def rows_of_roles(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """As `rows`, with all parties in one row."""
+        for link in sorted(self.accounts):
+            account = self.accounts[link]
+            if not (spoke := np.flatnonzero(account.messages)).size:
+                continue
+            everyone = f"{len(spoke)} parties"
+            party = Role.PARTY.named(int(spoke[0]))
+            sender, receiver = (everyone if end == party else end for end in link.ends(spoke[0]))
+            total = self._sum([account])
+            yield link.phase.label, link.round, sender, receiver, total.bytes, total.messages
+
     def _grouped(self, names: dict[Link, str]) -> dict[str, Tally]:
         return {
             group: self._sum(self.accounts[link] for link, name in names.items() if name == group)

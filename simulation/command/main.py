@@ -22,9 +22,11 @@ from simulation.command.ask import ask
 from simulation.command.enrol import enrol
 from simulation.command.light import LightGroup
 from simulation.command.messages import warn
+from simulation.command.plan import plan
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
 from simulation.command.serve import serve_command
+from simulation.command.sweep import sweep
 from simulation.command.verify import verify_command
 
 app = typer.Typer(
@@ -39,6 +41,8 @@ app = typer.Typer(
 
 app.add_typer(run)
 app.add_typer(compare)
+app.add_typer(plan)
+app.add_typer(sweep)
 app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)
@@ -159,6 +163,9 @@ def ledger(
         print(line)
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Maps errors to one line and an exit code, here and nowhere else."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said below, in one line
@@ -171,12 +178,14 @@ def main() -> None:
 def _run() -> int:
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="tally", standalone_mode=False)
+        if code == INTERRUPTED:  # typer turns the key into this, without a word
+            warn("interrupted; nothing is left running")
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted; nothing is left running")
-        code = 130
+        code = INTERRUPTED
     except Interrupted as error:
         warn(str(error))
-        code = 130
+        code = INTERRUPTED
     except TyperException as error:
         warn(error.format_message())
         code = 2

@@ -114,7 +114,8 @@ def notebook_cell(result: Result) -> str:
         f"<p><b>{html.escape(result.statistic)}</b>, {epsilon}: "
         f"{html.escape(result.summary())}</p>{notes}"
         f'<img alt="estimate" style="max-width:100%" src="data:image/png;base64,{data}">'
-        f"{answer_table(result, 12)}<p>Bill: {bill}</p><p>{html.escape(' · '.join(result.origin()))}</p>"
+        f"{answer_table(result, 12)}<p>Bill: {bill}</p>"
+        f"<p>{html.escape(' · '.join(result.origin()))}</p>"
     )
 
 

@@ -10,6 +10,7 @@ from simulation.reproduce import (
     s1_auc,
     s1_kendall,
     s2_discrimination,
+    s2_residuals,
     s3_attack,
     s3_error,
 )
@@ -30,6 +31,8 @@ FIGURES: dict[str, Figure] = {
         s0_roc.FIG5,
         s0_roc.FIG8,
         s2_discrimination.FIGURE,
+        s2_residuals.FIGURE7,
+        s2_residuals.TABLE,
         s3_attack.FIGURE,
         s3_error.FIGURE,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from protocols.run.query import Query
 from protocols.run.question import Question
 from simulation.misbehaviour import HONEST, Misbehaviour
 from simulation.proof import Proof, prove
+
+if TYPE_CHECKING:
+    from simulation.runtimes.conformance import RuntimeContract as RuntimeContract
 
 
 @dataclass(frozen=True)
@@ -139,3 +142,12 @@ class Runtime(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every runtime must pass; it needs pytest."""
+    if name == "RuntimeContract":
+        from simulation.runtimes.conformance import RuntimeContract
+
+        return RuntimeContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

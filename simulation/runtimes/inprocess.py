@@ -22,6 +22,7 @@ from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.receipts import signer
+from protocols.run.router import Router
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
@@ -93,7 +94,7 @@ class InProcess(Runtime):
         run = self._coordinator.name_of(query)
         clock = {"submit": started}
         finished: Done | Failed | None = None
-        queue: deque[Message] = deque()
+        queue = self._router = self._everybody()
         unfinished: deque[PartyBlock] = deque()
         parties = len(self.plan.holdings.ids)
         last = 0.0
@@ -109,7 +110,7 @@ class InProcess(Runtime):
 
         def take(outcome: Outcome, by: Participant, asked_by: Role | None = None) -> None:
             nonlocal finished
-            queue.extend(outcome.messages)
+            queue.send(outcome.messages)
             if outcome.more and isinstance(by, PartyBlock):
                 unfinished.append(by)
             if by is self._coordinator and outcome.finished:
@@ -127,7 +128,7 @@ class InProcess(Runtime):
             if not queue:  # everybody waits: that is what a passed deadline means here
                 self._pass_deadline(run, take, queue)
                 continue
-            message = queue.popleft()
+            message = queue.next()
             if message.phase is Phase.RELEASE and "release" not in clock:
                 clock["release"] = time.perf_counter()
                 tell("release")
@@ -234,7 +235,7 @@ class InProcess(Runtime):
             self._prepare_cpu_seconds += spent if preparing else 0.0
 
     def _pass_deadline(
-        self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]
+        self, run: bytes, take: Callable[[Outcome, Participant], None], queue: Router[Participant]
     ) -> None:
         """Parties give up on each other first, then servers on parties, then the coordinator.
 
@@ -256,18 +257,14 @@ class InProcess(Runtime):
         for consent in self._consents:
             consent.close()
 
+    def _everybody(self) -> Router[Participant]:
+        router: Router[Participant] = Router(self._servers, self._coordinator)
+        for block in self._blocks:
+            router.join(block.holdings.ids, block)
+        return router
+
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
-        match message.receiver_role:
-            case Role.SERVER:
-                return [(self._servers[int(message.receivers[0])], message)]
-            case Role.COORDINATOR:
-                return [(self._coordinator, message)]
-            case _:
-                return [
-                    (block, message.select(np.flatnonzero(mine)))
-                    for block in self._blocks
-                    if (mine := np.isin(message.receivers, block.holdings.ids)).any()
-                ]
+        return self._router.receivers(message)
 
     def _name(self, participant: Participant) -> str:
         if isinstance(participant, AggregationServer):

@@ -3,12 +3,14 @@
 import datetime as dt
 import multiprocessing as mp
 import os
+import signal
 import sys
 import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
@@ -43,7 +45,7 @@ class Processes(Runtime):
         self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
         self.children: dict[str, ForkServerProcess] = {}
         self._analyst: Analyst | None = None
-        self._context = _fork_server()
+        self._context = fork_server()
         self._blocks = list(plan.holdings.blocks(plan.hosts))
         self._listen: dict[str, str] = {}
         self._targets: list[str] = []
@@ -152,7 +154,7 @@ class Processes(Runtime):
             self.plan.policy,
         )
         process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
-        with _no_main_module():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         self.children[name] = process
 
@@ -162,7 +164,7 @@ class Processes(Runtime):
         """Starts a process that listens; returns where."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=target, args=(config, theirs), daemon=True)
-        with _no_main_module():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         theirs.close()
         self.children[name] = process
@@ -174,7 +176,8 @@ class Processes(Runtime):
         return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
 
 
-def _fork_server() -> ForkServerContext:
+def fork_server() -> ForkServerContext:
+    """The context in which processes start, with what all of them import loaded once."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["simulation.runtimes.preload"])
@@ -182,7 +185,19 @@ def _fork_server() -> ForkServerContext:
 
 
 @contextmanager
-def _no_main_module() -> Iterator[None]:
+def _deaf_to_the_keyboard() -> Iterator[None]:
+    """A terminal sends its interrupt to all processes: those started here leave it to the command,
+    which ends them."""
+    resource_tracker.ensure_running()  # which would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def no_main_module() -> Iterator[None]:
     """Keeps the children from importing the caller's script, which would cost each of them its
     imports, and run it where it has no main guard."""
     main = sys.modules["__main__"]

@@ -82,12 +82,19 @@ COLUMNS = {
         "paper",
         *(name + end for name in ("priroc", "priroc_fix") for end in ("", "_p", "_error")),
     ],
+    "s2-fig7": [
+        "n_epsilon",
+        "paper",
+        *(f"similarity_{kind}" for kind in ("I", "H", "H_deviation", "N")),
+        *(f"I_{kind}" for kind in ("H", "H_deviation", "N")),
+    ],
+    "s2-table1": ["n", "way", "violation", "reading", "paper", "at_1", "at_8"],
     "s3-fig2": ["records", "digits", "success"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
 }
 
 
-WORDS = ("way", "curve", "metric")
+WORDS = ("way", "curve", "metric", "violation", "reading")
 """Columns that are no numbers."""
 
 

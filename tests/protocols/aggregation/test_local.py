@@ -185,7 +185,7 @@ def test_a_whole_party_shares_its_budget_among_its_records() -> None:
     ("query", "reason"),
     [
         (lambda: a_query(servers=2), "local has 1 server"),
-        (lambda: a_query(noise=Placement.EACH_SERVER), "leave noise out"),
+        (lambda: a_query(noise=Placement.EACH_SERVER), "leave --noise out"),
         (lambda: a_query(epsilon=Fraction(1, 10**25)), "too small"),
         (lambda: a_query(epsilon=Fraction(1, 10**18), parties=9000, records=9000), "too small"),
         (lambda: a_query(RunningSum(lower=0.0, upper=1.0, steps=4)), "no randomizer for running"),

@@ -200,10 +200,10 @@ def test_the_honest_are_counted_exactly() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        (a_query(delta=0.0), "give delta"),
+        (a_query(delta=0.0), "give --delta"),
         (a_query(servers=2), "1 server, the shuffler, not 2"),
         (a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no local randomizer for ecdf"),
-        (a_query(noise=Placement.PARTIES), "leave noise out"),
+        (a_query(noise=Placement.PARTIES), "leave --noise out"),
         (a_query(max_records_per_party=90_000, records=100_000), "do not fit a message"),
         (a_query(Histogram(lower=0.0, upper=1.0, bins=524_224), epsilon=None), "do not fit"),
         (

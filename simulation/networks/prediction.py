@@ -1,0 +1,38 @@
+"""The time on the network of a run, from its bill: rounds follow each other, links of one round
+work side by side, and everybody has one line of the profile's rate."""
+
+import numpy as np
+
+from protocols.run.messages import Role
+from protocols.run.meter import Bill
+from simulation.networks.profile import Profile
+
+
+def network_seconds(bill: Bill, profile: Profile) -> float:
+    """In each round: the delay, and the bytes of whoever has most to send or to receive."""
+    busiest: dict[int, dict[tuple[Role, int, bool], float]] = {}
+    for link, account in bill.accounts.items():
+        lines = busiest.setdefault(link.round, {})
+        size = float(account.bytes.sum())
+        most = float(np.max(account.bytes, initial=0))
+        for role, sends in ((link.sender, True), (link.receiver, False)):
+            at = link.station if role is Role.SERVER else 0
+            if link.sender is link.receiver is Role.SERVER and not sends:
+                at = -1 - link.station  # somebody else than the sender
+            load = most if role is Role.PARTY else size
+            lines[role, at, sends] = lines.get((role, at, sends), 0.0) + load
+    return sum(profile.seconds(max(lines.values())) for lines in busiest.values())
+
+
+def server_bytes(bill: Bill) -> int:
+    """Bytes that the busiest server sends and receives. What two servers send each other counts
+    for both."""
+    totals: dict[int, int] = {}
+    between = 0
+    for link, account in bill.accounts.items():
+        size = int(account.bytes.sum())
+        if link.sender is link.receiver is Role.SERVER:
+            between += size
+        elif Role.SERVER in (link.sender, link.receiver):
+            totals[link.station] = totals.get(link.station, 0) + size
+    return max(totals.values(), default=0) + between
