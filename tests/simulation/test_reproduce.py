@@ -58,6 +58,7 @@ COLUMNS = {
         "tree_theory",
         "hierarchy_theory",
     ],
+    "s1-fig3": ["epsilon", "d", "error", "error_lower", "error_upper", "rmse", "theorem_3"],
     "s1-fig4": [
         "epsilon",
         *(
