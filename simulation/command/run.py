@@ -174,6 +174,7 @@ def simulated(
         peer=options.peer,
         policy=None if options.policy is None else read_policy(options.policy),
         cap_delta=options.cap_delta,
+        network=options.network,
     )
     with simulation as federation, show_progress() as report:
         return federation.run(
