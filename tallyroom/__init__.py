@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from protocols.statistics.estimates import Curve
     from protocols.statistics.histogram import Histogram
+    from protocols.statistics.linear_regression import LinearRegression
     from protocols.statistics.magnitudes import Magnitudes
     from protocols.statistics.moments import Mean, Sum
     from protocols.statistics.of_pairs import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from simulation.result import Result
 
 _HOMES = {
+    "protocols.statistics.linear_regression": ("LinearRegression",),
     "protocols.studies.quantile_search": ("QuantileSearchStudy",),
     "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
     "protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
@@ -104,6 +106,7 @@ __all__ = [
     "Histogram",
     "HosmerLemeshow",
     "KendallTau",
+    "LinearRegression",
     "LocalError",
     "Magnitudes",
     "Mean",
