@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from simulation.result import Result
 
 _HOMES = {
+    "protocols.statistics.linear_regression": ("LinearRegression",),
     "protocols.studies.quantile_search": ("QuantileSearchStudy",),
     "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
     "protocols.studies.projected_histogram": ("ProjectedHistogram",),
