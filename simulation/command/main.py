@@ -22,9 +22,11 @@ from simulation.command.ask import ask
 from simulation.command.enrol import enrol
 from simulation.command.light import LightGroup
 from simulation.command.messages import warn
+from simulation.command.plan import plan
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
 from simulation.command.serve import serve_command
+from simulation.command.sweep import sweep
 from simulation.command.verify import verify_command
 
 app = typer.Typer(
@@ -39,6 +41,8 @@ app = typer.Typer(
 
 app.add_typer(run)
 app.add_typer(compare)
+app.add_typer(plan)
+app.add_typer(sweep)
 app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)

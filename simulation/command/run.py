@@ -36,13 +36,10 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
         raise LocalError("--key is of a running federation: give --coordinator")
-    if len(options.aggregator or ()) > 1:
-        raise LocalError("a run has one --aggregator; `tally compare` takes several")
-    spec = options.aggregator[0] if options.aggregator else "additive"
     if options.coordinator is None or options.identity is None:
-        question, dataset = _prepared(chosen, options)
-        show(_simulated(question, dataset, spec, options), options.out, options.as_json)
+        show(simulate(chosen, options), options.out, options.as_json)
         return
+    spec = _aggregator_of(options)
     for each in dataclasses.fields(SimulationOptions):
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
@@ -78,17 +75,30 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     show(result, options.out, options.as_json)
 
 
+def simulate(chosen: Chosen, options: RunOptions) -> "Result":
+    """The answer of a simulated federation."""
+    spec = _aggregator_of(options)
+    question, dataset = asked_about(chosen, options)
+    return simulated(question, dataset, spec, options)
+
+
+def _aggregator_of(options: RunOptions) -> str:
+    if len(options.aggregator or ()) > 1:
+        raise LocalError("a run has one --aggregator; `tally compare` takes several")
+    return options.aggregator[0] if options.aggregator else "additive"
+
+
 def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
     from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
 
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
-    question, dataset = _prepared(chosen, options)
+    question, dataset = asked_about(chosen, options)
     compare_aggregators(
         question.title if isinstance(question, Study) else question.name,
         options.aggregator,
-        lambda spec, time: _simulated(question, dataset, spec, _again(options, time)),
+        lambda spec, time: simulated(question, dataset, spec, _again(options, time)),
         options.out,
         options.as_json,
         options.repeat,
@@ -117,7 +127,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
         return deployment.resume(key, report)
 
 
-def _prepared(
+def asked_about(
     chosen: Chosen, options: RunOptions | CompareOptions
 ) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
@@ -145,7 +155,7 @@ def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
     return scored(options.data, options.model)
 
 
-def _simulated(
+def simulated(
     question: "Statistic | Study",
     dataset: "Dataset",
     spec: str,
@@ -172,6 +182,7 @@ def _simulated(
         peer=options.peer,
         policy=None if options.policy is None else read_policy(options.policy),
         cap_delta=options.cap_delta,
+        network=options.network,
     )
     about = about_run(question.name, spec, options) | {
         "servers": simulation.servers,

@@ -137,7 +137,7 @@ class Page:
                 "version": version(),
                 "statistics": form.catalogue(),
                 "aggregators": promises(),
-                "folder": str(self.folder),
+                "folder": self.folder.name,
                 "deployed": self.deployed is not None,
             }
         )

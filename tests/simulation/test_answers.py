@@ -164,6 +164,7 @@ class TestNotebook:
     def test_a_table_and_a_plot(self) -> None:
         result = answer(Ecdf(value="score", thresholds=8))
         shown = result._repr_html_()
+        assert f"Bill: {result.bill.total.bytes:,} bytes" in shown
         assert "data:image/png;base64," in shown
         assert "<table>" in shown
         assert len(repr(result)) < 300

@@ -14,7 +14,12 @@ import pytest
 pytest.importorskip("starlette", reason="the extra `web` is not installed")
 
 from protocols.errors import LocalError, RunFailed
+from protocols.identity.certificates import Identity
+from protocols.run.messages import Role
+from protos.identity_files import write_identity
+from simulation import Federation
 from simulation.runtimes import Progress
+from simulation.runtimes.processes import Processes
 from simulation.watch import is_running, watched
 from simulation.web.folder import Runs
 from simulation.web.form import arguments
@@ -193,3 +198,52 @@ def test_bad_options_get_one_line(tally: Tally, tmp_path: Path) -> None:
         done = tally("serve", str(tmp_path / "runs"), *words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert not os.path.exists(tmp_path / "runs")
+
+
+def told(port: int, wanted: str) -> dict[str, object]:
+    """The first thing that the stream says of the federation with this in it."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/api/events", headers={"Cookie": cookie(port)})
+    answer = connection.getresponse()
+    try:
+        for _ in range(400):
+            line = answer.readline().decode()
+            if line.startswith("event: federation"):
+                said: dict[str, object] = json.loads(answer.readline().decode()[6:])
+                if wanted in said:
+                    return said
+        raise AssertionError(f"nothing said {wanted}")
+    finally:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_a_deployed_federation_is_only_looked_at(tmp_path: Path) -> None:
+    """Real processes; then the coordinator dies, and the page goes on."""
+    with Federation(3, runtime="processes") as federation:
+        federation.start()
+        runtime = federation.runtime
+        assert isinstance(runtime, Processes)
+        coordinator = runtime.listens("coordinator")
+        write_identity(tmp_path / "analyst", runtime._credentials(Identity(Role.ANALYST)))
+        place = ["--coordinator", coordinator, "--identity", str(tmp_path / "analyst")]
+        words = ["serve", str(tmp_path / "runs"), "--port", "0", "--token", TOKEN, *place]
+        process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            found = re.search(r":(\d+)/\?token=", process.stdout.readline())
+            assert found is not None
+            port = int(found[1])
+            said = told(port, "present")
+            assert (said["parties"], said["servers"], said["records"]) == (3, 2, 2000)
+            own = {"cookie": cookie(port), "origin": f"http://127.0.0.1:{port}"}
+            body = '{"action": "run", "statistic": "mean"}'
+            assert call(port, "/api/runs", "POST", body, **own)[0] == 403
+            runtime.children["coordinator"].kill()
+            assert "coordinator" in str(told(port, "away")["away"])
+            assert call(port, "/api/runs", **own)[0] == 200
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
