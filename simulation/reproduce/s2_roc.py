@@ -1,7 +1,7 @@
 """S2 Fig. 2 and 3: errors of private ROC curves, of their AUC and of the area between.
 
 S2's SMS and TWITTER data could not be had: this is Bank and Adult, with one in ten of the held-out
-records, about as many as S2 has. SmoothS is S3's AUC with Cauchy noise and its binormal curve.
+records, some 2,300. SmoothS is S3's AUC with Cauchy noise and its binormal curve.
 """
 
 from collections.abc import Sequence

@@ -183,7 +183,7 @@ def test_private_thresholds_spend_no_more_than_epsilon(
     monkeypatch: pytest.MonkeyPatch, kind: type[PriRoc | PriRocFix], counts: str
 ) -> None:
     """800 releases of one record, which is in the first bin of the negatives or in the last of the
-    positives, whatever the threshold."""
+    positives. Halved noise of medians or of DAWA would pass: this event is too weak for them."""
     statistic = kind(lower=0.0, upper=1.0, thresholds=16, counts=counts, depth=1)
     in_bulk(monkeypatch)
     low, _ = measured(statistic, Fraction(4), (0.01, 0.0), (0.99, 1.0), apart(0.5), 800)
