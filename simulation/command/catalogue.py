@@ -27,7 +27,9 @@ def _runtimes() -> dict[str, str]:
 
 
 def _networks() -> dict[str, str]:
-    return {"none": "the network as it is"}
+    from simulation.networks.profile import SUMMARIES
+
+    return {"none": "the network as it is", **SUMMARIES}
 
 
 def _figures() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 
-def _option(group: str, help: str, *flags: str, **more: Any) -> Any:
+def option(group: str, help: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, help=help, rich_help_panel=group, **more)
 
 
@@ -24,51 +24,55 @@ class SimulationOptions:
     """What makes a simulated federation."""
 
     data: Annotated[
-        str | None, _option(DATA, "FILE.csv?value=COLUMN, or a bundled set: breast-cancer …")
+        str | None, option(DATA, "FILE.csv?value=COLUMN, or a bundled set: breast-cancer …")
     ] = None
     model: Annotated[
         str | None,
-        _option(
+        option(
             DATA,
             "logistic: train it on half of FILE.csv?label=COLUMN, and judge it on the other half.",
         ),
     ] = None
     parties: Annotated[
-        int | None, _option(FEDERATION, "Number of parties; 20 unless the data says.")
+        int | None, option(FEDERATION, "Number of parties; 20 unless the data says.")
     ] = None
     servers: Annotated[
-        int | None, _option(FEDERATION, "Number of servers; as few as the aggregator needs.")
+        int | None, option(FEDERATION, "Number of servers; as few as the aggregator needs.")
     ] = None
-    runtime: Annotated[str, _option(FEDERATION, "Where they run: see `tally list runtimes`.")] = (
+    runtime: Annotated[str, option(FEDERATION, "Where they run: see `tally list runtimes`.")] = (
         "inprocess"
     )
     hosts: Annotated[
-        int | None, _option(FEDERATION, "Number of processes that share the parties.")
+        int | None, option(FEDERATION, "Number of processes that share the parties.")
     ] = None
     peer: Annotated[
         str | None,
-        _option(FEDERATION, "How parties reach each other, if they must: direct or relay."),
+        option(FEDERATION, "How parties reach each other, if they must: direct or relay."),
+    ] = None
+    network: Annotated[
+        str | None,
+        option(FEDERATION, "lan, wan, mobile, or delay=40ms,rate=50mbit,loss=0.1%: emulate it."),
     ] = None
     seed: Annotated[
-        int | None, _option(FEDERATION, "Makes the run reproducible, hence not private.")
+        int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None
-    cap: Annotated[str | None, _option(PRIVACY, "The most ε that servers release in all.")] = None
+    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers release in all.")] = None
     cap_delta: Annotated[
-        float | None, _option(PRIVACY, "The most δ that servers release in all.")
+        float | None, option(PRIVACY, "The most δ that servers release in all.")
     ] = None
     policy: Annotated[
         Path | None,
-        _option(PRIVACY, "TOML file: what every party agrees to; anything, if left out."),
+        option(PRIVACY, "TOML file: what every party agrees to; anything, if left out."),
     ] = None
-    dropout: Annotated[
-        float, _option(MISBEHAVIOUR, "Fraction of the parties that fall silent.")
-    ] = 0.0
+    dropout: Annotated[float, option(MISBEHAVIOUR, "Fraction of the parties that fall silent.")] = (
+        0.0
+    )
     drop_after: Annotated[
-        int, _option(MISBEHAVIOUR, "How many messages such a party still sends.")
+        int, option(MISBEHAVIOUR, "How many messages such a party still sends.")
     ] = 0
     cheat: Annotated[
         list[str] | None,
-        _option(
+        option(
             MISBEHAVIOUR,
             "A party that cheats, as 3:out-of-range or 3:malformed; repeat for more.",
             metavar="<party:kind>",
@@ -80,33 +84,31 @@ class SimulationOptions:
 class QuestionOptions:
     """How a question is put, wherever."""
 
-    epsilon: Annotated[str, _option(PRIVACY, "Privacy budget ε; inf adds no noise.")] = "1"
-    delta: Annotated[float, _option(PRIVACY, "Privacy budget δ, for mechanisms that need it.")] = (
-        0.0
-    )
+    epsilon: Annotated[str, option(PRIVACY, "Privacy budget ε; inf adds no noise.")] = "1"
+    delta: Annotated[float, option(PRIVACY, "Privacy budget δ, for mechanisms that need it.")] = 0.0
     noise: Annotated[
         str | None,
-        _option(
+        option(
             PRIVACY,
             "Who adds it: curator, each-server, joint, shared, parties; of pairs: total, per-pair.",
         ),
     ] = None
-    unit: Annotated[str, _option(PRIVACY, "What is protected: a record, or a whole party.")] = (
+    unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
         "record"
     )
     fresh: Annotated[
         bool,
-        _option(PRIVACY, "Draw new noise, and pay for it, instead of reusing.", "--fresh"),
+        option(PRIVACY, "Draw new noise, and pay for it, instead of reusing.", "--fresh"),
     ] = False
     min_parties: Annotated[
-        int | None, _option(FEDERATION, "Least number of parties in the answer; all, if left out.")
+        int | None, option(FEDERATION, "Least number of parties in the answer; all, if left out.")
     ] = None
-    deadline: Annotated[float, _option(FEDERATION, "Seconds to wait for parties.")] = 30.0
+    deadline: Annotated[float, option(FEDERATION, "Seconds to wait for parties.")] = 30.0
     out: Annotated[
-        Path | None, _option(OUTPUT, "Folder for the result, its plots and a report.")
+        Path | None, option(OUTPUT, "Folder for the result, its plots and a report.")
     ] = None
     as_json: Annotated[
-        bool, _option(OUTPUT, "Print one JSON object and nothing else.", "--json")
+        bool, option(OUTPUT, "Print one JSON object and nothing else.", "--json")
     ] = False
 
 
@@ -115,12 +117,12 @@ class CompareOptions(QuestionOptions, SimulationOptions):
     """`tally compare`: always in simulations."""
 
     repeat: Annotated[
-        int, _option(OUTPUT, "Ask so many times, and tell the mean error and its spread.")
+        int, option(OUTPUT, "Ask so many times, and tell the mean error and its spread.")
     ] = 1
 
     aggregator: Annotated[
         list[str] | None,
-        _option(
+        option(
             FEDERATION,
             "One to compare, see `tally list aggregators`; repeat. All of them, if left out.",
             metavar="<name>",
@@ -134,7 +136,7 @@ class RunOptions(QuestionOptions, SimulationOptions):
 
     aggregator: Annotated[
         list[str] | None,
-        _option(
+        option(
             FEDERATION,
             "How sums are computed, see `tally list aggregators`; additive, if left out.",
             metavar="<name>",
@@ -142,14 +144,14 @@ class RunOptions(QuestionOptions, SimulationOptions):
     ] = None
     coordinator: Annotated[
         str | None,
-        _option(DEPLOYED, "host:port: ask it, and simulate nothing.", envvar="TALLY_COORDINATOR"),
+        option(DEPLOYED, "host:port: ask it, and simulate nothing.", envvar="TALLY_COORDINATOR"),
     ] = None
     identity: Annotated[
         Path | None,
-        _option(DEPLOYED, "Folder of the analyst's identity.", envvar="TALLY_IDENTITY"),
+        option(DEPLOYED, "Folder of the analyst's identity.", envvar="TALLY_IDENTITY"),
     ] = None
     key: Annotated[
-        str | None, _option(DEPLOYED, "A name for the question, to find its answer by.")
+        str | None, option(DEPLOYED, "A name for the question, to find its answer by.")
     ] = None
 
 

@@ -36,26 +36,29 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
         raise LocalError("--key is of a running federation: give --coordinator")
-    if len(options.aggregator or ()) > 1:
-        raise LocalError("a run has one --aggregator; `tally compare` takes several")
-    spec = options.aggregator[0] if options.aggregator else "additive"
     if options.coordinator is None or options.identity is None:
-        question, dataset = _prepared(chosen, options)
-        show(_simulated(question, dataset, spec, options), options.out, options.as_json)
+        show(simulate(chosen, options), options.out, options.as_json)
         return
+    spec = _aggregator_of(options)
     for each in dataclasses.fields(SimulationOptions):
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
             raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
     from protocols.studies.contract import Study
     from simulation.deployment import Deployment
+    from simulation.watch import watched
 
     question = _asked(chosen, None)
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
     several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
-    with deployment as asked, show_progress() as report:
+    about = about_run(question.name, spec, options)
+    with (
+        deployment as asked,
+        show_progress() as shown,
+        watched(options.out, about, shown) as report,
+    ):
         result = asked.run(
             question,
             options.epsilon,
@@ -72,17 +75,30 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     show(result, options.out, options.as_json)
 
 
+def simulate(chosen: Chosen, options: RunOptions) -> "Result":
+    """The answer of a simulated federation."""
+    spec = _aggregator_of(options)
+    question, dataset = asked_about(chosen, options)
+    return simulated(question, dataset, spec, options)
+
+
+def _aggregator_of(options: RunOptions) -> str:
+    if len(options.aggregator or ()) > 1:
+        raise LocalError("a run has one --aggregator; `tally compare` takes several")
+    return options.aggregator[0] if options.aggregator else "additive"
+
+
 def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
     from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
 
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
-    question, dataset = _prepared(chosen, options)
+    question, dataset = asked_about(chosen, options)
     compare_aggregators(
         question.title if isinstance(question, Study) else question.name,
         options.aggregator,
-        lambda spec, time: _simulated(question, dataset, spec, _again(options, time)),
+        lambda spec, time: simulated(question, dataset, spec, _again(options, time)),
         options.out,
         options.as_json,
         options.repeat,
@@ -111,7 +127,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
         return deployment.resume(key, report)
 
 
-def _prepared(
+def asked_about(
     chosen: Chosen, options: RunOptions | CompareOptions
 ) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
@@ -139,15 +155,17 @@ def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
     return scored(options.data, options.model)
 
 
-def _simulated(
+def simulated(
     question: "Statistic | Study",
     dataset: "Dataset",
     spec: str,
     options: RunOptions | CompareOptions,
 ) -> "Result":
     from parties.consent import read_policy
+    from protocols.aggregation import aggregator_named
     from simulation.federation import Federation
     from simulation.reports.terminal import show_progress
+    from simulation.watch import watched
 
     simulation = Federation(
         parties=options.parties,
@@ -164,8 +182,19 @@ def _simulated(
         peer=options.peer,
         policy=None if options.policy is None else read_policy(options.policy),
         cap_delta=options.cap_delta,
+        network=options.network,
     )
-    with simulation as federation, show_progress() as report:
+    about = about_run(question.name, spec, options) | {
+        "servers": simulation.servers,
+        "trust": str(aggregator_named(spec).threat_model(simulation.servers)),
+        "party_sends": aggregator_named(spec).party_bytes,
+        "predicted": simulation.predicted_links(question),
+    }
+    with (
+        simulation as federation,
+        show_progress() as shown,
+        watched(options.out, about, shown) as report,
+    ):
         return federation.run(
             question,
             options.epsilon,
@@ -177,6 +206,23 @@ def _simulated(
             delta=options.delta,
             fresh=options.fresh,
         )
+
+
+def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dict[str, object]:
+    """What those who look on are told of the question."""
+    return {
+        "statistic": name,
+        "aggregator": spec,
+        "epsilon": options.epsilon,
+        "delta": options.delta,
+        "noise": options.noise,
+        "unit": options.unit,
+        "deadline": options.deadline,
+        "cap": options.cap,
+        "cap_delta": options.cap_delta,
+        "runtime": "deployed" if getattr(options, "coordinator", None) else options.runtime,
+        "command": shlex.join(["tally", *sys.argv[1:]]),
+    }
 
 
 def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":

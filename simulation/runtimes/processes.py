@@ -3,12 +3,14 @@
 import datetime as dt
 import multiprocessing as mp
 import os
+import signal
 import sys
 import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
@@ -23,6 +25,7 @@ from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig
 from simulation.analyst import Analyst
 from simulation.misbehaviour import HONEST
+from simulation.networks.relay import Relays
 from simulation.runtimes import children
 from simulation.runtimes.contract import Opened, Plan, Report, Runtime
 
@@ -37,19 +40,23 @@ STOP_SECONDS = 5.0
 class Processes(Runtime):
     name: ClassVar[str] = "processes"
     summary: ClassVar[str] = "one process a role, gRPC with mutual TLS on this machine"
+    networks: ClassVar[bool] = True
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
         self.children: dict[str, ForkServerProcess] = {}
         self._analyst: Analyst | None = None
-        self._context = _fork_server()
+        self._context = fork_server()
         self._blocks = list(plan.holdings.blocks(plan.hosts))
         self._listen: dict[str, str] = {}
         self._targets: list[str] = []
         self._coordinator = ""
+        self._relays: Relays | None = None
 
     def start(self) -> None:
+        if self.plan.network is not None:
+            self._relays = Relays(self.plan.network)
         try:
             targets = tuple(self._start_server(i) for i in range(self.plan.servers))
             self._coordinator = self._start_coordinator(targets)
@@ -59,7 +66,7 @@ class Processes(Runtime):
             self.stop()
             raise
         analyst = self._credentials(Identity(Role.ANALYST))
-        self._analyst = Analyst(self._coordinator, analyst)
+        self._analyst = Analyst(self._listen["coordinator"], analyst)
 
     def restart(self, name: str) -> None:
         """Starts a process again that died, where it was and with what it had stored."""
@@ -122,6 +129,8 @@ class Processes(Runtime):
                 process.kill()
                 process.join()
         self.children.clear()
+        if self._relays is not None:
+            self._relays.close()
 
     def listens(self, name: str) -> str:
         """Where a station itself listens."""
@@ -129,7 +138,8 @@ class Processes(Runtime):
 
     def address_of(self, name: str, port: int) -> str:
         """Where others find a station. A relay in between may answer another address."""
-        return f"127.0.0.1:{port}"
+        found = port if self._relays is None else self._relays.before(name, port)
+        return f"127.0.0.1:{found}"
 
     def host_program(self) -> Callable[[PartyConfig], None]:
         """What a party host runs."""
@@ -152,7 +162,7 @@ class Processes(Runtime):
             self.plan.policy,
         )
         process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
-        with _no_main_module():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         self.children[name] = process
 
@@ -162,7 +172,7 @@ class Processes(Runtime):
         """Starts a process that listens; returns where."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=target, args=(config, theirs), daemon=True)
-        with _no_main_module():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         theirs.close()
         self.children[name] = process
@@ -174,7 +184,8 @@ class Processes(Runtime):
         return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
 
 
-def _fork_server() -> ForkServerContext:
+def fork_server() -> ForkServerContext:
+    """The context in which processes start, with what all of them import loaded once."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["simulation.runtimes.preload"])
@@ -182,7 +193,19 @@ def _fork_server() -> ForkServerContext:
 
 
 @contextmanager
-def _no_main_module() -> Iterator[None]:
+def _deaf_to_the_keyboard() -> Iterator[None]:
+    """A terminal sends its interrupt to all processes: those started here leave it to the command,
+    which ends them."""
+    resource_tracker.ensure_running()  # which would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def no_main_module() -> Iterator[None]:
     """Keeps the children from importing the caller's script, which would cost each of them its
     imports, and run it where it has no main guard."""
     main = sys.modules["__main__"]

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.records import Holdings
-from protocols.statistics import statistics
+from protocols.statistics import Statistic, statistics
 from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
 from protocols.statistics.calibration import CalibrationCounts
-from protocols.statistics.choices import Chosen
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
@@ -155,11 +154,15 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model have machines or
-    noise of their own, and their own tests; so have those that release what was chosen alone."""
+    """Those of pairs, of points on demand, of a curator and of the local model, and those that
+    release no sum but what servers chose, have machines or noise of their own, and their own
+    tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, LocalForm, Chosen)
-    found = statistics().items()
-    summed = {name for name, kind in found if not (kind.curated or issubclass(kind, own))}
+    own = (Pairs, OnDemand, LocalForm)
+    summed = {
+        name
+        for name, kind in statistics().items()
+        if not (issubclass(kind, own) or kind.curated) and kind.choice is Statistic.choice
+    }
     assert summed == tested

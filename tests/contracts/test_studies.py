@@ -8,6 +8,7 @@ from protocols.records import Holdings
 from protocols.statistics.moments import Mean
 from protocols.studies import study_names
 from protocols.studies.conformance import StudyContract, StudySteps
+from protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from protocols.studies.logistic_regression import LogisticRegression
 from protocols.studies.private_bounds import PrivateBounds
 from protocols.studies.projected_histogram import ProjectedHistogram
@@ -43,6 +44,17 @@ class TestLogisticRegression(StudyContract):
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
         found = super().holdings(seed, parties, records)
         return replace(found, columns=found.columns | {"label": np.round(found.columns["label"])})
+
+
+class TestHosmerLemeshow(StudyContract):
+    study = HosmerLemeshow(groups=4, thresholds=64)
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
+        """Scores that are right: a record is positive as often as its score says."""
+        found = super().holdings(seed, parties, records)
+        drawn = np.random.default_rng(seed + 1).uniform(size=records)
+        labels = (drawn < found.columns["score"]).astype(np.float64)
+        return replace(found, columns={**found.columns, "label": labels})
 
 
 class TestPrivateBounds(StudySteps):

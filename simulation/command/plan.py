@@ -1,0 +1,156 @@
+"""`tally plan STATISTIC`: what a question would cost and give, before any ε is spent."""
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from protocols.errors import LocalError, RunFailed
+from simulation.command.by_statistic import Chosen, StatisticGroup, statistic_command
+from simulation.command.common import DATA, CompareOptions, option
+from simulation.command.run import asked_about, simulated
+
+if TYPE_CHECKING:
+    from simulation.planning.plan import Planned, Rehearse
+
+TARGET = "Target"
+HEADS = (
+    "aggregator",
+    "ε",
+    "error",
+    "bytes",
+    "server's",
+    "rounds",
+    "lan s",
+    "wan s",
+    "mobile s",
+    "MB",
+)
+LEGEND = (
+    "error: expected of the noise (rmse); bytes: a party's; server's: bytes of the busiest server; "
+    "seconds: network and computing; MB: memory of all roles in one process"
+)
+
+
+@dataclass(frozen=True)
+class PlanOptions(CompareOptions):
+    """`tally plan`: nothing is asked of anybody."""
+
+    target_error: Annotated[
+        float | None,
+        option(TARGET, "Find the least ε whose expected error (rmse) is at most this."),
+    ] = None
+    target_bytes: Annotated[
+        float | None, option(TARGET, "Leave out what takes more bytes of a party than this.")
+    ] = None
+    public: Annotated[
+        str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")
+    ] = None
+
+
+def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
+    from protocols.aggregation import aggregator_named, aggregator_names
+    from simulation.planning.plan import search
+    from simulation.reports.terminal import show_table
+
+    for name in ("target_error", "target_bytes"):
+        value = getattr(options, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise LocalError(f"--{name.replace('_', '-')} is a positive number, not {value:g}")
+    for name in ("out", "runtime", "repeat", "dropout", "cheat", "seed"):
+        given = getattr(options, name)
+        default = next(f.default for f in dataclasses.fields(options) if f.name == name)
+        if given not in (default, []):
+            raise LocalError(f"--{name} is of a run: a plan is rehearsed without it")
+    targets = options.target_error is not None or options.target_bytes is not None
+    specs = options.aggregator or (aggregator_names() if targets else ["additive"])
+    for spec in specs:
+        aggregator_named(spec)
+    rehearse, share = rehearsal(chosen, options)
+    plans, unable = search(
+        rehearse, specs, options.epsilon, options.target_error, options.target_bytes, share
+    )
+    if not plans:
+        raise RunFailed("; ".join(f"{spec}: {reason}" for spec, reason in unable))
+    if options.as_json:
+        document = {
+            "schema": 1,
+            "statistic": chosen.kind.name,
+            "plans": [each.as_json() for each in plans],
+            "unable": [{"aggregator": spec, "reason": reason} for spec, reason in unable],
+        }
+        print(json.dumps(document, allow_nan=False))
+        return
+    show_table(HEADS, [_cells(each) for each in plans])
+    print(f"\n{LEGEND}\n")
+    for each in plans:
+        print(f"{each.aggregator}: {each.mechanism}; δ {each.delta:g}; error by {each.basis}")
+    for spec, reason in unable:
+        print(f"{spec} does not serve: {reason}")
+
+
+def _cells(found: "Planned") -> tuple[str, ...]:
+    return (
+        found.aggregator,
+        "inf" if found.epsilon is None else f"{found.epsilon:g}",
+        "unknown" if found.error is None else f"{found.error:.3g}",
+        f"{found.party_bytes:,.0f}",
+        f"{found.server_bytes:,.0f}",
+        str(found.rounds),
+        *(f"{seconds:.3g}" for seconds in found.seconds.values()),
+        f"{found.memory / 1e6:.3g}",
+    )
+
+
+def rehearsal(chosen: Chosen, options: PlanOptions) -> "tuple[Rehearse, float]":
+    """What rehearses the question, and the share of the federation that it is rehearsed with."""
+    from parties.data import load
+    from simulation.planning.standin import MOST_PARTIES, MOST_RECORDS, stand_in
+
+    question, data = asked_about(chosen, options)
+    bounds = dict(getattr(question, "column_bounds", {}))
+    public = None if options.public is None else load(options.public).about(question.columns)
+    rows = len(next(iter(data.all_columns.values())))
+    parties = len(data.deal(options.parties).ids)
+    share = min(1.0, MOST_PARTIES / parties, MOST_RECORDS / rows)
+    if public is not None or data.owner is not None:
+        share = 1.0
+
+    def rehearse(spec: str, epsilon: float | str, seed: int, part: float) -> Any:
+        number = max(1, round(parties * part)) if data.owner is None else options.parties
+        records = (
+            stand_in(data, bounds, max(number or 1, round(rows * part)), seed)
+            if public is None
+            else public
+        )
+        how = dataclasses.replace(
+            options, epsilon=str(epsilon), seed=seed, parties=number, min_parties=None
+        )
+        return simulated(question, records, spec, how)
+
+    return rehearse, share
+
+
+class PlanGroup(StatisticGroup):
+    def build(self, name: str) -> TyperCommand:
+        return statistic_command(name, PlanOptions, plan_statistic)
+
+
+plan = typer.Typer(
+    name="plan",
+    cls=PlanGroup,
+    invoke_without_command=True,
+    subcommand_metavar="STATISTIC [OPTIONS]",
+    epilog="`tally plan STATISTIC --help` lists the options of one.",
+)
+
+
+@plan.callback()
+def choose_plan(context: typer.Context) -> None:
+    """What it would cost and give, before any ε is spent."""
+    if context.invoked_subcommand is None:
+        raise LocalError("which statistic? `tally plan --help` lists them")

@@ -1,0 +1,1 @@
+"""Network conditions: profiles by name, and the time that a run takes under them."""

@@ -1,0 +1,1 @@
+"""What a question would cost and give, before any ε is spent."""

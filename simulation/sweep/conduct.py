@@ -1,0 +1,71 @@
+"""A sweep from its specification to its table: what is not done yet, over all cores."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocols.errors import Interrupted, RunFailed
+from simulation.result import version
+from simulation.sweep.journal import Journal, Row
+from simulation.sweep.specification import Run, Specification
+from simulation.sweep.table import write_table
+from simulation.sweep.work import check, work
+from simulation.sweep.workers import Workers
+
+Report = Callable[[int, int], None]
+
+
+def _quiet(done: int, of: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The rows in the order of the grid, how many were there before, and what was written."""
+
+    rows: list[Row]
+    kept: int
+    files: list[Path]
+
+    @property
+    def failed(self) -> list[Row]:
+        return [row for row in self.rows if row["failed"]]
+
+
+def conduct(
+    specification: Specification, folder: Path, workers: int, report: Report = _quiet
+) -> Swept:
+    """Does what the journal in `folder` does not have, then writes the table and the plot.
+
+    `report` hears how many runs are done, and of how many. Raises `LocalError` for what cannot be
+    asked, `Interrupted` and `RunFailed` with what is kept.
+    """
+    check(specification)
+    runs = list(specification.runs())
+    with Journal(folder, version()) as journal:
+        missing = [run for run in runs if run.key not in journal.rows]
+        kept = len(runs) - len(missing)
+        done = kept
+        report(done, len(runs))
+        pool: Workers[Run, Row] = Workers(work, min(workers, max(len(missing), 1)))
+        try:
+            for run, row in pool.done(missing):
+                journal.add(run.key, row)
+                done += 1
+                report(done, len(runs))
+        except KeyboardInterrupt:
+            raise Interrupted(_kept(done, len(runs))) from None
+        except RunFailed as error:
+            raise RunFailed(f"{error}; {_kept(done, len(runs))}") from None
+        rows = [journal.rows[run.key] for run in runs]
+    files = [write_table(rows, folder, specification.format)]
+    if specification.plot is not None:
+        from simulation.sweep.drawing import draw
+
+        if (plot := draw(rows, specification.plot, folder)) is not None:
+            files.append(plot)
+    return Swept(rows, kept, files)
+
+
+def _kept(done: int, of: int) -> str:
+    return f"{done} of {of} runs are kept, and the same command goes on with the others"

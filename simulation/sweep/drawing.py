@@ -1,0 +1,73 @@
+"""The plot of a sweep: the mean over trials, with its standard error."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simulation.sweep.journal import Row
+from simulation.sweep.specification import Plot
+
+Lines = dict[str, list[tuple[object, float, float]]]
+
+
+def lines_of(rows: Sequence[Row], plot: Plot) -> Lines:
+    """By the value of `by`: x, the mean of y over trials, and its standard error. Runs that failed,
+    or have no such number, are not in it."""
+    found: dict[str, dict[object, list[float]]] = {}
+    for row in rows:
+        plain = {name.replace("-", "_"): value for name, value in row.items()}
+        x, y = plain.get(plot.x), plain.get(plot.y)
+        if x is None or y is None:
+            continue
+        line = found.setdefault(str(plain.get(plot.by, "")) if plot.by else "", {})
+        line.setdefault(_number(x), []).append(float(y))
+    return {
+        name: [
+            (x, float(np.mean(ys)), float(np.std(ys, ddof=1)) / math.sqrt(len(ys)) if ys[1:] else 0)
+            for x, ys in line.items()
+        ]
+        for name, line in found.items()
+    }
+
+
+def _number(value: object) -> object:
+    try:
+        number = float(value)  # type: ignore[arg-type]  # what is no number stays what it is
+    except (TypeError, ValueError):
+        return value
+    return number if math.isfinite(number) else str(value)
+
+
+def draw(rows: Sequence[Row], plot: Plot, folder: Path) -> Path | None:
+    """`plot.png`; None where no run has both numbers."""
+    from matplotlib.figure import Figure
+
+    lines = lines_of(rows, plot)
+    if not lines:
+        return None
+    figure = Figure(figsize=(7, 4.5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    texts = any(isinstance(x, str) for line in lines.values() for x, _, _ in line)
+    for name, line in lines.items():
+        points = line if texts else sorted(line, key=lambda point: float(str(point[0])))
+        xs = [str(x) if texts else float(str(x)) for x, _, _ in points]
+        ys, errors = [y for _, y, _ in points], [error for _, _, error in points]
+        axes.errorbar(xs, ys, yerr=errors, marker="o", markersize=3, capsize=2, label=name)
+    if (
+        "x" in plot.log
+        and not texts
+        and all(float(str(x)) > 0 for v in lines.values() for x, _, _ in v)
+    ):
+        axes.set_xscale("log")
+    if "y" in plot.log and all(y > 0 for line in lines.values() for _, y, _ in line):
+        axes.set_yscale("log")
+    axes.set_xlabel(plot.x.replace("_", " "))
+    axes.set_ylabel(plot.y.replace("_", " "))
+    if plot.by:
+        axes.legend(title=plot.by.replace("_", " "))
+    axes.grid(alpha=0.3)
+    path = folder / "plot.png"
+    figure.savefig(path)
+    return path

@@ -1,0 +1,159 @@
+"""Every installed statistic has a plan, and it is that of the runs that follow.
+
+A plan is made on uniform values and knows none of those that are asked about.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.aggregation import aggregator_names
+from protocols.errors import LocalError, TallyError
+from protocols.statistics import offered
+from protocols.studies import studies
+from simulation.command.by_statistic import statistic_command
+from simulation.command.common import RunOptions
+from simulation.command.plan import PlanOptions, plan_statistic, rehearsal
+from simulation.command.run import simulate
+from simulation.planning.plan import (
+    BYTES_WITHIN,
+    CARRIED_WITHIN,
+    ERROR_WITHIN,
+    Planned,
+    least_epsilon,
+    noise_of,
+    settled,
+)
+from simulation.planning.plan import plan as planned
+from simulation.planning.standin import OTHER_DATA
+
+RECORDS, PARTIES = 24, 3
+EPSILON = "30"
+OWN = {
+    "ecdf-points": ["--at=0.5"],
+    "pairwise": ["--kernel=abs(a.score - b.score)"],
+    "hosmer-lemeshow": ["--groups=3"],
+}
+"""Options without which it cannot be asked."""
+NAMES = sorted({**offered(), **studies()})
+
+
+def understood(name: str, options: type, words: list[str]) -> tuple[Any, Any]:
+    read: list[tuple[Any, Any]] = []
+    command = statistic_command(name, options, lambda chosen, given: read.append((chosen, given)))
+    command.main(words, prog_name=name, standalone_mode=False)
+    return read[0]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Skewed values: no plan expects them."""
+    generator = np.random.default_rng(5)
+    score = generator.beta(2, 4, RECORDS)
+    label = (generator.uniform(size=RECORDS) < score + 0.1).astype(int)
+    x, y = generator.beta(4, 2, (2, RECORDS))
+    path = tmp_path_factory.mktemp("plans") / "data.csv"
+    table = np.column_stack([score, label, x, y, 1 + np.arange(RECORDS) % 8])
+    np.savetxt(path, table, delimiter=",", header="score,label,x,y,time", comments="", fmt="%.6g")
+    return f"{path}?value=score&score=score&label=label&x=x&y=y&time=time"
+
+
+def words_for(name: str, data: str) -> list[str]:
+    kind: Any = {**offered(), **studies()}[name]
+    own = {option.flag for option in kind.options()}
+    bounds = [f"{flag}={value}" for flag, value in (("--lower", 0), ("--upper", 1)) if flag in own]
+    common = [f"--data={data}", f"--parties={PARTIES}", "--delta=1e-5"]
+    return [*common, *bounds, *OWN.get(name, [])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_is_that_of_the_runs_that_follow(name: str, data: str) -> None:
+    """Bytes and privacy of the rehearsal on uniform values. The error too, where it does not depend
+    on data; else that of a rehearsal on data like it."""
+    words = words_for(name, data)
+    rehearse, share = rehearsal(*understood(name, PlanOptions, words))
+    on_public, _ = rehearsal(*understood(name, PlanOptions, [*words, f"--public={data}"]))
+    assert share == 1
+    answered = 0
+    for spec in aggregator_names():
+        asked = [*words, f"--epsilon={EPSILON}", f"--aggregator={spec}", "--seed=9"]
+        try:
+            rehearsed = rehearse(spec, EPSILON, 0, share)
+        except TallyError:
+            with pytest.raises(TallyError):  # the run says the same
+                simulate(*understood(name, RunOptions, asked))
+            continue
+        result = simulate(*understood(name, RunOptions, asked))
+        answered += 1
+        where = f"{name}, {spec}"
+        found, stated = result.bill.total.bytes, rehearsed.bill.total.bytes
+        assert found == pytest.approx(stated, rel=BYTES_WITHIN), where
+        assert rehearsed.privacy == result.privacy, where
+        error, expected = noise_of(result), noise_of(rehearsed)
+        assert (error is None) is (expected is None), where
+        if error is None or expected is None or error == pytest.approx(expected, rel=1e-9):
+            continue
+        again = rehearse(spec, EPSILON, OTHER_DATA, share)
+        assert not settled(rehearsed, again), f"{where}: a plan would call its error certain"
+        like = [noise_of(on_public(spec, EPSILON, seed, share)) or 0.0 for seed in (0,)]
+        assert min(like) / ERROR_WITHIN <= error <= max(like) * ERROR_WITHIN, where
+    assert answered, f"{name} has no plan with any aggregator"
+
+
+def mean_plan(**changes: Any) -> tuple[Any, float]:
+    words = [f"--{key.replace('_', '-')}={value}" for key, value in changes.items()]
+    return rehearsal(*understood("mean", PlanOptions, words))
+
+
+def test_the_least_epsilon_is_the_closed_forms() -> None:
+    """A curator's Laplace noise on a mean of n records in [0, 1] has deviation √2 / (n ε)."""
+    rehearse, share = mean_plan(data="synthetic:scores?n=200", parties=5)
+    found = least_epsilon(rehearse, "curator", 0.01, share)
+    records = 200
+    least = np.sqrt(2) / (0.01 * records)
+    assert found.error is not None
+    assert found.error <= 0.01
+    assert found.epsilon is not None
+    assert least <= found.epsilon * 1.001
+    assert found.epsilon <= 1.02 * least
+
+
+def test_a_target_that_no_epsilon_meets_is_told() -> None:
+    rehearse, share = mean_plan(data="synthetic:scores?n=50", parties=5)
+    with pytest.raises(LocalError, match="no ε"):
+        least_epsilon(rehearse, "curator", 1e-9, share)
+
+
+def test_a_large_federation_is_carried_on_from_smaller_ones() -> None:
+    rehearse, share = mean_plan(data="synthetic:scores?n=400", parties=200)
+    assert share == 1
+    whole, carried = (planned(rehearse, "additive", "1", part) for part in (1.0, 0.25))
+    assert isinstance(whole, Planned)
+    assert carried.party_bytes == pytest.approx(whole.party_bytes, rel=CARRIED_WITHIN)
+    assert carried.total_bytes == pytest.approx(whole.total_bytes, rel=CARRIED_WITHIN)
+    assert carried.server_bytes == pytest.approx(whole.server_bytes, rel=CARRIED_WITHIN)
+    assert carried.error == pytest.approx(whole.error, rel=CARRIED_WITHIN)
+
+
+def test_values_of_private_data_are_not_read(tmp_path: Path, capsys: Any) -> None:
+    """Two files that differ in every value have one plan, to the last digit but for time."""
+    shown = []
+    for name, value in (("a", 0.1), ("b", 0.9)):
+        path = tmp_path / f"{name}.csv"
+        path.write_text("v\n" + f"{value}\n" * 30)
+        words = [f"--data={path}?value=v", "--lower=0", "--upper=1", "--json", "--thresholds=8"]
+        plan_statistic(*understood("ecdf", PlanOptions, words))
+        document = json.loads(capsys.readouterr().out)
+        for each in document["plans"]:
+            del each["seconds"], each["memory"]
+        shown.append(document)
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("word", ["--target-error=0", "--target-bytes=nan", "--out=x", "--seed=3"])
+def test_bad_input_gets_one_line(word: str) -> None:
+    with pytest.raises(LocalError):
+        plan_statistic(*understood("mean", PlanOptions, [word]))
