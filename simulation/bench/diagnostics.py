@@ -35,8 +35,8 @@ def rows(side: int = SIDE, records: int = RECORDS) -> list[Row]:
 
 
 def _dawa(side: int) -> Row:
-    points = np.random.default_rng(0).normal(0, side / 8, (2, 20 * side)) + side / 2
-    grid, _, _ = np.histogram2d(*points, bins=side, range=[[0, side], [0, side]])
+    across, up = np.random.default_rng(0).normal(side / 2, side / 8, (2, 20 * side))
+    grid, _, _ = np.histogram2d(across, up, bins=side, range=[[0, side], [0, side]])
     counts = grid.astype(np.int64)
     mechanism = Dawa.spending(Fraction(1))
     randomness = Randomness.from_seed(0, "bench")

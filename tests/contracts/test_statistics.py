@@ -14,6 +14,7 @@ from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.linear_regression import LinearRegression
 from protocols.statistics.local_forms import LocalForm
+from protocols.statistics.logistic_step import LogisticStep
 from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import OnDemand
@@ -129,6 +130,11 @@ class TestResidualCellsInBuckets(StatisticContract):
     statistic = ResidualCells(
         ("x",), "y", (0.1, 0.5), 1.0, 1.0, "dawa", 4, 0.5, (4.0, 1.0, 2.0, 6.0, 4.0)
     )
+
+
+class TestLogisticStep(WithLabels):
+    __test__ = True
+    statistic = LogisticStep(("a=0:1", "b=-2:1"), ("a", "b"), "label", None, (0.5, -1.0, 2.0))
 
 
 class TestNextAttribute(StatisticContract):

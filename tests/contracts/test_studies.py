@@ -9,6 +9,7 @@ from protocols.statistics.moments import Mean
 from protocols.studies import study_names
 from protocols.studies.conformance import StudyContract, StudySteps
 from protocols.studies.hosmer_lemeshow import HosmerLemeshow
+from protocols.studies.logistic_regression import LogisticRegression
 from protocols.studies.private_bounds import PrivateBounds
 from protocols.studies.projected_histogram import ProjectedHistogram
 from protocols.studies.quantile_search import QuantileSearchStudy
@@ -35,6 +36,14 @@ class TestResidualPlotOfAFit(StudyContract):
 
 class TestProjectedHistogram(StudyContract):
     study = ProjectedHistogram(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", 2, 0.5, 3)
+
+
+class TestLogisticRegression(StudyContract):
+    study = LogisticRegression(("a", "b"), "label", ranges=("a=0:1", "b=0:1"), newton_steps=4)
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
+        found = super().holdings(seed, parties, records)
+        return replace(found, columns=found.columns | {"label": np.round(found.columns["label"])})
 
 
 class TestHosmerLemeshow(StudyContract):

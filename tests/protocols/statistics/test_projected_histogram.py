@@ -209,7 +209,7 @@ def test_bad_input_is_one_clear_line() -> None:
         (("pay=low,high",), "pay", {}, "besides the target"),
         (("age", "pay=low,high"), "pay", {}, "COLUMN=NAME,NAME"),
         (("age=9:1", "pay=low,high"), "pay", {}, "must be below"),
-        (("age=0:9", "age=0:8", "pay=low,high"), "pay", {}, "one attribute"),
+        (("age=0:9", "age=0:8", "pay=low,high"), "pay", {}, "each attribute has one"),
     ):
         with pytest.raises(LocalError, match=words):
             ProjectedHistogram(schema, target, **changes)

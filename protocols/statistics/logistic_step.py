@@ -1,0 +1,129 @@
+"""One Newton step of logistic regression: noisy sums of the gradient and of the curvature.
+
+Columns are clipped and scaled to z within [−1, 1], w = (1, z) has m entries, and with the
+probability π = 1/(1 + e^(−wβ)) a record adds (π − y)w to the gradient and π(1 − π)wwᵀ to the
+curvature. Entries of the first are within ±1, and replacing a record moves each by 2 at most; those
+of the second are within ±¼, on the diagonal within 0 and ¼: ½ at most, and ¼. Together that is
+2m + m(m − 1)/4 + m/4 in the 1-norm.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.contract import sum_by_party
+from protocols.statistics.estimates import Estimate, Table
+from protocols.statistics.labels import positives_of
+from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+
+STEPS = 1 << 20
+"""Of the grid, in 1."""
+
+
+@dataclass(frozen=True)
+class LogisticStep(Ranged):
+    """Gradient and curvature of the logistic loss at public coefficients of scaled columns."""
+
+    x: tuple[str, ...] = ("x",)
+    label: str = "label"
+    positive: float | None = None
+    at: tuple[float, ...] = (0.0, 0.0)
+
+    name: ClassVar[str] = "logistic-step"
+    way_of: ClassVar[str] = "logistic-regression"
+
+    def __post_init__(self) -> None:
+        if not self.x or len(set(self.columns)) != len(self.columns):
+            raise LocalError("--x names one column or more, each once, and none is the label")
+        if len(self.columns) > MAX_COLUMNS:
+            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+        if len(self.at) != len(self.x) + 1 or not all(map(math.isfinite, self.at)):
+            raise LocalError(f"{len(self.x)} columns have {len(self.x) + 1} finite coefficients")
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.x, self.label)
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        return self.x
+
+    @property
+    def terms(self) -> list[str]:
+        return ["intercept", *self.x]
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        rows, columns = np.triu_indices(len(self.terms))
+        return rows, columns
+
+    @property
+    def length(self) -> int:
+        return len(self.terms) + len(self._pairs[0])
+
+    @property
+    def sensitivity(self) -> int:
+        """Rounding moves each entry by half a step more, on both sides."""
+        m = len(self.terms)
+        return (8 * m + m * (m - 1) + m) * STEPS // 4 + self.length
+
+    @cached_property
+    def scaling(self) -> tuple[Column, Column]:
+        """The middle and half the width of each column's range."""
+        self.check_bounds()
+        lower, upper = np.array([self.column_bounds[name] for name in self.x]).T
+        return (lower + upper) / 2, (upper - lower) / 2
+
+    def _parts(self, holdings: Holdings) -> Column:
+        """What each record adds."""
+        columns = [np.ones(holdings.rows)]
+        for name, middle, half in zip(self.x, *self.scaling, strict=True):
+            scaled = (self.finite(holdings, name) - middle) / half
+            columns.append(np.clip(scaled, -1.0, 1.0))
+        design = np.stack(columns, axis=1)
+        labels = positives_of(holdings.column(self.label), self.label, self.positive)
+        probability = 0.5 * (1 + np.tanh(design @ np.array(self.at) / 2))
+        rows, places = self._pairs
+        curvature = (probability * (1 - probability))[:, None] * design[:, rows] * design[:, places]
+        return np.concatenate([(probability - labels)[:, None] * design, curvature], axis=1)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        whole = np.rint(self._parts(holdings) * STEPS).astype(np.int64)
+        return sum_by_party(whole.view(np.uint64), holdings)
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._table(signed(released) / STEPS)
+
+    def _table(self, sums: Column) -> Estimate:
+        """A row for each term: its gradient, and its row of the curvature."""
+        m = len(self.terms)
+        curvature = np.zeros((m, m))
+        curvature[self._pairs] = sums[m:]
+        curvature = curvature + np.triu(curvature, 1).T
+        cells = np.column_stack([sums[:m], curvature])
+        return Table(self.terms, ["gradient", *self.terms], cells.tolist())
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._table(self._parts(holdings).sum(axis=0))
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        m = len(self.terms)
+        return np.full(m * (m + 1), math.sqrt(noise_variance) / STEPS)
+
+    @property
+    def grid_step(self) -> float:
+        return 1 / STEPS
+
+    def mechanism_words(self, scale: float) -> str:
+        return (
+            f"discrete Laplace of scale {scale / STEPS:.6g} on {self.length} sums of gradient "
+            "and curvature"
+        )

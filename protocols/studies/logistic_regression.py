@@ -1,0 +1,148 @@
+"""Logistic regression by Newton steps, each a release for its part of ε."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import LocalError, RunFailed
+from protocols.records import Column, Holdings
+from protocols.statistics.coefficients import Coefficients
+from protocols.statistics.contract import Bounds
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate, Table
+from protocols.statistics.labels import positives_of
+from protocols.statistics.logistic_step import LogisticStep
+from protocols.statistics.option import option, role
+from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+
+Matrix = NDArray[np.float64]
+
+MAX_STEPS = 100
+FARTHEST = 20.0
+"""Of coefficients of columns within [−1, 1]: e^20 to 1 is as good as certain."""
+LONGEST = 4.0
+"""A step at most."""
+
+
+@dataclass(frozen=True)
+class LogisticRegression(Study):
+    """Coefficients of a logistic model of a label on the columns x."""
+
+    x: tuple[str, ...] = role(("x",), "A column that predicts; repeat it for more.")
+    label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = option(None, "The label of positive records, if it is not 1.")
+    ranges: tuple[str, ...] = option(
+        (), "Public bounds of a column, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
+    )
+    newton_steps: int = option(6, "Newton steps, which share ε.", flag="--newton-steps")
+
+    name: ClassVar[str] = "logistic-regression"
+    style: ClassVar[Style] = Style("marks", "coefficient", "")
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.newton_steps <= MAX_STEPS:
+            raise LocalError(f"--newton-steps is from 1 to {MAX_STEPS}, not {self.newton_steps}")
+        self._step(np.zeros(len(self.x) + 1))
+
+    def _step(self, at: Column) -> LogisticStep:
+        return LogisticStep(self.ranges, self.x, self.label, self.positive, tuple(at.tolist()))
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        bounded = self._step(np.zeros(len(self.x) + 1)).with_bounds(published)
+        return dataclasses.replace(self, ranges=bounded.ranges)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.x, self.label)
+
+    def shares(self) -> tuple[Fraction, ...]:
+        return (Fraction(1, self.newton_steps),) * self.newton_steps
+
+    def examples(self) -> tuple[Ask, ...]:
+        return (Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[0]),)
+
+    def steps(self) -> Steps:
+        beta = np.zeros(len(self.x) + 1)
+        weak, farther = 0, False
+        inverse, noise = np.eye(len(beta)), 0.0
+        for share in self.shares():
+            answer = yield Ask(self._step(beta), share)
+            gradient, curvature = _sums(answer)
+            noise = float(np.max(answer.deviations))
+            inverse, weak = _inverse(curvature, noise, answer.records)
+            move = -inverse @ gradient
+            move *= min(1.0, LONGEST / max(float(np.linalg.norm(move)), 1e-300))
+            farther = bool((np.abs(beta + move) > FARTHEST).any())
+            beta = np.clip(beta + move, -FARTHEST, FARTHEST)
+        notes = []
+        if farther:
+            notes.append(
+                "the classes are separable, or noise makes them look so: coefficients stop where "
+                "predictions are certain"
+            )
+        if weak:
+            notes.append(f"noise hides the curvature in {weak} directions: steps there are short")
+        to_raw = self._to_raw()
+        told = [np.sqrt(np.diag(to_raw @ each @ to_raw.T)) for each in (inverse, inverse @ inverse)]
+        estimate = Coefficients(
+            self.label,
+            ["intercept", *self.x],
+            (to_raw @ beta).tolist(),
+            told[0].tolist(),
+            weak=weak,
+        )
+        return Finding(estimate, tuple(notes), noise * told[1])
+
+    def _to_raw(self) -> Matrix:
+        """From coefficients of scaled columns to those of columns as they are."""
+        middle, half = self._step(np.zeros(len(self.x) + 1)).scaling
+        found = np.diag(np.append(1.0, 1 / half))
+        found[0, 1:] = -middle / half
+        return found
+
+    def reference(self, holdings: Holdings) -> Estimate | None:
+        """By Newton's method on the raw columns, to the last digit; None where it has no end, as
+        for classes that are separable."""
+        labels = positives_of(holdings.column(self.label), self.label, self.positive)
+        raw = np.stack([holdings.column(name) for name in self.x], axis=1)
+        middle, half = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-300)
+        design = np.column_stack([np.ones(holdings.rows), (raw - middle) / half])
+        beta = np.zeros(design.shape[1])
+        for _ in range(MAX_STEPS):
+            probability = 0.5 * (1 + np.tanh(design @ beta / 2))
+            weights = probability * (1 - probability)
+            curvature = design.T @ (weights[:, None] * design)
+            if np.linalg.eigvalsh(curvature)[0] < 1e-9 * holdings.rows:
+                return None
+            move = np.linalg.solve(curvature, design.T @ (labels - probability))
+            beta = beta + move
+            if np.abs(move).max() < 1e-12:
+                break
+        to_raw = np.diag(np.append(1.0, 1 / half))
+        to_raw[0, 1:] = -middle / half
+        covariance = to_raw @ np.linalg.inv(curvature) @ to_raw.T
+        errors = np.sqrt(np.diag(covariance)).tolist()
+        return Coefficients(self.label, ["intercept", *self.x], (to_raw @ beta).tolist(), errors)
+
+
+def _sums(answer: Answer) -> tuple[Column, Matrix]:
+    if not isinstance(answer.estimate, Table):
+        raise RunFailed("gradient and curvature are a table")
+    cells = np.array(answer.estimate.cells)
+    return cells[:, 0], cells[:, 1:]
+
+
+def _inverse(curvature: Matrix, noise: float, records: int) -> tuple[Matrix, int]:
+    """Of the curvature, which is taken to be what noise alone shows where it is less: about 2s√m
+    for a symmetric matrix of noises of deviation s. Without noise it is told from 0 alone."""
+    values, directions = np.linalg.eigh(curvature)
+    least = max(2 * noise * math.sqrt(len(values)), 1e-9 * records)
+    weak = int(np.count_nonzero(values < least))
+    found: Matrix = (directions / np.maximum(values, least)) @ directions.T
+    return found, weak
