@@ -26,6 +26,7 @@ from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
+from simulation.networks.profile import profile_of
 from simulation.prediction import predicted_links
 from simulation.question_key import keyed
 from simulation.result import Result
@@ -78,6 +79,7 @@ class Federation:
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
     they take part in whatever is asked. `cap_delta` is the most δ that servers release.
+    `network` is what is emulated between processes: `lan`, `wan`, `mobile`, or its conditions.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Federation:
         peer: str | None = None,
         policy: Policy | None = None,
         cap_delta: float | None = None,
+        network: str | None = None,
     ) -> None:
         self._aggregator = aggregator_named(aggregator)
         self._spec = aggregator
@@ -125,6 +128,8 @@ class Federation:
             )
         if policy is not None and not kind.scripted:
             raise LocalError("--policy is tried with inprocess or processes")
+        if network is not None and not kind.networks:
+            raise LocalError("--network is emulated between processes: choose --runtime processes")
         plan = Plan(
             self.holdings,
             self.servers,
@@ -136,7 +141,9 @@ class Federation:
             PeerConfig(peer or kind.peer).way,
             policy,
             cap_delta,
+            None if network is None else profile_of(network),
         )
+        self.network = network or "none"
         self.runtime: Runtime = kind(plan)
         self._started: float | None = None
         self._asked = 0
@@ -396,6 +403,6 @@ class Federation:
             "servers": self.servers,
             "aggregator": self._spec,
             "runtime": self.runtime.name,
-            "network": "none",
+            "network": self.network,
             "seed": self.seed,
         }

@@ -17,6 +17,8 @@ from protocols.run.meter import Bill
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Counts, Curve, Estimate, Shape, error_of, plain, shape_of
 from protocols.statistics.interval import LEVEL, Interval
+from simulation.networks.prediction import split
+from simulation.networks.profile import profile_of
 from simulation.proof import Proof
 
 if TYPE_CHECKING:
@@ -180,6 +182,15 @@ class Result:
         return [*heads, *fitting], rows
 
     @property
+    def network_times(self) -> dict[str, object]:
+        """Time on an emulated network and time computing, and the time under other profiles; empty
+        where none was emulated."""
+        network = str(self.federation.get("network", "none"))
+        if network == "none" or self.questions or self.reused:
+            return {}
+        return split(self.bill, self.seconds, profile_of(network))
+
+    @property
     def caught_by_name(self) -> list[tuple[str, str]]:
         return [(Role.PARTY.named(party), reason) for party, reason in self.caught]
 
@@ -215,6 +226,7 @@ class Result:
                     else {}
                 ),
                 "phases": self.seconds,
+                **self.network_times,
             },
         }
         if self.caught:

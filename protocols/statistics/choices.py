@@ -144,7 +144,6 @@ class QuantileByMax(Chosen, Cumulative):
 
     quantile: tuple[float, ...] = (0.5,)
     thresholds: int = 1024
-    smooth: str = "none"
 
     name: ClassVar[str] = "quantile-by-max"
     way_of: ClassVar[str] = "quantile"

@@ -86,8 +86,6 @@ class Quantile(Cumulative):
 
         known = {f.name for f in fields(QuantileByMax)} - {"mechanism"}
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
-        if self.smooth == "monotone":  # as every curve is if nobody says: here there is none
-            given["smooth"] = "none"
         return QuantileByMax(**given)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:

@@ -32,7 +32,7 @@ by chance; of time stamps, nearly all."""
 
 @dataclass(frozen=True)
 class Gini(Pairs, OneColumn):
-    """Gini's mean difference: the mean of |x − y|."""
+    """Gini's mean difference, the mean of |x − y|: the coefficient is that over twice the mean."""
 
     name: ClassVar[str] = "gini"
 

@@ -49,6 +49,10 @@ class SimulationOptions:
         str | None,
         option(FEDERATION, "How parties reach each other, if they must: direct or relay."),
     ] = None
+    network: Annotated[
+        str | None,
+        option(FEDERATION, "lan, wan, mobile, or delay=40ms,rate=50mbit,loss=0.1%: emulate it."),
+    ] = None
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None

@@ -182,6 +182,7 @@ def simulated(
         peer=options.peer,
         policy=None if options.policy is None else read_policy(options.policy),
         cap_delta=options.cap_delta,
+        network=options.network,
     )
     about = about_run(question.name, spec, options) | {
         "servers": simulation.servers,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.errors import LocalError, TallyError
-from simulation.networks.prediction import network_seconds, server_bytes
+from simulation.networks.prediction import server_bytes, waiting_seconds
 from simulation.networks.profile import PROFILES
 from simulation.planning.standin import OTHER_DATA
 from simulation.result import Result
@@ -140,7 +140,7 @@ def _numbers(result: Result) -> dict[str, float]:
         "party": float(bill.party_bytes().mean()),
         "server": float(server_bytes(bill)),
         "total": float(bill.total.bytes),
-        **{name: network_seconds(bill, profile) for name, profile in PROFILES.items()},
+        **{name: waiting_seconds(bill, profile, True) for name, profile in PROFILES.items()},
     }
 
 

@@ -141,6 +141,14 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"
     spent = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
     yield "time", f"{spent}; CPU of the servers {result.server_cpu_seconds:.3g} s"
+    if times := result.network_times:
+        others = times["predicted_seconds"]
+        assert isinstance(others, dict)
+        yield (
+            "network",
+            f"{times['network_seconds']:.2f} s, computing {times['computing_seconds']:.2f} s; it "
+            f"would take {', '.join(f'{each:.2f} s ({name})' for name, each in others.items())}",
+        )
 
 
 def _error_words(error: Mapping[str, float]) -> str:

@@ -18,6 +18,7 @@ from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
 from simulation.misbehaviour import HONEST, Misbehaviour
+from simulation.networks.profile import Profile
 from simulation.proof import Proof, prove
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Plan:
 
     All parties join; some may misbehave then, by a script. `peer` is how parties reach each other:
     `direct`, or `relay` through the coordinator. Without a `policy`, parties take part in whatever
-    is asked.
+    is asked. `network` is what is emulated between its processes; None for the machine's own.
     """
 
     holdings: Holdings
@@ -43,6 +44,7 @@ class Plan:
     peer: str = "direct"
     policy: Policy | None = None
     cap_delta: float | None = None
+    network: Profile | None = None
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None
@@ -112,13 +114,15 @@ class Opened:
 class Runtime(ABC):
     """Found by name through the entry-point group `tallyroom.runtimes`.
 
-    `scripted` tells whether parties can be made to misbehave or to follow a policy; `peer` is how
-    parties that meet reach each other if nobody says.
+    `scripted` tells whether parties can be made to misbehave or to follow a policy,
+    `networks` whether conditions of a network can be emulated; `peer` is how parties that meet
+    reach each other if nobody says.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     scripted: ClassVar[bool] = True
+    networks: ClassVar[bool] = False
     peer: ClassVar[str] = "direct"
 
     def __init__(self, plan: Plan) -> None:

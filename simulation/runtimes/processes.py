@@ -25,6 +25,7 @@ from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig
 from simulation.analyst import Analyst
 from simulation.misbehaviour import HONEST
+from simulation.networks.relay import Relays
 from simulation.runtimes import children
 from simulation.runtimes.contract import Opened, Plan, Report, Runtime
 
@@ -39,6 +40,7 @@ STOP_SECONDS = 5.0
 class Processes(Runtime):
     name: ClassVar[str] = "processes"
     summary: ClassVar[str] = "one process a role, gRPC with mutual TLS on this machine"
+    networks: ClassVar[bool] = True
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -50,8 +52,11 @@ class Processes(Runtime):
         self._listen: dict[str, str] = {}
         self._targets: list[str] = []
         self._coordinator = ""
+        self._relays: Relays | None = None
 
     def start(self) -> None:
+        if self.plan.network is not None:
+            self._relays = Relays(self.plan.network)
         try:
             targets = tuple(self._start_server(i) for i in range(self.plan.servers))
             self._coordinator = self._start_coordinator(targets)
@@ -61,7 +66,7 @@ class Processes(Runtime):
             self.stop()
             raise
         analyst = self._credentials(Identity(Role.ANALYST))
-        self._analyst = Analyst(self._coordinator, analyst)
+        self._analyst = Analyst(self._listen["coordinator"], analyst)
 
     def restart(self, name: str) -> None:
         """Starts a process again that died, where it was and with what it had stored."""
@@ -124,6 +129,8 @@ class Processes(Runtime):
                 process.kill()
                 process.join()
         self.children.clear()
+        if self._relays is not None:
+            self._relays.close()
 
     def listens(self, name: str) -> str:
         """Where a station itself listens."""
@@ -131,7 +138,8 @@ class Processes(Runtime):
 
     def address_of(self, name: str, port: int) -> str:
         """Where others find a station. A relay in between may answer another address."""
-        return f"127.0.0.1:{port}"
+        found = port if self._relays is None else self._relays.before(name, port)
+        return f"127.0.0.1:{found}"
 
     def host_program(self) -> Callable[[PartyConfig], None]:
         """What a party host runs."""

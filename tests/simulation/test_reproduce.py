@@ -77,6 +77,8 @@ COLUMNS = {
         ),
     ],
     "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s2-fig2": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
+    "s2-fig3": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig4": [
         "n_epsilon",
         "paper",
@@ -90,12 +92,15 @@ COLUMNS = {
     ],
     "s2-table1": ["n", "way", "violation", "reading", "paper", "at_1", "at_8"],
     "s3-fig2": ["records", "digits", "success"],
+    "s3-fig3": ["beta", "prevalence", "sensitivity"],
+    "s3-fig4": ["metric", "size", "exact", "output"],
+    "s3-fig6": ["panel", "x", "true", "low", "median", "high"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
 }
 
 
-WORDS = ("way", "curve", "metric", "violation", "reading")
-"""Columns that are no numbers."""
+WORDS = ("way", "curve", "metric", "panel", "violation", "reading", "beta")
+"""Columns that are no numbers, or infinite ones."""
 
 
 def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -32,10 +32,10 @@ from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.running_sum import RunningSum
 from simulation.federation import Federation
+from tests.arrays import as_array
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import COUNTS, PARTIES, release, some_holdings
 from tests.protocols.aggregation.shuffle_run import a_query as shuffled_query
-from tests.protocols.aggregation.test_shuffle import as_array
 
 
 def a_query(statistic: Statistic = COUNTS, **changes: Any) -> Query:

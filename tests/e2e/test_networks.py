@@ -1,0 +1,74 @@
+"""Emulated networks: what a run under one says of the time under another."""
+
+import numpy as np
+import pytest
+
+from parties.data import Dataset
+from protocols.errors import LocalError
+from protocols.statistics.histogram import Histogram
+from simulation import Federation
+from simulation.networks.prediction import split, waiting_seconds
+from simulation.networks.profile import PROFILES, Profile, profile_of
+from simulation.networks.relay import Line
+from simulation.result import Result
+
+WITHIN = 0.25
+
+
+def asked(network: str, aggregator: str, bins: int) -> tuple[Result, float]:
+    values = np.random.default_rng(1).uniform(0, 1, 12)
+    data = Dataset("values", {"value": values}, {"value": (0.0, 1.0)})
+    with Federation(4, None, aggregator, "processes", data, seed=1, network=network) as federation:
+        federation.run("sum", "inf")  # connections are made
+        result = federation.run(Histogram(bins=bins), "inf")
+    assert result.error == {"rmse": 0.0, "max": 0.0}
+    return result, sum(result.seconds.values())
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "bins", "network"),
+    [("masking", 8, "delay=200ms"), ("additive", 20_000, "delay=100ms,rate=3mbit")],
+)
+def test_a_prediction_is_within_a_quarter_of_the_emulated_time(
+    aggregator: str, bins: int, network: str
+) -> None:
+    result, whole = asked("delay=100ms", aggregator, bins)
+    told = split(result.bill, result.seconds, profile_of("delay=100ms"))
+    assert result.as_json()["federation"]["network"] == "delay=100ms"  # type: ignore[index]
+    computing = told["computing_seconds"]
+    assert isinstance(computing, float)
+    assert computing < 0.5 * whole, "most of it is the network's"
+    predicted = computing + waiting_seconds(result.bill, profile_of(network), False)
+    assert predicted > 1.4 * whole, "or there was nothing to predict"
+    _, emulated = asked(network, aggregator, bins)
+    assert predicted == pytest.approx(emulated, rel=WITHIN)
+
+
+def test_profiles_are_read() -> None:
+    assert profile_of("wan") is PROFILES["wan"]
+    assert profile_of("delay=40ms,rate=50mbit,loss=0.1%") == Profile(0.04, 50e6 / 8, 0.001)
+    for bad in (
+        "moon",
+        "",
+        "delay=40",
+        "delay=-1ms",
+        "rate=0mbit",
+        "loss=60%",
+        "delay=1s,delay=2s",
+    ):
+        with pytest.raises(LocalError):
+            profile_of(bad)
+    with pytest.raises(LocalError, match="choose --runtime processes"):
+        Federation(4, network="wan")
+
+
+def test_a_line_carries_one_thing_after_another() -> None:
+    line = Line(Profile(delay=1.0, rate=10.0))
+    assert line.arrival(20, 0.0) == 3.0
+    assert line.arrival(10, 0.0) == 4.0
+    assert line.arrival(10, 10.0) == 12.0
+    lossy = Line(Profile(delay=1.0, loss=0.5))
+    arrivals = [lossy.arrival(1, 0.0) for _ in range(2000)]
+    assert set(arrivals) == {1.0, 3.0}
+    # 2000 tosses of a fair coin: outside 890..1110 once in a million
+    assert 890 <= arrivals.count(3.0) <= 1110
