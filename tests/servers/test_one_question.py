@@ -158,6 +158,20 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "randomizer": lambda value: "unary" if value != "unary" else "auto",
     "rounding": lambda value: "randomized" if value == "simple" else "simple",
     "counts": lambda value: "hb" if value == "dawa" else "dawa",
+    "ranges": lambda value: (*value, "other=0:1"),
+    "least_spread": lambda value: value + 1,
+    "attributes": lambda value: (*value, "other=0:1"),
+    "target": lambda value: "other",
+    "chosen": lambda value: (*value, "other"),
+    "threshold": lambda value: value + 1,
+    "coefficients": lambda value: (*value[:-1], value[-1] + 1),
+    "fitted_reach": lambda value: value + 1,
+    "residual_reach": lambda value: value + 1,
+    "side": lambda value: value + 1,
+    "part": lambda value: value / 2,
+    "lengths": lambda value: (*value, 1.0),
+    "least_reach": lambda value: value + 1,
+    "doublings": lambda value: value + 1,
 }
 """Another value for every parameter of any statistic."""
 

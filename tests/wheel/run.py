@@ -70,7 +70,7 @@ def main() -> None:
             made.mkdir()
             wheel = build(made, compiler)
             again = [] if compiler else ["--force-reinstall", "--no-deps"]
-            pip = [programs / "python", "-m", "pip", "install", "--quiet"]
+            pip: list[str | Path] = [programs / "python", "-m", "pip", "install", "--quiet"]
             call(*pip, *again, "-c", constraints, f"{wheel}[web]", cwd=elsewhere)
             native = call(programs / "tally", "list", "runtimes", cwd=elsewhere).splitlines()[-1]
             print(f"{wheel.name}, {wheel.stat().st_size:,} bytes; {native}")

@@ -108,7 +108,9 @@ const finite = (values) => values.filter((value) => typeof value === "number" &&
 export function plot(result) {
   const { estimate, interval, truth } = result;
   if (!estimate || !Array.isArray(estimate.x) || !Array.isArray(estimate.y) || estimate.x.length < 2) return null;
-  const [width, height, left, right, top, bottom] = [720, 320, 64, 12, 12, 40];
+  // As wide as the page, so that its letters keep their size.
+  const width = Math.max(300, Math.min(860, (document.getElementById("main")?.clientWidth ?? 760) - 40));
+  const [height, left, right, top, bottom] = [Math.max(220, width * 0.42), 64, 12, 12, 40];
   const { x, y } = estimate;
   const band = interval && Array.isArray(interval.low) && interval.low.length === y.length ? interval : null;
   const other = truth && Array.isArray(truth.y) && truth.y.length === y.length ? truth.y : null;
