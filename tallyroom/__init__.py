@@ -45,7 +45,6 @@ _HOMES = {
     "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
     "protocols.studies.projected_histogram": ("ProjectedHistogram",),
     "protocols.studies.residual_plot": ("ResidualPlot",),
-    "protocols.statistics.linear_regression": ("LinearRegression",),
     "protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
     "protocols.statistics.choices": ("Mode", "TopK"),
     "protocols.statistics.areas": ("AveragePrecision",),
