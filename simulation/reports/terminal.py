@@ -147,7 +147,7 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
         yield (
             "network",
             f"{times['network_seconds']:.2f} s, computing {times['computing_seconds']:.2f} s; it "
-            f"would take {', '.join(f'{each:.2f} s ({name})' for name, each in others.items())}",
+            f"would take about {', '.join(f'{each:.2f} s ({name})' for name, each in others.items())}",
         )
 
 
