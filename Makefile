@@ -6,7 +6,7 @@ export OPENBLAS_NUM_THREADS = 1
 
 NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
 
-.PHONY: setup demo check test chaos soak fuzz compose-test lint protos protos-check bench clean
+.PHONY: setup demo check test chaos soak fuzz compose-test browser-test wheel-test docs lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -57,6 +57,23 @@ fuzz: setup
 # On a machine with a docker engine, or where root can install one; skips with a reason elsewhere.
 compose-test: setup
 	$(BIN)/python -m tests.compose.run
+
+# The page in a headless Chromium, from Debian's packages where root may install one; and the
+# documentation's screenshots. `make test` runs the same tests where there is a Chromium.
+browser-test: setup
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y chromium; } \
+		|| echo "no Chromium, and it cannot be installed here: the tests skip"
+	TALLY_SCREENSHOTS=docs/images $(BIN)/pytest -n 0 -rs tests/browser
+
+# The wheel, built with and without a compiler and used where there is no checkout.
+wheel-test: setup
+	$(BIN)/python -m tests.wheel.run
+
+# The site, from docs/ and docstrings, into build/site.
+docs: setup
+	@$(BIN)/python -c 'import furo, myst_parser, sphinx' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
 protos: setup
 	$(BIN)/python protos/generate.py

@@ -65,11 +65,25 @@ static void copy_field(uint8_t *scratch, const uint8_t *data, int level_major, s
             memcpy(to + key * width, from + key * key_bytes, width);
 }
 
+/* Levels that points reach. A comparison's point that only turns right from some level on is settled
+ * there, or in the terminal node if that is the next: of a coarse grid most of a key is never read. */
+static int levels_read(const tree_shape *s, const uint64_t *points, size_t count)
+{
+    int deepest = s->step ? 0 : s->bits;
+    for (size_t i = 0; i < count && deepest < s->bits; i++) {
+        const int right = ~points[i] ? __builtin_ctzll(~points[i]) : MAX_BITS;
+        const int level = right < s->bits ? s->bits - right : 0;
+        deepest = level > deepest ? level : deepest;
+    }
+    return deepest;
+}
+
+/* What the first `read` levels of a domain need of the chunk's keys. */
 static void copy_chunk(uint8_t *scratch, const tree_shape *s, const uint8_t *data, int level_major,
-                       size_t total, size_t first, size_t count)
+                       size_t total, size_t first, size_t count, int read)
 {
     copy_field(scratch, data, level_major, total, first, count, s->key_bytes, 0, SEED_BYTES);
-    for (int level = 0; level < s->levels; level++) {
+    for (int level = 0; level < s->levels && level < read; level++) {
         size_t offset = SEED_BYTES + (size_t)level * s->level_bytes;
         copy_field(scratch, data, level_major, total, first, count, s->key_bytes, offset,
                    SEED_BYTES);
@@ -77,7 +91,7 @@ static void copy_chunk(uint8_t *scratch, const tree_shape *s, const uint8_t *dat
             copy_field(scratch, data, level_major, total, first, count, s->key_bytes,
                        offset + SEED_BYTES, s->word_bytes);
     }
-    for (int word = 0; word < s->words; word++)
+    for (int word = 0; word < s->words && read >= s->levels; word++)
         copy_field(scratch, data, level_major, total, first, count, s->key_bytes,
                    s->words_offset + (size_t)word * s->word_bytes, s->word_bytes);
 }
@@ -94,11 +108,12 @@ static int evaluate_range(evaluate_kernel kernel, evaluation *e, const uint8_t *
     e->totals = malloc((MAX_BITS + 1) * CHUNK * sizeof *e->totals);
     const int failed = !scratch || !e->state || !e->totals;
     uint64_t *const matrix = e->matrix;
+    const int read = levels_read(s, e->points, e->points_count);
     for (size_t first = begin; !failed && first < end; first += CHUNK) {
         e->count = end - first < CHUNK ? end - first : CHUNK;
         const int direct = level_major && e->count == CHUNK;
         if (!direct)
-            copy_chunk(scratch, s, data, level_major, total, first, e->count);
+            copy_chunk(scratch, s, data, level_major, total, first, e->count, read);
         e->view.data = direct ? data : scratch;
         e->view.stride = direct ? total : CHUNK;
         e->view.first = direct ? first : 0;

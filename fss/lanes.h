@@ -29,6 +29,22 @@ FN void NAME(hash)(VEC *x, int n, const VEC *k)
         x[j] = V_ENCLAST(y[j], V_XOR(x[j], k[ROUND_KEYS - 1]));
 }
 
+/* H of `n` vectors under `usages` keys each: out[u * n + j]. */
+FN void NAME(hash_under)(const VEC *in, int n, VEC *out, const VEC (*k)[ROUND_KEYS], int usages)
+{
+    VEC s[8], y[8];
+    for (int j = 0; j < n; j++)
+        s[j] = NAME(sigma)(in[j]);
+    for (int j = 0; j < usages * n; j++)
+        y[j] = V_XOR(s[j % n], k[j / n][0]);
+#pragma GCC unroll 9
+    for (int r = 1; r < ROUND_KEYS - 1; r++)
+        for (int j = 0; j < usages * n; j++)
+            y[j] = V_ENC(y[j], k[j / n][r]);
+    for (int j = 0; j < usages * n; j++)
+        out[j] = V_ENCLAST(y[j], V_XOR(s[j % n], k[j / n][ROUND_KEYS - 1]));
+}
+
 FN void NAME(broadcast)(VEC *to, const schedule *from)
 {
     for (int r = 0; r < ROUND_KEYS; r++)

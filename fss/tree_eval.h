@@ -72,6 +72,31 @@ FN void NAME(value)(const uint8_t *from, int turn, const VEC *k, const uint8_t *
     }
 }
 
+/* Both children and the value of a node at once, for all three need its seed: right in place. */
+FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
+                         const uint8_t *seeds, const uint8_t *words, int word_bytes,
+                         uint8_t *left, uint64_t *values, size_t count)
+{
+    const __m128i spread = _mm_cvtsi32_si128(31 - turn), shift = _mm_cvtsi32_si128(turn);
+    for (size_t key = 0; key < count; key += 2 * LANES) {
+        VEC from[2], x[2], h[2 * USAGES];
+        for (int j = 0; j < 2; j++) {
+            from[j] = V_LOAD(state + SEED_BYTES * (key + LANES * j));
+            x[j] = NAME(clear)(from[j]);
+        }
+        NAME(hash_under)(x, 2, h, k, USAGES);
+        for (int j = 0; j < 2; j++) {
+            const size_t at = SEED_BYTES * (key + LANES * j);
+            const VEC correction = V_AND(V_SPREAD(from[j], spread), V_LOAD(seeds + at));
+            V_STORE(left + at, V_XOR(h[2 * LEFT + j], correction));
+            V_STORE(state + at, V_XOR(h[2 * RIGHT + j], correction));
+        }
+        const VEC mask = NAME(control_words)(from[0], from[1], shift);
+        const VEC word = V_AND(mask, NAME(words)(words, key, word_bytes));
+        V_STORE(values + key, V_ADD(V_LOWS(h[2 * VALUE], h[2 * VALUE + 1]), word));
+    }
+}
+
 /* All-ones where a key's control bit is set: shared by the words of one terminal node. */
 FN void NAME(terminal_masks)(const uint8_t *from, int turn, uint64_t *masks, size_t count)
 {
@@ -214,14 +239,18 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
                 NAME(fetch_ahead)(words, s->word_bytes);
         }
         uint64_t here = 0;
-        if (left && s->step) {
-            NAME(value)(state, turn, w->k[VALUE], words, s->word_bytes, values, w->lanes);
-            if (e->sums)
-                here = NAME(total)(values, e->count);
-        }
         const size_t middle = right ? NAME(split)(e->points, low, high, bit) : high;
         const int settled = left && s->step && middle - low == 1 && level + 1 < s->levels
                             && (e->points[low] & (bit - 1)) == bit - 1;
+        const int both = left && right && s->step && !settled;
+        if (both) {
+            NAME(split_node)(state, turn, (const VEC(*)[ROUND_KEYS])w->k, seeds, words,
+                             s->word_bytes, state + CHUNK * SEED_BYTES, values, w->lanes);
+        } else if (left && s->step) {
+            NAME(value)(state, turn, w->k[VALUE], words, s->word_bytes, values, w->lanes);
+        }
+        if (left && s->step && e->sums)
+            here = NAME(total)(values, e->count);
         if (settled) { /* the last turn left of the only point there: no child is needed */
             if (e->matrix)
                 for (size_t key = 0; key < e->count; key++)
@@ -230,7 +259,8 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
             if (++low == high)
                 return;
         } else if (left && right) {
-            NAME(child)(state, turn, w->k[LEFT], seeds, state + CHUNK * SEED_BYTES, w->lanes);
+            if (!both)
+                NAME(child)(state, turn, w->k[LEFT], seeds, state + CHUNK * SEED_BYTES, w->lanes);
             if (e->matrix)
                 for (size_t key = 0; key < CHUNK; key++)
                     totals[CHUNK + key] = totals[key] + (s->step ? values[key] : 0);
@@ -242,7 +272,8 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
                     totals[key] += values[key];
             running += here;
         }
-        NAME(child)(state, turn, w->k[right ? RIGHT : LEFT], seeds, state, w->lanes);
+        if (!both)
+            NAME(child)(state, turn, w->k[right ? RIGHT : LEFT], seeds, state, w->lanes);
         turn = right;
     }
     NAME(terminal)(w, depth, turn, low, high, running);

@@ -3,50 +3,43 @@
  * A lane is a key. On the path of alpha the two servers' states always differ by the key's own
  * offset, whose lowest bit is 1: choices by a bit of alpha and by control bits are masks. */
 
-/* H of `n` vectors under `usages` keys each: out[u * n + j]. */
-FN void NAME(hash_under)(const VEC *in, int n, VEC *out, const VEC (*k)[ROUND_KEYS], int usages)
-{
-    VEC s[8], y[8];
-    for (int j = 0; j < n; j++)
-        s[j] = NAME(sigma)(in[j]);
-    for (int j = 0; j < usages * n; j++)
-        y[j] = V_XOR(s[j % n], k[j / n][0]);
-#pragma GCC unroll 9
-    for (int r = 1; r < ROUND_KEYS - 1; r++)
-        for (int j = 0; j < usages * n; j++)
-            y[j] = V_ENC(y[j], k[j / n][r]);
-    for (int j = 0; j < usages * n; j++)
-        out[j] = V_ENCLAST(y[j], V_XOR(s[j % n], k[j / n][ROUND_KEYS - 1]));
-}
-
 /* Bit 0 of every block, spread over the block. */
 FN VEC NAME(control)(VEC state)
 {
     return V_SPREAD(state, _mm_cvtsi32_si128(31));
 }
 
-/* One level for LANES keys: states[server] moves to the child on the path. `row` is where the level
- * starts; a level without words (the first) has only the correction of states. */
-FN void NAME(verified_level)(VEC *states, VEC right, const VEC (*k)[ROUND_KEYS], uint8_t *row,
-                             size_t stride, int words)
+/* One level for n vectors of keys: states[2 * j + server] moves to the child on the path, to the
+ * right where `right` is all ones. `row` is where the level starts; the first level has no words. */
+FN void NAME(verified_level)(VEC *states, const VEC *right, int n, const VEC (*k)[ROUND_KEYS],
+                             uint8_t *row, size_t stride, int words)
 {
-    const VEC offset = V_XOR(states[0], states[1]);
-    VEC h[2], v[4];
-    NAME(hash_under)(states, 2, h, k, 1);
-    const VEC correction = V_XOR(V_XOR(h[0], h[1]), V_ANDNOT(right, offset));
-    NAME(put)(row, stride, correction, SEED_BYTES);
-    for (int server = 0; server < 2; server++) {
-        const VEC mask = NAME(control)(states[server]);
-        h[server] = V_XOR(h[server], V_AND(mask, correction));
-        states[server] = V_XOR(h[server], V_AND(right, states[server]));
+    VEC h[4], v[8];
+    NAME(hash_under)(states, 2 * n, h, k, 1);
+    for (int j = 0; j < n; j++) {
+        VEC *state = states + 2 * j;
+        const VEC offset = V_XOR(state[0], state[1]);
+        const VEC correction =
+            V_XOR(V_XOR(h[2 * j], h[2 * j + 1]), V_ANDNOT(right[j], offset));
+        NAME(put)(row + stride * LANES * j, stride, correction, SEED_BYTES);
+        for (int server = 0; server < 2; server++) {
+            const VEC left =
+                V_XOR(h[2 * j + server], V_AND(NAME(control)(state[server]), correction));
+            state[server] = V_XOR(left, V_AND(right[j], state[server]));
+        }
     }
     if (!words)
         return;
-    NAME(hash_under)(states, 2, v, k + 1, 2); /* v[2 * usage + server] */
-    const VEC word = NAME(correct_word)(V_PAIR(1, 1), v[0], v[1], NAME(control)(states[1]));
+    NAME(hash_under)(states, 2 * n, v, k + 1, 2); /* v[2 * n * usage + 2 * j + server] */
     const VEC low = V_PAIR(-1, 0);
-    NAME(put)(row + SEED_BYTES, stride, V_SELECT(low, word, V_XOR(v[0], v[1])), SEED_BYTES);
-    NAME(put)(row + 2 * SEED_BYTES, stride, V_XOR(v[2], v[3]), SEED_BYTES);
+    for (int j = 0; j < n; j++) {
+        const VEC *value = v + 2 * j, *proof = v + 2 * n + 2 * j;
+        uint8_t *to = row + stride * LANES * j + SEED_BYTES;
+        const VEC word = NAME(correct_word)(V_PAIR(1, 1), value[0], value[1],
+                                            NAME(control)(states[2 * j + 1]));
+        NAME(put)(to, stride, V_SELECT(low, word, V_XOR(value[0], value[1])), SEED_BYTES);
+        NAME(put)(to + SEED_BYTES, stride, V_XOR(proof[0], proof[1]), SEED_BYTES);
+    }
 }
 
 /* `count` rows for each server; count is a multiple of LANES, at most GEN_CHUNK. */
@@ -59,7 +52,7 @@ ENTRY void NAME(verified_gen_chunk)(const verified_shape *s, const schedule *key
     uint8_t seeds[2][GEN_CHUNK * SEED_BYTES];
     uint64_t twice[2 * GEN_CHUNK]; /* each alpha twice, to fill a block */
     uint8_t rows[GEN_CHUNK * MAX_VERIFIED_BYTES];
-    VEC states[GEN_CHUNK / LANES][2];
+    VEC states[GEN_CHUNK / LANES][2], right[GEN_CHUNK / LANES];
     for (int usage = 0; usage < VERIFIED_USAGES; usage++)
         NAME(broadcast)(k[usage], &keys[usage]);
     for (size_t key = 0; key < count; key++) {
@@ -78,9 +71,15 @@ ENTRY void NAME(verified_gen_chunk)(const verified_shape *s, const schedule *key
         const __m128i bit = _mm_cvtsi32_si128(s->bits - level);
         for (size_t key = 0; key < count; key += LANES) {
             const VEC turn = V_AND(V_SHIFT_RIGHT(V_LOAD(twice + 2 * key), bit), V_PAIR(1, 1));
-            NAME(verified_level)(states[key / LANES], V_SUB(V_PAIR(0, 0), turn), usages,
-                                 row + s->key_bytes * key, s->key_bytes, level > 1);
+            right[key / LANES] = V_SUB(V_PAIR(0, 0), turn);
         }
+        size_t key = 0;
+        for (; key + 2 * LANES <= count; key += 2 * LANES)
+            NAME(verified_level)(states[key / LANES], right + key / LANES, 2, usages,
+                                 row + s->key_bytes * key, s->key_bytes, level > 1);
+        for (; key < count; key += LANES)
+            NAME(verified_level)(states[key / LANES], right + key / LANES, 1, usages,
+                                 row + s->key_bytes * key, s->key_bytes, level > 1);
     }
     memcpy(rows0, rows, count * s->key_bytes);
     memcpy(rows1, rows, count * s->key_bytes);
@@ -91,4 +90,5 @@ ENTRY void NAME(verified_gen_chunk)(const verified_shape *s, const schedule *key
     wipe(states, sizeof states);
     wipe(seeds, sizeof seeds);
     wipe(twice, sizeof twice);
+    wipe(right, sizeof right);
 }

@@ -1,18 +1,29 @@
 """START HERE: one whole run, straight-line, role by role.
 
-The real thing is the same calls spread over processes: `parties` encode and shard, `servers` merge
-and add noise, the coordinator unshards and decodes, and machines say who waits for what
-(protocols/aggregation/one_round.py). Here a single function plays all roles, and shows what each of
-them sees.
+`whole_run` is a run of an aggregator whose parties speak once, without any messages: parties encode
+and shard, servers merge and add noise, the coordinator unshards and decodes.
+
+`every_run` is a run of any aggregator, and of statistics of pairs, whose parties speak to each
+other. There each role is a machine that takes messages and gives messages; `Run.seen` has what each
+of them was told. Processes run the same machines, with a network between them.
 """
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocols.aggregation.contract import OneRound
+from protocols.aggregation.contract import Ids, Memory, OneRound, Total
 from protocols.algebra.ring import Vector
+from protocols.errors import RunFailed
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.records import Holdings
+from protocols.run.in_parts import proceed
+from protocols.run.machine import Done, Failed, Machine, Rejected, Step
+from protocols.run.machines import collector_machine, party_machine, server_machine
+from protocols.run.messages import Message, Phase
+from protocols.run.query import Query
+from protocols.run.router import Router, heard
 from protocols.statistics import Estimate, Statistic
 
 
@@ -50,3 +61,97 @@ def whole_run(
 
     # THE COORDINATOR turns integers back into a statistic. This spends nothing.
     return statistic.decode(total, holdings.rows, exact=mechanism is None)
+
+
+@dataclass
+class Run:
+    """A finished run. `seen` is every message that a role received, by the role's name: all that
+    it knows beside its own secrets."""
+
+    estimate: Estimate
+    contributors: Ids
+    seen: dict[str, list[Message]]
+
+
+@dataclass
+class Seat:
+    """Where one role sits: its machine, and what it was told."""
+
+    name: str
+    machine: Machine
+    seen: list[Message] = field(default_factory=list)
+
+
+def every_run(query: Query, holdings: Holdings, randomness: Randomness) -> Run:
+    """The answer to any query that its roles can answer. Raises `RunFailed` if there is none."""
+
+    # EACH PARTY is given the query and its own records, nothing else. (One machine may play many
+    # parties, a block; here each party has its own.)
+    parties = [
+        Seat(f"party-{block.ids[0]}", party_machine(query, block, randomness.derive("parties")))
+        for block in holdings.blocks(len(holdings.ids))
+    ]
+
+    # EACH SERVER is given the query. It keeps what parties submit, in memory here.
+    servers = [
+        Seat(f"server-{i}", server_machine(query, i, randomness.derive(f"server-{i}"), Memory()))
+        for i in range(query.servers)
+    ]
+
+    # THE COORDINATOR is given the query and how many records each party has, which is public.
+    records = holdings.counts.astype(np.int64)
+    machine = collector_machine(query, records, randomness.derive("coordinator"))
+    coordinator = Seat("coordinator", machine)
+
+    # THE NETWORK carries each message to the role that it is addressed to.
+    network: Router[Seat] = Router(servers, coordinator)
+    for block, party in zip(holdings.blocks(len(parties)), parties, strict=True):
+        network.join(block.ids, party)
+    finished: Total | None = None
+
+    def say(step: Step) -> None:
+        """What a role does in one step: it sends messages, and may be done or fail. Before a server
+        sends a share it writes what that spends (`step.spends`) in its ledger; here nobody keeps
+        one."""
+        nonlocal finished
+        match step:
+            case Failed():
+                raise RunFailed(step.reason)
+            case Rejected():  # a message that breaks a rule is dropped and its sender named
+                return
+            case Done(output=Total() as total):
+                finished = total
+        network.send(step.messages)
+
+    # EVERYBODY starts. Under most aggregators parties speak first: `curator`, `additive`, `shamir`,
+    # `prio3`, `fss`, `local` and `shuffle` submit at once, each to the servers of its kind; under
+    # `masking` they send keys first; in statistics of pairs they greet those whom they meet.
+    everybody = [*servers, *parties, coordinator]
+    for seat in everybody:
+        say(seat.machine.start())
+
+    while finished is None:
+        # A ROLE receives a message, and answers.
+        while network and finished is None:
+            message = network.next()
+            if message.phase is Phase.QUERY:
+                continue  # all have been given the query
+            for seat, part in network.receivers(message):
+                seat.seen.append(part)
+                for step in heard(seat.machine, part):
+                    say(step)
+
+        # NOBODY has anything to say. Parties with more to send go on; else deadlines pass, and who
+        # waited goes on without those who are missing: parties first, then servers, then the
+        # coordinator, which gives up if nothing can come any more.
+        for party in parties:
+            say(proceed(party.machine))
+        for waiting in ([*parties], [*servers], [coordinator]):
+            if finished is None and not network:
+                for seat in waiting:
+                    say(seat.machine.expire())
+
+    # THE COORDINATOR turns integers back into a statistic. This spends nothing.
+    exact = query.epsilon is None
+    estimate = query.statistic.decode(finished.vector, finished.records, exact=exact)
+    return Run(estimate, finished.contributors, {seat.name: seat.seen for seat in everybody})

@@ -105,12 +105,26 @@ class RunList(_message.Message):
     def __init__(self, runs: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class RunStatus(_message.Message):
-    __slots__ = ("submissions", "bytes")
+    __slots__ = ("submissions", "bytes", "links", "submitted")
     SUBMISSIONS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     submissions: int
     bytes: int
-    def __init__(self, submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    links: _containers.RepeatedCompositeFieldContainer[LinkTally]
+    submitted: bytes
+    def __init__(self, submissions: _Optional[int] = ..., bytes: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkTally, _Mapping]]] = ..., submitted: _Optional[bytes] = ...) -> None: ...
+
+class LinkTally(_message.Message):
+    __slots__ = ("link", "bytes", "messages")
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    link: str
+    bytes: int
+    messages: int
+    def __init__(self, link: _Optional[str] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
 
 class AccountEntry(_message.Message):
     __slots__ = ("direction", "phase", "round", "sender_role", "receiver_role", "station", "bytes_by_party", "messages_by_party", "wire_bytes")
@@ -243,18 +257,22 @@ class Cancelled(_message.Message):
     def __init__(self, cancelled: _Optional[bool] = ..., words: _Optional[str] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("enrolled", "parties", "phase", "submissions", "bytes")
+    __slots__ = ("enrolled", "parties", "phase", "submissions", "bytes", "links", "states")
     ENROLLED_FIELD_NUMBER: _ClassVar[int]
     PARTIES_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SUBMISSIONS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
     enrolled: int
     parties: int
     phase: str
     submissions: int
     bytes: int
-    def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    links: _containers.RepeatedCompositeFieldContainer[LinkTally]
+    states: bytes
+    def __init__(self, enrolled: _Optional[int] = ..., parties: _Optional[int] = ..., phase: _Optional[str] = ..., submissions: _Optional[int] = ..., bytes: _Optional[int] = ..., links: _Optional[_Iterable[_Union[LinkTally, _Mapping]]] = ..., states: _Optional[bytes] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("records", "total", "contributors", "stations", "submit_seconds", "release_seconds", "parties", "caught", "refused", "run", "query", "cells", "authority", "reused", "lost_pairs", "question", "refusals", "refusing")

@@ -25,6 +25,7 @@ from protocols.run.participant import Outcome
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.refusal import Refusals, refusal_words
+from protocols.run.standing import party_states
 from servers.releases import Releases
 from servers.witness import Witness
 from storage.ledger import Ledger
@@ -37,8 +38,11 @@ MAX_RECORDS_EACH = 1 << 24
 """One party must not be able to claim more records than any question could be about."""
 
 
+KEY_BYTES = 16
+
+
 class Coordinator(Witness):
-    """`seeded`: questions without a key are named by the seed as well, and not at random."""
+    """`seeded`: questions without a key get one from the seed as well, and not at random."""
 
     def __init__(
         self,
@@ -67,6 +71,12 @@ class Coordinator(Witness):
     def enrolled(self) -> int:
         """How many parties are here now."""
         return int(np.count_nonzero(self._present))
+
+    def states(self, run: bytes, submitted: NDArray[np.bool_], closed: bool) -> NDArray[np.uint8]:
+        """Of each party, how it stands in a run; `closed` is when nobody is waited for any more."""
+        refusals = self._refusals.get(run)
+        refusing = np.zeros(self.parties, dtype=bool) if refusals is None else refusals.refusing
+        return party_states(self._present, submitted, refusing, closed)
 
     @property
     def most_records(self) -> int:
@@ -113,11 +123,16 @@ class Coordinator(Witness):
     def open(self, message: Message) -> Machine:
         raise PeerError(message.sender, "a coordinator asks, it is not asked")
 
+    def keyed(self, question: Question) -> Question:
+        """The question under a key: one of its own where the analyst gave none."""
+        if question.key:
+            return question
+        key = self._randomness.bytes(KEY_BYTES) if self._seeded else os.urandom(KEY_BYTES)
+        return replace(question, key=key.hex())
+
     def nonce_of(self, question: Question) -> bytes:
         """The same question under the same key is the same run, also after a restart."""
-        if question.key:
-            return self.named(question.key)
-        return self._randomness.bytes(NONCE_BYTES) if self._seeded else os.urandom(NONCE_BYTES)
+        return self.named(self.keyed(question).key)
 
     def named(self, key: str) -> bytes:
         """What a question under this key is called."""
@@ -137,6 +152,7 @@ class Coordinator(Witness):
         """The query for a question. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
+        question = self.keyed(question)
         if (known := self.asked_before(question)) is not None:
             return known
         nonce = self.nonce_of(question)

@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import os
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,10 +16,13 @@ from protocols.errors import LocalError, RunFailed, TallyError
 from protocols.identity.certificates import Credentials, Identity
 from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
+from protocols.run.meter import Tally, tallies_by_link
 from protocols.run.participant import Outcome
 from protocols.run.question import Question
+from protocols.run.standing import MOST_SHOWN
 from protos import tally_pb2 as pb
 from protos.channel import Context, caller
+from protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
 from servers.coordinator import MAX_RECORDS_EACH, Coordinator
 from servers.dispatch import POLL_SECONDS, Dispatch
 from servers.enrolment import EnrolmentConfig
@@ -53,6 +55,9 @@ class CoordinatorConfig:
     cap_delta: float | None = None
     composition: Composition = Composition.SUM
     max_records_per_party: int = MAX_RECORDS_EACH
+
+
+NO_LINKS: Mapping[str, Tally] = {}
 
 
 class CoordinatorService(PeerDirectory):
@@ -171,9 +176,7 @@ class CoordinatorService(PeerDirectory):
     ) -> AsyncIterator[pb.Event]:
         await self._analyst(context)
         try:
-            question = Question.decode(request.json)
-            if not question.key:
-                question = replace(question, key=os.urandom(16).hex())
+            question = self.coordinator.keyed(Question.decode(request.json))
             name = self.coordinator.nonce_of(question)
             asked = question.encode()
             kept, run = self.runs.kept(name), self.runs.live.asked(name)
@@ -257,11 +260,34 @@ class CoordinatorService(PeerDirectory):
                 run.phase,
                 submissions=min(status.submissions for status in statuses),
                 size=sum(status.bytes for status in statuses),
+                links=self._links(run.run, statuses),
+                states=self._states(run, statuses),
             )
         for event in run.over.result():
             yield event
 
-    def _progress(self, phase: str, submissions: int = 0, size: int = 0) -> pb.Event:
+    def _links(self, run: bytes, statuses: Sequence[pb.RunStatus]) -> dict[str, Tally]:
+        if not any(status.links for status in statuses):
+            return {}
+        ours = self.coordinator.meters.get(run)
+        own = tallies_by_link([] if ours is None else [ours])
+        return added([own, *(links_from_wire(status.links) for status in statuses)])
+
+    def _states(self, run: Run, statuses: Sequence[pb.RunStatus]) -> bytes:
+        if self._config.parties > MOST_SHOWN or not any(status.links for status in statuses):
+            return b""  # too many, or the servers have closed their accounts
+        submitted = submitted_from_wire(statuses, self._config.parties)
+        closed = run.phase == "release"
+        return self.coordinator.states(run.run, submitted, closed).tobytes()
+
+    def _progress(
+        self,
+        phase: str,
+        submissions: int = 0,
+        size: int = 0,
+        links: Mapping[str, Tally] = NO_LINKS,
+        states: bytes = b"",
+    ) -> pb.Event:
         return pb.Event(
             progress=pb.Progress(
                 enrolled=self.coordinator.enrolled,
@@ -269,6 +295,8 @@ class CoordinatorService(PeerDirectory):
                 phase=phase,
                 submissions=submissions,
                 bytes=size,
+                links=links_to_wire(links),
+                states=states,
             )
         )
 

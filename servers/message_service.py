@@ -17,11 +17,12 @@ import numpy as np
 from protocols.identity.certificates import Identity
 from protocols.run.machine import Failed
 from protocols.run.messages import RUN_BYTES, Message, Phase, Role, decode
-from protocols.run.meter import Direction
 from protocols.run.participant import Outcome, Participant
+from protocols.run.standing import MOST_SHOWN
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
 from protos.channel import Context, caller, received
+from protos.progress import status_to_wire
 from protos.tally_pb2_grpc import MessagesServicer
 from protos.tasks import Tasks
 from storage.journal import Journal, Kind, Record
@@ -285,16 +286,7 @@ class MessageService(MessagesServicer):
 
     async def Status(self, request: pb.RunRef, context: Context) -> pb.RunStatus:  # noqa: N802
         await self._coordinator_only(request, context)
-        meter = self.participant.meters.get(request.run)
-        received = [
-            account
-            for (direction, link), account in (meter.accounts.items() if meter else ())
-            if direction is Direction.RECEIVED and link.phase is Phase.SUBMIT
-        ]
-        return pb.RunStatus(
-            submissions=sum(int(account.messages.sum()) for account in received),
-            bytes=sum(int(account.bytes.sum()) for account in received),
-        )
+        return status_to_wire(self.participant.meters.get(request.run), MOST_SHOWN)
 
     async def Accounts(self, request: pb.RunRef, context: Context) -> pb.AccountList:  # noqa: N802
         await self._coordinator_only(request, context)

@@ -21,6 +21,7 @@ from protos.accounts import (
 )
 from protos.channel import open_blocking_channel
 from protos.evidence import EvidenceReader
+from protos.progress import links_from_wire, states_from_wire
 from protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
 from simulation.runtimes.contract import Opened, Progress, Report
 
@@ -158,6 +159,8 @@ def follow(events: Iterable[pb.Event], report: Report) -> Opened:
                         shown.parties,
                         shown.submissions,
                         shown.bytes,
+                        links=links_from_wire(shown.links),
+                        states=states_from_wire(shown.states, shown.parties),
                     )
                 )
             case "failure":

@@ -83,6 +83,7 @@ class Deployment:
             named = (lambda asked: replace(asked, key=key)) if key else keyed
             return self._ask(statistic, self._spec, whole, manner, named, begun)
         study_key = key or new_key()
+        study = statistic.of_records(self._analyst.describe(deadline).records)
 
         def put(asked: Put) -> Result:
             ask, how = asked.ask, manner.of(asked)
@@ -99,7 +100,7 @@ class Deployment:
 
         begun(study_key)
         try:
-            return conduct(statistic, whole, study_key, put, rehearse, report)
+            return conduct(study, whole, study_key, put, rehearse, report)
         except Interrupted as error:
             words = f"{error}; the same command with --key {study_key} goes on with the study"
             raise Interrupted(words) from None

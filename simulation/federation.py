@@ -27,6 +27,7 @@ from protocols.studies.contract import Study
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from simulation.networks.profile import profile_of
+from simulation.prediction import predicted_links
 from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
@@ -153,6 +154,17 @@ class Federation:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
+        """Bytes that links will carry, as far as the aggregator states them in a formula."""
+        setting = self._setting
+        return predicted_links(
+            setting.aggregator,
+            question,
+            setting.parties,
+            setting.servers,
+            setting.max_records_per_party,
+        )
+
     def start(self) -> None:
         """Brings the processes up; `run` does it by itself."""
         if self._started is None:
@@ -188,7 +200,8 @@ class Federation:
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
         if isinstance(statistic, Study):
-            statistic = statistic.with_bounds(self.data.bounds).asked_of(self._aggregator.name)
+            statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
+            statistic = statistic.asked_of(self._aggregator.name)
         if not isinstance(statistic, Study):
             return self._ask(statistic, self._spec, whole, manner)[0]
         study, present = statistic, self.holdings

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_BILL_ROWS = 1000
+"""Of communication.csv by party; of more, parties are in one row."""
 SCHEMA = 1
 
 Caught = tuple[tuple[int, str], ...]
@@ -164,7 +166,7 @@ class Result:
         if self.shape.scalar:
             heads, rows = ["statistic", *heads], [[self.statistic, *rows[0]]]
         columns: dict[str, NDArray[np.float64]] = {}
-        if self.interval is not None:
+        if self.interval is not None and not self.interval.unknown:
             columns = {
                 "±": (self.interval.high - self.interval.low) / 2,
                 "low": self.interval.low,
@@ -252,6 +254,9 @@ class Result:
 
     def _interval_json(self, interval: Interval) -> dict[str, object]:
         """Numbers for a number, else lists in the order of the estimate's values."""
+        if interval.unknown:
+            nothing = dict.fromkeys(("low", "high", "standard_error"))
+            return {"level": LEVEL, **nothing, "unknown": interval.unknown}
         found = (interval.low, interval.high, interval.errors)
         low, high, error = (
             each.tolist()[0] if self.shape.scalar else each.tolist() for each in found
@@ -261,6 +266,7 @@ class Result:
             "low": plain(low),
             "high": plain(high),
             "standard_error": plain(error),
+            **({"without": interval.without} if interval.without else {}),
         }
 
     def _as_question(self) -> dict[str, object]:
@@ -297,9 +303,14 @@ class Result:
     def summary(self) -> str:
         """The answer in a line, with what the noise may have done to it."""
         shown = str(self.shape)
+        if self.interval is not None and self.interval.unknown:
+            return f"{shown} (no interval: {self.interval.unknown})"
         if self.shape.scalar and self.interval is not None:
             low, high = float(self.interval.low[0]), float(self.interval.high[0])
-            shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g})"
+            beside = self.interval.without
+            only = f"; of the noise alone, not of {beside}" if beside else ""
+            if np.isfinite(high - low):  # of what is chosen, nobody knows
+                shown += f" ± {(high - low) / 2:.2g} (95 %: {low:.6g} to {high:.6g}{only})"
         return shown
 
     def _repr_html_(self) -> str:
@@ -321,11 +332,13 @@ class Result:
         with table.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["phase", "round", "sender", "receiver", "bytes", "messages"])
-            writer.writerows(self.bill.rows())
+            rows = list(self.bill.rows())
+            writer.writerows(rows if len(rows) <= MOST_BILL_ROWS else self.bill.rows_of_roles())
         answer = folder / "estimate.csv"
         with answer.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             heads, rows = self.table()
-            writer.writerow(heads)
-            writer.writerows(rows)
+            writer.writerow([*heads, "source"])
+            source = " · ".join([*self.origin(), f"ε = {self.privacy.as_json()['epsilon']}"])
+            writer.writerows([*row, source if not at else ""] for at, row in enumerate(rows))
         return [document, answer, table, *write_report(self, folder)]

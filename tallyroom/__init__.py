@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from protocols.errors import LocalError, PeerError, RunFailed, TallyError
+    from protocols.statistics.areas import AveragePrecision
     from protocols.statistics.contract import Statistic
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from protocols.statistics.estimates import Curve
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from simulation.result import Result
 
 _HOMES = {
+    "protocols.studies.quantile_search": ("QuantileSearchStudy",),
+    "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
+    "protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
+    "protocols.statistics.choices": ("Mode", "TopK"),
+    "protocols.statistics.areas": ("AveragePrecision",),
     "protocols.errors": (
         "LocalError",
         "PeerError",
@@ -85,6 +91,7 @@ __all__ = [
     "Answer",
     "Ask",
     "Auc",
+    "AveragePrecision",
     "CollisionEntropy",
     "CumulativeHistogram",
     "Curve",
@@ -95,22 +102,28 @@ __all__ = [
     "Finding",
     "Gini",
     "Histogram",
+    "HosmerLemeshow",
     "KendallTau",
     "LocalError",
     "Magnitudes",
     "Mean",
+    "Mode",
     "Pairwise",
     "PeerError",
+    "PrCurve",
     "PrivateBounds",
     "Quantile",
     "QuantileSearch",
+    "QuantileSearchStudy",
     "Result",
+    "Roc",
     "RunFailed",
     "RunningSum",
     "Statistic",
     "Study",
     "Sum",
     "TallyError",
+    "TopK",
     "Variance",
 ]
 

@@ -14,7 +14,13 @@ from protocols.errors import words_of_the_command
 settings.register_profile("tallyroom", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tallyroom")
 
-KINDS = {"e2e": "e2e", "compose": "e2e", "statistical": "statistical", "fuzz": "slow"}
+KINDS = {
+    "e2e": "e2e",
+    "compose": "e2e",
+    "browser": "e2e",
+    "statistical": "statistical",
+    "fuzz": "slow",
+}
 """Folders whose tests are all of one kind."""
 SLOW = {
     "contracts/test_example_aggregator",

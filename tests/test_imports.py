@@ -156,3 +156,17 @@ def test_deployed_parties_and_servers_cannot_be_scripted() -> None:
                 assert not wrong, f"{path}: {wrong}"
     fields = {field.name for field in dataclasses.fields(PartyConfig)}
     assert fields == {"credentials", "coordinator", "holdings", "seed", "store", "peer", "policy"}
+
+
+def test_helpers_of_tests_are_in_modules_of_their_own() -> None:
+    """A test module that others import runs when they do, and cannot be renamed or split."""
+    importing = {
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module is not None
+        and node.module.startswith("tests.")
+        and node.module.rpartition(".")[2].startswith("test_")
+    }
+    assert importing == set()

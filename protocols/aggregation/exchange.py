@@ -3,7 +3,6 @@
 For tests and benchmarks: parties can be held back, their messages changed or lost on the way.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Done, Failed, Machine, Rejected
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
+from protocols.run.router import Router, heard
 from protocols.statistics.histogram import Histogram
 
 
@@ -57,17 +57,25 @@ class Exchange:
         if records is None:
             records = np.ones(query.parties, dtype=np.int64)
         coordinator = Randomness.from_seed(seed, "coordinator")
-        self.collector = aggregator.collector(query, records, coordinator)
+        collector = aggregator.collector(query, records, coordinator)
+        self._router: Router[Machine] = Router(self.servers, collector)
         self.blocks: list[tuple[Ids, Machine]] = []
         self.sent: list[Message] = []
         self.rejected: list[Rejected] = []
         self.failed: Failed | None = None
         self.total: Total | None = None
-        self._early: list[Message] = []
-        self._queue: deque[Message] = deque()
         for server in self.servers:
             self._take(server.start())
         self._take(self.collector.start())
+
+    @property
+    def collector(self) -> Machine:
+        return self._router.coordinator
+
+    @collector.setter
+    def collector(self, machine: Machine) -> None:
+        """Another in its place: one that listens, or lies."""
+        self._router.coordinator = machine
 
     def join(self, ids: Ids, vectors: Vector) -> None:
         """A block of parties takes part; `run` lets its messages go."""
@@ -79,23 +87,17 @@ class Exchange:
         """A block of parties takes part with a machine that is given."""
         self.blocks.append((ids, machine))
         self._take(machine.start(), by_party=True)
-        early = self._early  # what the coordinator said to parties before they were here
-        self._early = []
-        self._queue.extend(early)
+        self._router.join(ids, machine)
 
     def run(self, *messages: Message) -> None:
         """Delivers these messages and all that follow from them."""
-        self._queue.extend(messages)
-        while self._queue:
-            message = self._queue.popleft()
+        self._router.send(messages)
+        while self._router:
+            message = self._router.next()
             if message.phase is Phase.QUERY:
                 continue  # each role is built from the query here; nobody needs to be told
-            for machine, part in self._receivers(message):
-                step = machine.receive(part)
-                if isinstance(step, Rejected) and part.links > 1:
-                    for single in part.split():
-                        self._take(machine.receive(single), message.receiver_role is Role.PARTY)
-                else:
+            for machine, part in self._router.receivers(message):
+                for step in heard(machine, part):
                     self._take(step, message.receiver_role is Role.PARTY)
 
     def expire(self) -> None:
@@ -106,27 +108,9 @@ class Exchange:
                 return
             for server in self.servers:
                 self._take(server.expire())
-            if not self._queue:
+            if not self._router:
                 self._take(self.collector.expire())
         self.run()
-
-    def _receivers(self, message: Message) -> list[tuple[Machine, Message]]:
-        match message.receiver_role:
-            case Role.SERVER:
-                return [(self.servers[int(message.receivers[0])], message)]
-            case Role.COORDINATOR:
-                return [(self.collector, message)]
-            case _:
-                reached = [
-                    (machine, message.select(np.flatnonzero(mine)))
-                    for ids, machine in self.blocks
-                    if (mine := np.isin(message.receivers, ids)).any()
-                ]
-                here = np.concatenate([ids for ids, _ in self.blocks] or [np.zeros(0, np.uint32)])
-                absent = ~np.isin(message.receivers, here)
-                if absent.any() and message.sender_role is Role.COORDINATOR:
-                    self._early.append(message.select(np.flatnonzero(absent)))
-                return reached
 
     def _take(self, step: object, by_party: bool = False) -> None:
         match step:
@@ -140,4 +124,4 @@ class Exchange:
         if by_party:
             self.sent.extend(messages)
             messages = tuple(m for message in messages for m in self.way(message))
-        self._queue.extend(messages)
+        self._router.send(messages)

@@ -198,5 +198,8 @@ def least_distance(epsilon: Fraction, delta: float, noises: int) -> float:
         raise LocalError(f"noise inside a circuit needs a delta between 0 and 1, not {delta:g}")
     distance = delta / delta_per_distance(epsilon, 1, noises)
     if distance < _LEAST_DISTANCE:
-        raise LocalError(f"delta {delta:g} is too small for noise inside a circuit")
+        raise LocalError(
+            f"delta {delta:g} is too small for noise inside a circuit at epsilon "
+            f"{float(epsilon):g}: grant more of it, or choose another --noise"
+        )
     return distance

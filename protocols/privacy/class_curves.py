@@ -11,7 +11,8 @@ noisy too; n is public. What replacing a record moves, in the 1-norm:
 - S0's tree of L levels over each class: a score that moves within a class shifts an interval of one
   curve, which L + 1 noises explain (Theorem 1). A flipped label shifts a suffix of each curve. A
   suffix of m leaves is made of popcount(m) blocks, or of the root less popcount(2^L − m) blocks;
-  the smaller is at most (L + 2)/2, so L + 2 noises explain both. S0 §5.1 spends ε a curve.
+  the smaller is at most ⌊(L + 2)/2⌋, so twice that many noises explain both: L + 2, or L + 1 if L
+  is odd. That is exact for L ≤ 5 (by linear programming). S0 §5.1 spends ε a curve.
 
 **Public labels**, as S0 and S1 assume. Only the score of a record is protected: the sizes of the
 classes are exact, and one curve moves at a time, by what one curve moves.
@@ -86,7 +87,7 @@ class ClassCurves:
         if self.public:
             return self.scores * self.curve.sensitivity
         if isinstance(self.curve, TreeMechanism):
-            return self.scores * (self.curve.shape.levels + 2)
+            return self.scores * 2 * ((self.curve.shape.levels + 2) // 2)
         return self.scores * self.curve.sensitivity + 1
 
     @property

@@ -130,6 +130,22 @@ class Meter:
         account = self.accounts.setdefault((direction, link), Account())
         account.add(ids, message.charge, message.wire_bytes)
 
+    def submissions(self) -> "list[Account]":
+        """What was received in the phase of that name."""
+        return [
+            account
+            for (direction, link), account in self.accounts.items()
+            if direction is Direction.RECEIVED and link.phase is Phase.SUBMIT
+        ]
+
+    def submitted(self, parties: int) -> NDArray[np.bool_]:
+        """Which of so many parties have submitted here."""
+        heard = np.zeros(parties, dtype=bool)
+        for account in self.submissions():
+            found = account.messages[:parties] > 0
+            heard[: len(found)] |= found
+        return heard
+
     def between_parties(self) -> "Meter":
         """Only what went between parties."""
         part = Meter()
@@ -254,6 +270,18 @@ class Bill:
                     int(account.messages[party]),
                 )
 
+    def rows_of_roles(self) -> Iterable[tuple[str, int, str, str, int, int]]:
+        """As `rows`, with all parties in one row."""
+        for link in sorted(self.accounts):
+            account = self.accounts[link]
+            if not (spoke := np.flatnonzero(account.messages)).size:
+                continue
+            everyone = f"{len(spoke)} parties"
+            party = Role.PARTY.named(int(spoke[0]))
+            sender, receiver = (everyone if end == party else end for end in link.ends(spoke[0]))
+            total = self._sum([account])
+            yield link.phase.label, link.round, sender, receiver, total.bytes, total.messages
+
     def _grouped(self, names: dict[Link, str]) -> dict[str, Tally]:
         return {
             group: self._sum(self.accounts[link] for link, name in names.items() if name == group)
@@ -272,3 +300,8 @@ class Bill:
 def _enter(accounts: dict[Link, Account], link: Link, account: Account) -> None:
     """Several hosts may have been at an end of one link."""
     accounts[link] = accounts[link] + account if link in accounts else account
+
+
+def tallies_by_link(meters: Iterable[Meter]) -> dict[str, Tally]:
+    """What stations metered so far, each message once, as the bill will have it."""
+    return Bill(meters, 0).by_link()

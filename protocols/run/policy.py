@@ -193,11 +193,17 @@ def _names(key: str, value: object) -> frozenset[str]:
     return frozenset(value)
 
 
+MOST_NAMED = 20
+"""Names that an error lists: it stays one line."""
+
+
 def _chosen(*there: str) -> Reader:
     def read(key: str, value: object) -> frozenset[str]:
         names = _names(key, value)
         if unknown := sorted(names.difference(there)):
-            raise LocalError(f"{key} has no {unknown[0]!r}; there are {', '.join(there)}")
+            more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+            listed = ", ".join(there[:MOST_NAMED])
+            raise LocalError(f"{key} has no {unknown[0]!r}; there are {listed}{more}")
         return names
 
     return read

@@ -6,6 +6,7 @@ Sees the query alone. What it says is public, and short.
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Ids
 from protocols.run.machine import Done, Rejected, Step
@@ -68,6 +69,11 @@ class Refusals:
     @property
     def count(self) -> int:
         return int(np.count_nonzero(self._refusing))
+
+    @property
+    def refusing(self) -> NDArray[np.bool_]:
+        """Of each party, whether it does."""
+        return self._refusing.copy()
 
     @property
     def reasons(self) -> tuple[tuple[int, str], ...]:

@@ -1,5 +1,6 @@
 """Areas under a classifier's curves, from the private curves themselves: no further ε."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,9 +13,11 @@ from protocols.privacy.smooth_sensitivity import average_precision
 from protocols.records import Column, Holdings
 from protocols.statistics.classifier_curves import ClassCounts, ClassifierCurves
 from protocols.statistics.contract import Statistic
-from protocols.statistics.curated import SmoothAveragePrecision
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.curated import CURATED_STEPS, Curated, SmoothAveragePrecision
+from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.option import option
+
+REDRAWN = 100
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,20 @@ class Area(ClassifierCurves):
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the data: it depends on the curve."""
         return np.full(1, np.nan)
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        """By redrawing: how far the area spreads if as much noise is added once more. From draws
+        with a fixed seed, which has a relative error of 7 % with 100 of them."""
+        generator = np.random.default_rng(0)
+        deviation = math.sqrt(noise_variance)
+        areas = []
+        for _ in range(REDRAWN):
+            noise = np.rint(generator.normal(scale=deviation, size=self.noises)).astype(np.int64)
+            again = released + self.place(noise.view(np.uint64))
+            areas.append(float(shape_of(self.decode(again, records)).values()[0]))
+        return np.array([np.std(areas, ddof=1)])
+
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -87,7 +104,10 @@ class AveragePrecision(AveragePrecisionByCurve):
 
 
 def way(asked: Statistic, kind: type[ClassCounts], **changes: object) -> Statistic:
-    """The statistic of another kind with the same parameters, so far as it has them."""
+    """The statistic of another kind with the same parameters, so far as it has them. A curator
+    rounds scores to 1024 steps or more."""
     known = kind.__dataclass_fields__
     same = {name: value for name, value in asked.parameters().items() if name in known}
+    if issubclass(kind, Curated):  # there is no curve whose points could be too many
+        same["thresholds"] = max(int(str(same["thresholds"])), CURATED_STEPS)
     return kind(**same | changes)  # type: ignore[arg-type]  # checked as they are built

@@ -26,7 +26,7 @@ MAX_CANDIDATES = 1 << 16
 
 
 @dataclass(frozen=True)
-class _Chosen(Statistic):
+class Chosen(Statistic):
     """What all of these have in common. `decode` takes indices."""
 
     def placement(self, servers: int) -> Placement:
@@ -72,7 +72,7 @@ class _Chosen(Statistic):
 
 
 @dataclass(frozen=True)
-class TopK(_Chosen, Histogram):
+class TopK(Chosen, Histogram):
     """The k bins with most records, in order, and nothing of how many they are."""
 
     k: int = option(3, "How many bins.")
@@ -139,7 +139,7 @@ class Mode(TopK):
 
 
 @dataclass(frozen=True)
-class QuantileByMax(_Chosen, Cumulative):
+class QuantileByMax(Chosen, Cumulative):
     """Each quantile as the threshold whose records' ranks come nearest, by report noisy max."""
 
     quantile: tuple[float, ...] = (0.5,)
@@ -160,7 +160,7 @@ class QuantileByMax(_Chosen, Cumulative):
             raise LocalError(
                 f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
             )
-        if self.smooth != "none":
+        if self.smooth in ("1", "2"):
             raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
 
     @property

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +21,16 @@ from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.option import Option, options_of, summary_of
+from protocols.statistics.parameters import Parameter, as_plain, as_taken, fits
 
 if TYPE_CHECKING:
     from protocols.garbling.laplace_circuit import CircuitLaplace
     from protocols.joint.choice import Choice
     from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
+    from protocols.statistics.pairwise import Pairs
 
 Bounds = tuple[float, float]
-Parameter = str | int | float | bool | tuple[float, ...] | tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Statistic(ABC):
         """
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            taken = _taken(value, each.type)
-            if not _fits(taken, each.type):
+            taken = as_taken(value, each.type)
+            if not fits(taken, each.type):
                 raise LocalError(f"{self.name}: {each.name} cannot be {value!r}")
             if taken is not value:
                 object.__setattr__(self, each.name, taken)
@@ -181,6 +181,11 @@ class Statistic(ABC):
 
     def machines(self) -> "RoleMachines | None":
         """Its own machines of parties, servers and coordinator; None for the aggregator's."""
+        return None
+
+    def as_pairs(self) -> "Pairs | None":
+        """Itself where it is the mean of a kernel over pairs, which can be quantized and reported
+        in the local model; else None."""
         return None
 
     def placement(self, servers: int) -> Placement | None:
@@ -345,7 +350,7 @@ class Statistic(ABC):
 
     def parameters(self) -> dict[str, Parameter]:
         """In one form: a real number is a float, whether it was written 1 or 1.0."""
-        return {f.name: _plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
+        return {f.name: as_plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
@@ -354,40 +359,10 @@ class Statistic(ABC):
         if unknown := parameters.keys() - fields.keys():
             raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
         for key, value in parameters.items():
-            if not _fits(value, fields[key].type):
+            if not fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
         return cls(**values)  # checked against the fields above
-
-
-def _plain(value: Parameter, annotation: object) -> Parameter:
-    kinds = get_args(annotation) or (annotation,)
-    if isinstance(value, tuple):
-        return value if str in kinds else tuple(float(each) for each in value)
-    return float(value) if float in kinds and type(value) is int else value
-
-
-def _taken(value: object, annotation: object) -> object:
-    kinds = get_args(annotation) or (annotation,)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if Ellipsis in kinds:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return (value,)
-        return tuple(value) if isinstance(value, list | np.ndarray) else value
-    if str in kinds and value is None and NoneType not in kinds:
-        return "none"
-    return str(value) if str in kinds and type(value) is int else value
-
-
-def _fits(value: object, annotation: object) -> bool:
-    """Whether a JSON value is of an annotated type; whole numbers pass for reals, not truths."""
-    kinds = get_args(annotation) or (annotation,)
-    if Ellipsis in kinds:
-        return isinstance(value, list | tuple) and all(_fits(each, kinds[0]) for each in value)
-    if float in kinds:
-        kinds = (*kinds, int)
-    return type(value) in kinds
 
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:

@@ -34,10 +34,13 @@ from protocols.statistics.classifier_curves import (
 )
 from protocols.statistics.classifier_estimates import Judgement, RocEstimate
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
 
 Integers = NDArray[np.int64]
+
+CURATED_STEPS = 1024
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Curated(ClassCounts):
 
     curated: ClassVar[bool] = True
 
-    thresholds: int = option(1024, "Steps that scores are rounded up to.")
+    thresholds: int = option(CURATED_STEPS, "Steps that scores are rounded up to.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,6 +102,14 @@ class Curated(ClassCounts):
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Nobody may know: the scale of the noise is a secret, and Cauchy noise has no variance."""
         return np.full(1, np.nan)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        size = len(shape_of(self.decode(released, records)).values())
+        return Interval.none(size, self.no_interval)
+
+    no_interval: ClassVar[str] = "the scale of the noise follows the data, so it is secret"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,9 @@ class Beside:
 
     def bars(self, values: Column) -> Column | None:
         """How far the interval goes below and above; None where there is none."""
-        if self.interval is None or self.interval.low.shape != values.shape:
+        if self.interval is None or self.interval.unknown:
+            return None
+        if self.interval.low.shape != values.shape:
             return None
         low, high = self.interval.low, self.interval.high
         return np.stack([np.maximum(values - low, 0.0), np.maximum(high - values, 0.0)])

@@ -5,7 +5,7 @@ and nothing of what clipping, the grid or sampling of pairs did.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,15 @@ class Interval:
     errors: Column
     low: Column
     high: Column
+    unknown: str = ""
+    """Why there is none, if there is none: then all numbers are NaN."""
+    without: str = ""
+    """What else varies the answer, if something does."""
+
+    @classmethod
+    def none(cls, size: int, why: str) -> "Interval":
+        nothing = np.full(size, np.nan)
+        return cls(nothing, nothing, nothing, why)
 
     @classmethod
     def around(
@@ -36,7 +45,8 @@ class Interval:
 
     def holding(self, values: Column) -> "Interval":
         """Widened where it must be to hold these values."""
-        return Interval(self.errors, np.minimum(self.low, values), np.maximum(self.high, values))
+        low, high = np.minimum(self.low, values), np.maximum(self.high, values)
+        return replace(self, low=low, high=high)
 
 
 @lru_cache(maxsize=64)

@@ -57,9 +57,10 @@ class LocalForm(Statistic):
             built = kind.from_parameters(json.loads(self.asked))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise LocalError(f"{self.of} cannot be asked like that: {error}") from None
-        if not isinstance(built, Pairs):
+        pairs = built.as_pairs()
+        if pairs is None:
             raise LocalError(f"{self.of} is no statistic of pairs")
-        return built
+        return pairs
 
     @property
     def asked_as(self) -> str:

@@ -32,7 +32,7 @@ by chance; of time stamps, nearly all."""
 
 @dataclass(frozen=True)
 class Gini(Pairs, OneColumn):
-    """Gini's mean difference: the mean of |x − y|."""
+    """Gini's mean difference, the mean of |x − y|: the coefficient is that over twice the mean."""
 
     name: ClassVar[str] = "gini"
 
@@ -145,7 +145,7 @@ class Auc(Ordered):
     method: str = option(
         "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
     )
-    thresholds: int = option(256, "Points of the curve, or steps of the scores.")
+    thresholds: int = option(256, "Points of the curve; a curator takes 1024 at least.")
     mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
     labels: str = option(
         "private", "In the local model: whether labels are hidden too.", choices=LABELS

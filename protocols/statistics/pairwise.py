@@ -188,6 +188,9 @@ class Pairs(Bounded):
 
     # --- how it is asked ---
 
+    def as_pairs(self) -> "Pairs":
+        return self
+
     def asked_of(self, aggregator: str) -> Statistic:
         """In the local model records are quantized and reported; elsewhere parties meet."""
         if aggregator not in LOCAL_MODELS:
@@ -337,6 +340,7 @@ class Pairs(Bounded):
     ) -> Interval:
         """Of one output, what the ends of its mean's interval decode to; of several, by the delta
         method. `records` counts pairs here, and which were drawn varies the estimate as well."""
+        drawn = "" if self.matchings >= 2 * records / max(self.matchings, 1) - 1 else SAMPLED
         means = means_of_totals(signed(self.measure(released)), records)
         if self.inside:
             means += float(OFFSET)
@@ -351,7 +355,7 @@ class Pairs(Bounded):
             error = self.deviations(noise_variance, records)
             if np.isnan(error).any():
                 error = (high - low) / (2 * width)
-            return Interval(error, low, high).holding(np.array([found]))
+            return Interval(error, low, high, without=drawn).holding(np.array([found]))
         slopes = []
         for place in range(len(means)):
             step = np.zeros(len(means))
@@ -360,7 +364,8 @@ class Pairs(Bounded):
             slopes.append((above - below) / 2)
         centre = np.array([float(self.kernel.decode(means, exact=True))])
         error = np.array([math.hypot(*slopes)])
-        return Interval.around(centre, error, width, self.span).holding(np.array([found]))
+        around = Interval.around(centre, error, width, self.span)
+        return replace(around, without=drawn).holding(np.array([found]))
 
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""
@@ -382,6 +387,7 @@ class Pairs(Bounded):
         return self.grid.step
 
 
+SAMPLED = "which pairs were drawn"
 MOST_PILOT = 2000
 MOST_AUTOMATIC = 4
 """Pairs of a record that `auto` asks for at most, under noise on the total: past that, each one

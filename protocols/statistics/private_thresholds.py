@@ -35,6 +35,7 @@ class CuratedRoc(Curated):
     depth: int = 0
 
     style: ClassVar[Style] = Style("steps")
+    no_interval: ClassVar[str] = "where counts were merged, and by how much they err, is secret"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,10 +31,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from protocols.errors import LocalError, RunFailed
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Parameter, Statistic, _fits, _plain
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.option import Option, options_of, summary_of
+from protocols.statistics.parameters import Parameter, as_plain, fits
 
 if TYPE_CHECKING:
     from protocols.studies.conformance import StudyContract as StudyContract
@@ -160,9 +161,13 @@ class Study(ABC):
         """The study with bounds that a data set publishes, where it has none of its own."""
         return self
 
+    def of_records(self, records: int) -> Self:
+        """The study once it is known how many records there are, which is public."""
+        return self
+
     def parameters(self) -> dict[str, Parameter]:
         """In one form: a real number is a float, whether it was written 1 or 1.0."""
-        return {f.name: _plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
+        return {f.name: as_plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
@@ -171,7 +176,7 @@ class Study(ABC):
         if unknown := parameters.keys() - fields.keys():
             raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
         for key, value in parameters.items():
-            if not _fits(value, fields[key].type):
+            if not fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
         return cls(**values)

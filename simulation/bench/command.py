@@ -19,6 +19,7 @@ BENCHMARKS = {
         "smooth",
         "ecdf",
         "local",
+        "diagnostics",
         "together",
         "processes",
         "scale",

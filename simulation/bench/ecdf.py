@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from fss import dcf
-from fss.ring import Ring
+from fss.ring import Z64, Bytes
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
 from protocols.privacy.mechanisms import Placement
@@ -24,6 +24,7 @@ from simulation.bench.row import Row, seconds
 PARTIES = 100_000
 THRESHOLDS = 1024
 REPEATS = 7
+BITS, RING = THRESHOLDS.bit_length() - 1, Z64
 
 
 def rows() -> list[Row]:
@@ -44,8 +45,12 @@ def rows() -> list[Row]:
     aggregator = aggregator_named("fss")
     submitted = aggregator.party(query, holdings, Randomness.from_seed(1, "parties")).start()
     assert isinstance(submitted, Done)
-    ours = min(_release_seconds(query, submitted.messages[0]) for _ in range(REPEATS))
-    raw = _raw_seconds()
+    keys = _raw_keys()
+    ours = raw = float("inf")
+    # In turns, so that both meet the same quiet moments of a shared machine.
+    for _ in range(REPEATS):
+        ours = min(ours, _release_seconds(query, submitted.messages[0]))
+        raw = min(raw, seconds(lambda: dcf.full_domain_sum(0, keys, BITS, RING), repeats=1))
     counts = PARTIES * THRESHOLDS
     details = {"seconds": ours, "raw_seconds": raw}
     return [
@@ -72,11 +77,9 @@ def _release_seconds(query: Query, submission: Message) -> float:
     return seconds(lambda: server.receive(release), repeats=1)
 
 
-def _raw_seconds() -> float:
-    """Keys of a domain that has just the thresholds, evaluated at all of them."""
-    bits, ring = THRESHOLDS.bit_length() - 1, Ring(64)
+def _raw_keys() -> Bytes:
+    """Of a domain that has just the thresholds, to be evaluated at all of them."""
     generator = np.random.default_rng(0)
     alphas = generator.integers(0, THRESHOLDS, PARTIES, dtype=np.uint64)
     randomness = generator.integers(0, 256, (PARTIES, dcf.RANDOMNESS_BYTES), dtype=np.uint8)
-    keys, _ = dcf.gen(alphas, bits, ring, randomness)
-    return seconds(lambda: dcf.full_domain_sum(0, keys, bits, ring), REPEATS)
+    return dcf.gen(alphas, BITS, RING, randomness)[0]

@@ -11,6 +11,7 @@ submission, and is not in it: taking it in, and looking for keys that came twice
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def gen_row(limit: float, repeats: int) -> Row:
     # Children of both servers at every level; value and proof of both from the second on.
     calls = 2 * BITS + 4 * (BITS - 1)
     ratios = {"unverified": ours / plain, "aes-limit": BATCH / ours * calls / limit}
-    details = {"hash_calls": calls, "key_bytes": keys.key_bytes}
+    details: dict[str, float] = {"hash_calls": calls, "key_bytes": keys.key_bytes}
     return Row(f"verified-gen-{BITS}-native", BATCH / ours, "keys/s", ratios, details)
 
 
@@ -72,20 +73,12 @@ def curve_row(parties: int = PARTIES, thresholds: int = THRESHOLDS, repeats: int
     digest = _digest_of(other, query, sent[0])
     ours = plain = close = float("inf")
     for _ in range(repeats):
-        server = _server(query, 0)
-        close = min(close, seconds(lambda server=server: server.receive(sent[0]), 1))
+        server, unchecked = _server(query, 0), _server(plain_query, 0)
+        close = min(close, seconds(partial(server.receive, sent[0]), 1))
         server.receive(contribution)
-
-        def work(server: Machine = server) -> None:
-            server.receive(_of_everyone(query, Phase.VERIFY))
-            server.receive(digest)
-            _must_share(server.receive(_of_everyone(query, Phase.RELEASE)))
-
-        ours = min(ours, seconds(work, 1))
-        unchecked = _server(plain_query, 0)
         unchecked.receive(plain_sent[0])
-        release = _of_everyone(plain_query, Phase.RELEASE)
-        plain = min(plain, seconds(lambda s=unchecked, r=release: _must_share(s.receive(r)), 1))
+        ours = min(ours, seconds(partial(_check_and_release, server, query, digest), 1))
+        plain = min(plain, seconds(partial(_release, unchecked, plain_query), 1))
     details = {"seconds": ours, "unverified_seconds": plain, "close_seconds": close}
     rate = parties * thresholds / ours
     name = f"verified-curve-{parties}x{thresholds}"
@@ -129,6 +122,13 @@ def _of_everyone(query: Query, phase: Phase) -> Message:
     return Message(query.run, phase, Role.COORDINATOR, Role.SERVER, address(0), address(0), body)
 
 
-def _must_share(step: object) -> None:
+def _check_and_release(server: Machine, query: Query, digest: Message) -> None:
+    server.receive(_of_everyone(query, Phase.VERIFY))
+    server.receive(digest)
+    _release(server, query)
+
+
+def _release(server: Machine, query: Query) -> None:
+    step = server.receive(_of_everyone(query, Phase.RELEASE))
     assert isinstance(step, Continue), step
     assert [message.phase for message in step.messages] == [Phase.SHARE]

@@ -172,8 +172,9 @@ def _kind_of(annotation: Any) -> Any:
 def _may_find_bounds(kind: Any) -> bool:
     """Whether it is a statistic of columns that need bounds."""
     from protocols.statistics.bounded import Bounded
+    from protocols.statistics.ranged import Ranged
 
-    return isinstance(kind, type) and issubclass(kind, Bounded)
+    return isinstance(kind, type) and issubclass(kind, Bounded | Ranged)
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:

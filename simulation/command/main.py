@@ -25,6 +25,7 @@ from simulation.command.messages import warn
 from simulation.command.plan import plan
 from simulation.command.processes import processes
 from simulation.command.run import check_writable, compare, run
+from simulation.command.serve import serve_command
 from simulation.command.sweep import sweep
 from simulation.command.verify import verify_command
 
@@ -46,6 +47,7 @@ app.add_typer(processes)
 app.add_typer(enrol)
 app.add_typer(ask)
 app.add_typer(verify_command)
+app.add_typer(serve_command)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -121,17 +123,25 @@ def bench(
 def reproduce(
     figures: Annotated[list[str], typer.Argument(help="See `tally list figures`; or all.")],
     out: Annotated[Path | None, typer.Option(help="Folder; reproduce/FIGURE if left out.")] = None,
-    small: Annotated[bool, typer.Option("--small", help="Seconds, and proves little.")] = False,
+    small: Annotated[
+        bool | None,
+        typer.Option(
+            "--small/--full",
+            help="Seconds, which prove little, or the paper's sizes. [default: small for all]",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a figure.")] = False,
 ) -> None:
-    """A paper's figure again, with a verdict on its claim."""
+    """A paper's figure again, with a verdict on its claim; of all, a page that shows them."""
     from simulation.reproduce import command
     from simulation.reproduce.contract import Scale
 
     chosen = command.named(figures)
     for figure in chosen:
         check_writable(command.folder_of(figure, out))
-    command.reproduce(chosen, out, Scale.SMALL if small else Scale.PAPER, as_json)
+    every = "all" in figures
+    scale = Scale.SMALL if (every if small is None else small) else Scale.PAPER
+    command.reproduce(chosen, out, scale, as_json, gallery=every)
 
 
 @app.command()
@@ -153,6 +163,9 @@ def ledger(
         print(line)
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Maps errors to one line and an exit code, here and nowhere else."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said below, in one line
@@ -165,12 +178,14 @@ def main() -> None:
 def _run() -> int:
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="tally", standalone_mode=False)
+        if code == INTERRUPTED:  # typer turns the key into this, without a word
+            warn("interrupted; nothing is left running")
     except (typer.Abort, KeyboardInterrupt):
         warn("interrupted; nothing is left running")
-        code = 130
+        code = INTERRUPTED
     except Interrupted as error:
         warn(str(error))
-        code = 130
+        code = INTERRUPTED
     except TyperException as error:
         warn(error.format_message())
         code = 2

@@ -46,13 +46,19 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
             raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
     from protocols.studies.contract import Study
     from simulation.deployment import Deployment
+    from simulation.watch import watched
 
     question = _asked(chosen, None)
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
     several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
-    with deployment as asked, show_progress() as report:
+    about = about_run(question.name, spec, options)
+    with (
+        deployment as asked,
+        show_progress() as shown,
+        watched(options.out, about, shown) as report,
+    ):
         result = asked.run(
             question,
             options.epsilon,
@@ -156,8 +162,10 @@ def simulated(
     options: RunOptions | CompareOptions,
 ) -> "Result":
     from parties.consent import read_policy
+    from protocols.aggregation import aggregator_named
     from simulation.federation import Federation
     from simulation.reports.terminal import show_progress
+    from simulation.watch import watched
 
     simulation = Federation(
         parties=options.parties,
@@ -176,7 +184,17 @@ def simulated(
         cap_delta=options.cap_delta,
         network=options.network,
     )
-    with simulation as federation, show_progress() as report:
+    about = about_run(question.name, spec, options) | {
+        "servers": simulation.servers,
+        "trust": str(aggregator_named(spec).threat_model(simulation.servers)),
+        "party_sends": aggregator_named(spec).party_bytes,
+        "predicted": simulation.predicted_links(question),
+    }
+    with (
+        simulation as federation,
+        show_progress() as shown,
+        watched(options.out, about, shown) as report,
+    ):
         return federation.run(
             question,
             options.epsilon,
@@ -188,6 +206,23 @@ def simulated(
             delta=options.delta,
             fresh=options.fresh,
         )
+
+
+def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dict[str, object]:
+    """What those who look on are told of the question."""
+    return {
+        "statistic": name,
+        "aggregator": spec,
+        "epsilon": options.epsilon,
+        "delta": options.delta,
+        "noise": options.noise,
+        "unit": options.unit,
+        "deadline": options.deadline,
+        "cap": options.cap,
+        "cap_delta": options.cap_delta,
+        "runtime": "deployed" if getattr(options, "coordinator", None) else options.runtime,
+        "command": shlex.join(["tally", *sys.argv[1:]]),
+    }
 
 
 def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":

@@ -108,11 +108,14 @@ def notebook_cell(result: Result) -> str:
     data = base64.b64encode(buffer.getvalue()).decode()
     epsilon = "no noise" if result.privacy.epsilon is None else f"ε = {result.privacy.epsilon:g}"
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in result.notes)
+    total, rounds = result.bill.total, result.bill.rounds
+    bill = f"{total.bytes:,} bytes, {total.messages:,} messages, {rounds} rounds"
     return (
         f"<p><b>{html.escape(result.statistic)}</b>, {epsilon}: "
         f"{html.escape(result.summary())}</p>{notes}"
         f'<img alt="estimate" style="max-width:100%" src="data:image/png;base64,{data}">'
-        f"{answer_table(result, 12)}<p>{html.escape(' · '.join(result.origin()))}</p>"
+        f"{answer_table(result, 12)}<p>Bill: {bill}</p>"
+        f"<p>{html.escape(' · '.join(result.origin()))}</p>"
     )
 
 

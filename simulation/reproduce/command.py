@@ -7,6 +7,7 @@ from pathlib import Path
 from protocols.names import look_up
 from simulation.reports.terminal import err, out
 from simulation.reproduce.contract import Figure, Outcome, Scale
+from simulation.reproduce.gallery import write_gallery
 from simulation.reproduce.registry import FIGURES
 
 FOLDER = Path("reproduce")
@@ -29,18 +30,33 @@ def folder_of(figure: Figure, chosen: Path | None) -> Path:
     return FOLDER / figure.name if chosen is None else chosen
 
 
-def reproduce(figures: Sequence[Figure], chosen: Path | None, scale: Scale, as_json: bool) -> None:
-    """One JSON object a line, or a few lines for people. A claim that fails is no error."""
+def reproduce(
+    figures: Sequence[Figure],
+    chosen: Path | None,
+    scale: Scale,
+    as_json: bool,
+    gallery: bool = False,
+) -> None:
+    """One JSON object a line, or a few lines for people. A claim that fails is no error.
+
+    A `gallery` is one page with all of them.
+    """
+    shown: list[tuple[Figure, Outcome]] = []
     for figure in figures:
         if err.is_terminal:
             err.print(f"[dim]{figure.name} …[/dim]")
         folder = folder_of(figure, chosen)
         folder.mkdir(parents=True, exist_ok=True)
         outcome = figure.run(folder, scale)
+        shown.append((figure, outcome))
         if as_json:
             print(json.dumps(figure.document(outcome, scale), allow_nan=False), flush=True)
         else:
             _show(figure, outcome, scale)
+    if gallery:
+        page = write_gallery(FOLDER if chosen is None else chosen, shown, scale)
+        if not as_json:
+            out.print(f"the gallery: {page}", markup=False)
 
 
 def _show(figure: Figure, outcome: Outcome, scale: Scale) -> None:
@@ -49,6 +65,12 @@ def _show(figure: Figure, outcome: Outcome, scale: Scale) -> None:
     out.print(f"  {figure.claim}", markup=False)
     for criterion, met in outcome.criteria.items():
         out.print(f"  {'yes' if met else 'no ':<4}{criterion}", markup=False)
+    if outcome.ours:
+        out.print(f"  ours {outcome.our_verdict_at(scale)}: {outcome.why}", markup=False)
+        for criterion, met in outcome.ours.items():
+            out.print(f"    {'yes' if met else 'no ':<4}{criterion}", markup=False)
+    for name, words in outcome.measured.items():
+        out.print(f"  {name}: {words}", markup=False)
     for name, value in outcome.figures.items():
         if isinstance(value, int | float | str):
             shown = f"{value:.6g}" if isinstance(value, float) else str(value)

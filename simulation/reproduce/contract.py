@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,20 +22,37 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`criteria` are what the claim comes to in numbers, in words, with whether each was met."""
+    """`criteria` are what the claim comes to in numbers, in words, with whether each was met: the
+    claim as the paper states it, by which it is judged. Where that is not what the paper must have
+    computed, `ours` are the criteria of what we take it for, and `why` says what differs.
+    `measured` is the number behind a criterion.
+    """
 
     criteria: Mapping[str, bool]
     figures: Mapping[str, object]
     files: Sequence[Path]
+    ours: Mapping[str, bool] = field(default_factory=dict)
+    why: str = ""
+    measured: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
-        return "holds" if self.criteria and all(self.criteria.values()) else "fails"
+        return _verdict(self.criteria)
 
     def verdict_at(self, scale: Scale) -> str:
         """Too few runs cannot refute a claim."""
-        small = scale is Scale.SMALL and self.verdict == "fails"
-        return "inconclusive" if small else self.verdict
+        return _at(scale, self.verdict)
+
+    def our_verdict_at(self, scale: Scale) -> str:
+        return _at(scale, _verdict(self.ours))
+
+
+def _verdict(criteria: Mapping[str, bool]) -> str:
+    return "holds" if criteria and all(criteria.values()) else "fails"
+
+
+def _at(scale: Scale, verdict: str) -> str:
+    return "inconclusive" if scale is Scale.SMALL and verdict == "fails" else verdict
 
 
 @dataclass(frozen=True)
@@ -58,12 +75,21 @@ class Figure:
 
     def document(self, outcome: Outcome, scale: Scale) -> dict[str, object]:
         """The object that `--json` prints."""
+        figures = {"scale": str(scale), **outcome.figures, "criteria": dict(outcome.criteria)}
+        if outcome.ours:
+            figures |= {
+                "our_criteria": dict(outcome.ours),
+                "our_verdict": outcome.our_verdict_at(scale),
+                "why_ours": outcome.why,
+            }
+        if outcome.measured:
+            figures["measured"] = dict(outcome.measured)
         return {
             "schema": 1,
             "figure": self.name,
             "claim": self.claim,
             "verdict": outcome.verdict_at(scale),
-            "figures": {"scale": str(scale), **outcome.figures, "criteria": dict(outcome.criteria)},
+            "figures": figures,
             "files": [str(path) for path in outcome.files],
         }
 

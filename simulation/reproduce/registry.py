@@ -10,8 +10,11 @@ from simulation.reproduce import (
     s1_auc,
     s1_kendall,
     s2_discrimination,
+    s2_residuals,
+    s2_roc,
     s3_attack,
     s3_error,
+    s3_smooth,
 )
 from simulation.reproduce.contract import Figure
 
@@ -29,8 +32,12 @@ FIGURES: dict[str, Figure] = {
         s0_roc.FIG1,
         s0_roc.FIG5,
         s0_roc.FIG8,
+        *s2_roc.FIGURES,
         s2_discrimination.FIGURE,
+        s2_residuals.FIGURE7,
+        s2_residuals.TABLE,
         s3_attack.FIGURE,
+        *s3_smooth.FIGURES,
         s3_error.FIGURE,
     )
 }

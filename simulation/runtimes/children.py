@@ -8,6 +8,7 @@ import datetime as dt
 import gc
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -68,4 +69,5 @@ def _report_errors(work: Coroutine[None, None, None], report: Connection) -> Non
     try:
         asyncio.run(work)
     except (OSError, LocalError) as error:
-        report.send(str(error))
+        with suppress(BrokenPipeError):  # whoever started it is gone
+            report.send(str(error))

@@ -1,11 +1,11 @@
 """Where processes live. Every runtime runs the same machines and gives the same answer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.records import Holdings
 from protocols.run.evidence import Evidence
-from protocols.run.meter import Bill
+from protocols.run.meter import Bill, Tally
 from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
 from simulation.misbehaviour import HONEST, Misbehaviour
 from simulation.networks.profile import Profile
 from simulation.proof import Proof, prove
+
+if TYPE_CHECKING:
+    from simulation.runtimes.conformance import RuntimeContract as RuntimeContract
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """`question` tells which one of a study it is."""
+    """`question` tells which one of a study it is. `links` is what each has carried so far, and
+    `states` how each party stands (`Standing`); empty where there are too many to show."""
 
     phase: str
     enrolled: int
@@ -57,6 +61,8 @@ class Progress:
     submissions: int = 0
     bytes: int = 0
     question: str = ""
+    links: Mapping[str, Tally] = field(default_factory=dict)
+    states: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
 
 
 Report = Callable[[Progress], None]
@@ -140,3 +146,12 @@ class Runtime(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def __getattr__(name: str) -> Any:
+    """The suite that every runtime must pass; it needs pytest."""
+    if name == "RuntimeContract":
+        from simulation.runtimes.conformance import RuntimeContract
+
+        return RuntimeContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,11 +17,12 @@ from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.randomness import Randomness
 from protocols.run.machine import Done, Failed
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import Bill, Meter, relayed
+from protocols.run.meter import Bill, Meter, relayed, tallies_by_link
 from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.receipts import signer
+from protocols.run.router import Router
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
@@ -31,6 +32,8 @@ from storage.ledger import Ledger
 MOST_KEPT = 100
 """Releases that are given again without being made anew."""
 LIFETIME = dt.timedelta(days=365)
+REPORT_SECONDS = 0.2
+"""Between two reports of one phase."""
 
 
 class InProcess(Runtime):
@@ -91,14 +94,23 @@ class InProcess(Runtime):
         run = self._coordinator.name_of(query)
         clock = {"submit": started}
         finished: Done | Failed | None = None
-        queue: deque[Message] = deque()
+        queue = self._router = self._everybody()
         unfinished: deque[PartyBlock] = deque()
         parties = len(self.plan.holdings.ids)
-        report(Progress("submit", parties, parties))
+        last = 0.0
+
+        def tell(phase: str) -> None:
+            nonlocal last
+            if phase == "submit" and time.perf_counter() - last < REPORT_SECONDS:
+                return
+            report(self._progress(run, phase))
+            last = time.perf_counter()
+
+        tell("submit")
 
         def take(outcome: Outcome, by: Participant, asked_by: Role | None = None) -> None:
             nonlocal finished
-            queue.extend(outcome.messages)
+            queue.send(outcome.messages)
             if outcome.more and isinstance(by, PartyBlock):
                 unfinished.append(by)
             if by is self._coordinator and outcome.finished:
@@ -116,10 +128,12 @@ class InProcess(Runtime):
             if not queue:  # everybody waits: that is what a passed deadline means here
                 self._pass_deadline(run, take, queue)
                 continue
-            message = queue.popleft()
+            message = queue.next()
             if message.phase is Phase.RELEASE and "release" not in clock:
                 clock["release"] = time.perf_counter()
-                report(Progress("release", parties, parties, parties))
+                tell("release")
+            elif "release" not in clock:
+                tell("submit")
             for receiver, part in self._receivers(message):
                 with self._timed(receiver, message.phase is Phase.PREPARE):
                     outcome = receiver.handle(part)
@@ -155,6 +169,23 @@ class InProcess(Runtime):
             evidence=total.evidence,
             authority=self._credentials[0].authority,
             prepare_cpu_seconds=self._prepare_cpu_seconds,
+        )
+
+    def _progress(self, run: bytes, phase: str) -> Progress:
+        parties = len(self.plan.holdings.ids)
+        meters = [meter for each in self._servers if (meter := each.meters.get(run)) is not None]
+        ours = self._coordinator.meters.get(run)
+        heard = [found for meter in meters if (found := meter.submitted(parties)).any()]
+        submitted = np.logical_and.reduce(heard) if heard else np.zeros(parties, dtype=bool)
+        links = tallies_by_link(meters if ours is None else [*meters, ours])
+        return Progress(
+            phase,
+            parties,
+            parties,
+            int(submitted.sum()),
+            sum(tally.bytes for tally in links.values()),
+            links=links,
+            states=self._coordinator.states(run, submitted, closed=phase == "release"),
         )
 
     def _again(self, question: Question, query: Query) -> Opened | None:
@@ -204,7 +235,7 @@ class InProcess(Runtime):
             self._prepare_cpu_seconds += spent if preparing else 0.0
 
     def _pass_deadline(
-        self, run: bytes, take: Callable[[Outcome, Participant], None], queue: deque[Message]
+        self, run: bytes, take: Callable[[Outcome, Participant], None], queue: Router[Participant]
     ) -> None:
         """Parties give up on each other first, then servers on parties, then the coordinator.
 
@@ -226,18 +257,14 @@ class InProcess(Runtime):
         for consent in self._consents:
             consent.close()
 
+    def _everybody(self) -> Router[Participant]:
+        router: Router[Participant] = Router(self._servers, self._coordinator)
+        for block in self._blocks:
+            router.join(block.holdings.ids, block)
+        return router
+
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
-        match message.receiver_role:
-            case Role.SERVER:
-                return [(self._servers[int(message.receivers[0])], message)]
-            case Role.COORDINATOR:
-                return [(self._coordinator, message)]
-            case _:
-                return [
-                    (block, message.select(np.flatnonzero(mine)))
-                    for block in self._blocks
-                    if (mine := np.isin(message.receivers, block.holdings.ids)).any()
-                ]
+        return self._router.receivers(message)
 
     def _name(self, participant: Participant) -> str:
         if isinstance(participant, AggregationServer):

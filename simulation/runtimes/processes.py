@@ -3,12 +3,14 @@
 import datetime as dt
 import multiprocessing as mp
 import os
+import signal
 import sys
 import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
@@ -160,7 +162,7 @@ class Processes(Runtime):
             self.plan.policy,
         )
         process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
-        with no_main_module():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         self.children[name] = process
 
@@ -170,7 +172,7 @@ class Processes(Runtime):
         """Starts a process that listens; returns where."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=target, args=(config, theirs), daemon=True)
-        with no_main_module():
+        with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         theirs.close()
         self.children[name] = process
@@ -188,6 +190,18 @@ def fork_server() -> ForkServerContext:
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["simulation.runtimes.preload"])
     return context
+
+
+@contextmanager
+def _deaf_to_the_keyboard() -> Iterator[None]:
+    """A terminal sends its interrupt to all processes: those started here leave it to the command,
+    which ends them."""
+    resource_tracker.ensure_running()  # which would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from simulation import Federation
-from tests.contracts.formulas import NotAFormula, evaluate
+from simulation.formulas import NotAFormula, evaluate
 from tests.samples import a_message
 
 RECORDS = 3

@@ -1,5 +1,5 @@
-"""An aggregator, a statistic and a study in a package of its own: installed, found by name, run and
-under contract."""
+"""An aggregator, a statistic, a study and a runtime in a package of its own: installed, found by
+name, run and under contract."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_it_runs_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
 
 def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
     """By the suite that it imports, in a process that knows it only from where it is installed."""
-    suites = ["pads_contract.py", "spread_contract.py"]
+    suites = ["pads_contract.py", "spread_contract.py", "counting_contract.py"]
     for name in suites:
         shutil.copy(SOURCE / name, tmp_path / name)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suites]
@@ -87,6 +87,16 @@ def test_its_study_runs_by_name_over_its_aggregator(installed: Path, tmp_path: P
     listed = with_package(installed, [*COMMAND, "run", "--help"], tmp_path).stdout
     assert "near-the-mean" in listed
     assert "within" in listed
+
+
+def test_its_statistic_runs_by_name_in_its_runtime(installed: Path, tmp_path: Path) -> None:
+    words = ("run", "within", "--centre", "0.5", "--reach", "0.2", "--runtime", "counting")
+    options = ("--parties", "6", "--epsilon", "inf", "--json")
+    done = with_package(installed, [*COMMAND, *words, *options], tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["federation"]["runtime"] == "counting"
+    assert found["estimate"] == found["truth"]
 
 
 def test_elsewhere_it_is_not_known() -> None:

@@ -5,19 +5,21 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.records import Holdings
-from protocols.statistics import statistics
+from protocols.statistics import Statistic, statistics
 from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
 from protocols.statistics.calibration import CalibrationCounts
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import StatisticContract
-from protocols.statistics.curated import Curated
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.linear_regression import LinearRegression
 from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.pairwise import Pairs
+from protocols.statistics.projected import NextAttribute, ProjectedCells
+from protocols.statistics.residuals import ResidualCells, ResidualReach
 from protocols.statistics.running_sum import RunningSum
 
 
@@ -111,6 +113,32 @@ class TestCalibrationCounts(WithLabels):
     statistic = CalibrationCounts(at=(0.2, 0.5, 0.7))
 
 
+class TestLinearRegression(StatisticContract):
+    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"), least_spread=0.5)
+
+
+class TestResidualReach(StatisticContract):
+    statistic = ResidualReach(("x",), "y", (0.1, 0.5), 0.25, 6)
+
+
+class TestResidualCells(StatisticContract):
+    statistic = ResidualCells(("x",), "y", (0.1, 0.5), 1.0, 1.0, "laplace", 4)
+
+
+class TestResidualCellsInBuckets(StatisticContract):
+    statistic = ResidualCells(
+        ("x",), "y", (0.1, 0.5), 1.0, 1.0, "dawa", 4, 0.5, (4.0, 1.0, 2.0, 6.0, 4.0)
+    )
+
+
+class TestNextAttribute(StatisticContract):
+    statistic = NextAttribute(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", ("b",), 3)
+
+
+class TestProjectedCells(StatisticContract):
+    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3, threshold=0)
+
+
 class TestRunningSum(StatisticContract):
     statistic = RunningSum(lower=-1.0, upper=1.0, steps=12)
 
@@ -120,10 +148,15 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model have machines or
-    noise of their own, and their own tests."""
+    """Those of pairs, of points on demand, of a curator and of the local model, and those that
+    release no sum but what servers chose, have machines or noise of their own, and their own
+    tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, Curated, LocalForm)
-    summed = {name for name, kind in statistics().items() if not issubclass(kind, own)}
+    own = (Pairs, OnDemand, LocalForm)
+    summed = {
+        name
+        for name, kind in statistics().items()
+        if not (issubclass(kind, own) or kind.curated) and kind.choice is Statistic.choice
+    }
     assert summed == tested

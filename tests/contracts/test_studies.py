@@ -1,10 +1,18 @@
 """Every installed study under the contract."""
 
+from dataclasses import replace
+
+import numpy as np
+
+from protocols.records import Holdings
 from protocols.statistics.moments import Mean
 from protocols.studies import study_names
 from protocols.studies.conformance import StudyContract, StudySteps
+from protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from protocols.studies.private_bounds import PrivateBounds
+from protocols.studies.projected_histogram import ProjectedHistogram
 from protocols.studies.quantile_search import QuantileSearchStudy
+from protocols.studies.residual_plot import ResidualPlot
 
 
 class TestQuantileSearch(StudyContract):
@@ -15,6 +23,29 @@ class TestQuantilesOnALogarithmicGrid(StudyContract):
     study = QuantileSearchStudy(
         lower=0.5, upper=64.0, spacing="log", quantile=(0.1, 0.9), halvings=4
     )
+
+
+class TestResidualPlot(StudyContract):
+    study = ResidualPlot(coefficients=(0.1, 0.5), least_reach=0.25, side=4)
+
+
+class TestResidualPlotOfAFit(StudyContract):
+    study = ResidualPlot(ranges=("x=0:1", "y=0:1"), method="hb", side=4, doublings=8)
+
+
+class TestProjectedHistogram(StudyContract):
+    study = ProjectedHistogram(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", 2, 0.5, 3)
+
+
+class TestHosmerLemeshow(StudyContract):
+    study = HosmerLemeshow(groups=4, thresholds=64)
+
+    def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
+        """Scores that are right: a record is positive as often as its score says."""
+        found = super().holdings(seed, parties, records)
+        drawn = np.random.default_rng(seed + 1).uniform(size=records)
+        labels = (drawn < found.columns["score"]).astype(np.float64)
+        return replace(found, columns={**found.columns, "label": labels})
 
 
 class TestPrivateBounds(StudySteps):

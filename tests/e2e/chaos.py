@@ -32,7 +32,7 @@ from protos.tally_pb2_grpc import MessagesStub
 from simulation import Federation, Result
 from simulation.runtimes.processes import Processes
 from storage.ledger import Ledger
-from tests.e2e.test_full_disk import full
+from tests.e2e.disks import full
 from tests.samples import a_message
 
 PARTIES, HOSTS = 6, 3

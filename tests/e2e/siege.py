@@ -10,7 +10,7 @@ from protocols.run.messages import Message, Role, decode
 from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import MessagesStub
 from simulation.runtimes import Plan
-from tests.e2e.test_identity_on_the_wire import COORDINATOR, SECONDS, Addressed, party
+from tests.e2e.addressed import COORDINATOR, SECONDS, Addressed, party
 
 
 class LoneServers(Addressed):

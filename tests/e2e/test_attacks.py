@@ -26,8 +26,8 @@ from protos import tally_pb2 as pb
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from simulation.runtimes import Opened, Plan
 from storage.ledger import Ledger
+from tests.e2e.addressed import ANALYST, SECONDS, Addressed, party, refusal
 from tests.e2e.siege import Hand, LoneServers, Undermined, serves
-from tests.e2e.test_identity_on_the_wire import ANALYST, SECONDS, Addressed, party, refusal
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
 VALUES = [0.1, 0.3, 0.6, 0.9]

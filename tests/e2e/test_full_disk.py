@@ -1,9 +1,7 @@
 """A disk that fills up: refused in clear words, nothing acknowledged is lost, and it goes on."""
 
-import resource
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from simulation import Federation
 from simulation.runtimes import Plan
 from simulation.runtimes.processes import Processes
 from storage.ledger import Ledger
+from tests.e2e.disks import full
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
@@ -31,19 +30,6 @@ QUERY = a_query(
     aggregator="additive",
     epsilon=None,
 )
-
-
-@contextmanager
-def full(federation: Processes, name: str, room: int) -> Iterator[None]:
-    """No file of that process may grow past `room` bytes: a full disk, to all that it writes."""
-    pid = federation.children[name].pid
-    assert pid is not None
-    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
 
 def question(query: Query) -> Message:

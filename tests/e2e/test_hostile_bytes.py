@@ -24,8 +24,8 @@ from protocols.statistics.histogram import Histogram
 from protos import tally_pb2 as pb
 from protos.channel import open_enrolment_channel
 from simulation.runtimes import Plan
+from tests.e2e.addressed import ANALYST, COORDINATOR, SERVER, Addressed, party
 from tests.e2e.siege import resident_bytes, serves
-from tests.e2e.test_identity_on_the_wire import ANALYST, COORDINATOR, SERVER, Addressed, party
 from tests.samples import RUN, a_message, a_query, holdings_of
 from tests.servers import stations
 

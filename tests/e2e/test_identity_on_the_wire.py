@@ -2,7 +2,7 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -16,56 +16,23 @@ from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from simulation.runtimes import Plan
-from simulation.runtimes.processes import Processes
+from tests.e2e.addressed import (
+    ANALYST,
+    COORDINATOR,
+    LIFETIME,
+    SECONDS,
+    SERVER,
+    Addressed,
+    party,
+    refusal,
+)
 from tests.samples import RUN, a_message, a_query, holdings_of
-
-LIFETIME = dt.timedelta(days=1)
-COORDINATOR, ANALYST = Identity(Role.COORDINATOR), Identity(Role.ANALYST)
-SERVER = Identity(Role.SERVER, 0, 0)
-SECONDS = 20.0
-
-
-def party(first: int, last: int | None = None) -> Identity:
-    return Identity(Role.PARTY, first, first if last is None else last)
-
-
-class Addressed(Processes):
-    """Processes whose addresses and authority the test knows."""
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self.addresses: dict[str, str] = {}
-
-    def address_of(self, name: str, port: int) -> str:
-        self.addresses[name] = super().address_of(name, port)
-        return self.addresses[name]
-
-    def issue(self, identity: Identity) -> Credentials:
-        return self._authority.issue(identity, dt.datetime.now(dt.UTC), LIFETIME)
-
-    def reach(self, station: str, as_identity: Identity) -> grpc.Channel:
-        expected = (
-            COORDINATOR if station == "coordinator" else Identity(Role.SERVER, *self.index(station))
-        )
-        return open_blocking_channel(self.addresses[station], expected, self.issue(as_identity))
-
-    @staticmethod
-    def index(station: str) -> tuple[int, int]:
-        number = int(station.removeprefix("server-"))
-        return number, number
 
 
 @pytest.fixture(scope="module")
 def federation() -> Iterator[Addressed]:
     with Addressed(Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 2, 2, seed=1)) as started:
         yield started
-
-
-def refusal(call: Callable[[], object]) -> grpc.StatusCode:
-    with pytest.raises(grpc.RpcError) as caught:
-        call()
-    assert isinstance(caught.value, grpc.Call)
-    return caught.value.code()
 
 
 def submission(*senders: int, run: bytes = RUN) -> pb.Parcel:

@@ -33,8 +33,8 @@ from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from simulation import Federation
 from simulation.runtimes import Opened, Plan
 from simulation.runtimes.processes import Processes
+from tests.e2e.addressed import ANALYST, COORDINATOR, Addressed, party
 from tests.e2e.siege import Hand, LoneServers, resident_bytes
-from tests.e2e.test_identity_on_the_wire import ANALYST, COORDINATOR, Addressed, party
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
 BINS = 50

@@ -23,9 +23,9 @@ from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from simulation.runtimes import Opened, Plan
 from storage.ledger import Ledger
 from tests.e2e import lying_coordinator
+from tests.e2e.addressed import SECONDS, Addressed, party, refusal
+from tests.e2e.deployed import MEAN, Room, answer, tally
 from tests.e2e.siege import Undermined
-from tests.e2e.test_deployment import MEAN, Room, answer, tally
-from tests.e2e.test_identity_on_the_wire import SECONDS, Addressed, party, refusal
 from tests.samples import a_message, holdings_of
 
 VALUES = [0.1, 0.3, 0.6, 0.9]

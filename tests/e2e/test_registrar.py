@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_deployment import MEAN, SECONDS, Station, tally
+from tests.e2e.deployed import MEAN, SECONDS, Station, tally
 
 DATA = ["--data", "synthetic:scores?n=200", "--slice", "2"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_deployment import MEAN, SECONDS, TALLY, Room, Station, answer, tally
+from tests.e2e.deployed import MEAN, SECONDS, TALLY, Room, Station, answer, tally
 
 PRIVATE = [*MEAN, "--epsilon", "0.25", "--deadline", "50"]
 

@@ -22,9 +22,12 @@ from protocols.records import deal
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from protocols.run.query import decode_query
 from protocols.run.question import Question
+from protocols.statistics import Statistic
+from protocols.statistics.choices import TopK
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Sum
+from protocols.statistics.of_pairs import Gini
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import MessagesStub
@@ -37,28 +40,31 @@ from simulation.runtimes.processes import Processes
 from storage.ledger import Ledger
 
 DATA = Dataset("three", {"value": np.array([0.1, 0.5, 0.9])}, {"value": (0.0, 1.0)})
+MORE = Dataset("sixty", {"value": np.linspace(0.0, 1.0, 60) ** 2}, {"value": (0.0, 1.0)})
 SECONDS = 10.0
 
 
 def test_either_server_may_be_killed_at_any_stage(tmp_path: Path) -> None:
-    """Under one seed the answer, noise included, is that of a run in which nothing happened."""
+    """Under one seed the answer, noise included, is that of a run in which nothing happened: a
+    histogram, a choice, and pairs."""
     with (
-        Federation(parties=3, data=DATA, seed=7) as calm,
+        Federation(parties=3, data=MORE, seed=7) as calm,
         Federation(
-            parties=3, hosts=1, data=DATA, seed=7, runtime="processes", store=tmp_path
+            parties=3, hosts=1, data=MORE, seed=7, runtime="processes", store=tmp_path
         ) as stormy,
     ):
         stormy.start()
         runtime = stormy.runtime
         assert isinstance(runtime, Processes)
-        for number, (victim, delay) in enumerate(
-            [("server-0", 0.05), ("server-1", 0.12), ("server-0", 0.25)]
+        for victim, delay, statistic in (
+            ("server-0", 0.05, Histogram(value="value", bins=400)),
+            ("server-1", 0.15, TopK(value="value", bins=200, k=4)),
+            ("server-0", 0.25, Gini(value="value", bits=8, meet="servers", pairs_per_party="all")),
         ):
-            statistic = Histogram(value="value", bins=400 + number)
             expected = calm.run(statistic, 1.0, noise="joint")
             found: list[Result] = []
 
-            def ask(statistic: Histogram = statistic, found: list[Result] = found) -> None:
+            def ask(statistic: Statistic = statistic, found: list[Result] = found) -> None:
                 found.append(stormy.run(statistic, 1.0, noise="joint"))
 
             asking = threading.Thread(target=ask)

@@ -120,3 +120,24 @@ def test_buffers_that_do_not_fit_are_refused(ring: Ring) -> None:
         native.compiled.tree_gen(1, good, TREE_KEYS, points, rows, rows, rows)
     with pytest.raises(ValueError, match="fit"):
         native.compiled.expand_seeds(1, np.zeros((2, 16), dtype=np.uint8), 3, out)
+
+
+@needs_native
+@pytest.mark.parametrize("ring", [Z32, Z64])
+def test_coarse_grids_read_as_much_of_a_key_as_they_need(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every depth down to the leaves; keys as rows, of which only the top is copied."""
+    for bits in (5, 9):
+        shape = TreeShape(bits, ring, step=True)
+        alphas, randomness, _ = inputs(shape, 70)
+        rows, _ = tree.gen(shape, alphas, randomness)
+        for depth in range(bits + 1):
+            points = (
+                np.arange(1, (1 << depth) + 1, dtype=np.uint64) << np.uint64(bits - depth)
+            ) - np.uint64(1)
+            found = []
+            for code in (None, *range(native.AES_NI, native.compiled.best() + 1)):
+                monkeypatch.setattr(native, "instruction_set", lambda code=code: code)
+                found.append(tree.evaluate_sum(shape, 0, rows, points).tolist())
+            assert all(other == found[0] for other in found)

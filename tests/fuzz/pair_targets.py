@@ -2,6 +2,7 @@
 hosts that open what a relay hands them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,8 +11,10 @@ from google.protobuf.message import DecodeError
 
 from fss.ring import Bytes
 from parties.sealed_channel import SealedChannel
+from protocols.aggregation.contract import Memory
 from protocols.errors import PeerError
 from protocols.identity.certificates import Identity
+from protocols.pairwise.roles.by_servers import MeetingServer
 from protocols.pairwise.sampling.pair_assignment import (
     meeting_messages,
     pack_cells,
@@ -20,7 +23,7 @@ from protocols.pairwise.sampling.pair_assignment import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.run.machine import Continue, Machine, Rejected
+from protocols.run.machine import Continue, Done, Machine, Rejected
 from protocols.run.machines import collector_machine, party_machine
 from protocols.run.messages import Message, Phase, Role, address, decode
 from protocols.run.query import Query
@@ -31,6 +34,8 @@ from servers.hosts import LEAST_WAITING_BYTES, Announced, HostRegister
 from tests.protocols.pairwise.gathering import a_pairs_query, held
 
 PARTIES = 3
+RELEASED = b"\xe0" + (6).to_bytes(8, "little")
+"""Of all parties' six records, in two matchings."""
 WORDS = (b"", b"a word", bytes(range(64)))
 ANNE, BERT = Identity(Role.PARTY, 0, 0), Identity(Role.PARTY, 1, 2)
 
@@ -104,7 +109,8 @@ def opening(data: bytes) -> None:
     if isinstance(step, Rejected):
         return
     assert isinstance(step, Continue)
-    assert [message.width for message in step.messages] == [1 + 128 * 33 + 96]
+    # So few bits go by base transfers alone: the garbler answers with its point.
+    assert [message.width for message in step.messages] == [1 + 33]
     assert len(data) == len(opened)
     assert data[0] == opened[0]
 
@@ -122,6 +128,40 @@ def paired(data: bytes) -> None:
     cells = parse_cells(row(data), statistic.slots)
     assert isinstance(step, Rejected) == (cells is None)
     assert cells is None or pack_cells(cells).tobytes() == data
+
+
+@cache
+def the_query_to_servers() -> tuple[Query, tuple[Message, ...]]:
+    """The same by servers, and what the parties submit to them."""
+    query, statistic, holdings = the_query()
+    asked = replace(query, statistic=replace(statistic, meet="servers"))
+    step = party_machine(asked, holdings, Randomness.from_seed(1, "parties")).start()
+    assert isinstance(step, Done)
+    return asked, step.messages
+
+
+def records_for_a_server(data: bytes) -> None:
+    """A server takes a share of whole records, as many as a party may have."""
+    query, _ = the_query_to_servers()
+    machine = MeetingServer(query, 0, Randomness.from_seed(1, "server-0"), Memory())
+    message = Message(
+        query.run, Phase.SUBMIT, Role.PARTY, Role.SERVER, address(1), address(0), row(data)
+    )
+    step = machine.receive(message)
+    if isinstance(step, Continue):
+        assert 1 <= int.from_bytes(data[:4], "little") == len(data) - 4 <= 2
+
+
+def release_of_pairs_by_servers(data: bytes) -> None:
+    """A server releases the pairs that there are, or none."""
+    query, submitted = the_query_to_servers()
+    machine = MeetingServer(query, 0, Randomness.from_seed(1, "server-0"), Memory())
+    machine.receive(submitted[0])
+    message = Message(
+        query.run, Phase.RELEASE, Role.COORDINATOR, Role.SERVER, address(0), address(0), row(data)
+    )
+    if isinstance(machine.receive(message), Continue):
+        assert data == RELEASED
 
 
 def envelope(data: bytes) -> None:
@@ -204,6 +244,11 @@ PAIR_TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
     "pairing": (pairing, tuple(told.body.tobytes() for told in lists_of_meetings().values())),
     "opening": (opening, (_openings()[0][2],)),
     "paired": (paired, _bitmaps()),
+    "records for a server": (
+        records_for_a_server,
+        (the_query_to_servers()[1][0].body[1].tobytes(),),
+    ),
+    "release of pairs by servers": (release_of_pairs_by_servers, (RELEASED,)),
     "envelope": (envelope, _envelopes()),
     "sealed_message": (sealed_message, tuple(m.encode() for m in lists_of_meetings().values())),
 }

@@ -18,7 +18,7 @@ from protocols.run.messages import Role
 from protos import channel, descriptors
 from protos.identity_files import read_identity
 from servers.federation_folder import create_federation
-from tests.e2e.test_deployment import TALLY, Station
+from tests.e2e.deployed import TALLY, Station
 from tests.servers.stations import COORDINATOR, SERVER, create, knock, running
 
 LIMIT = 256

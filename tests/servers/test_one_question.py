@@ -77,6 +77,10 @@ RUNS: dict[str, tuple[int, Question]] = {
         1,
         Question(COUNTS, "shuffle", Fraction(1), Placement.CURATOR, delta=1e-3, min_parties=2),
     ),
+    "local": (
+        1,
+        Question(COUNTS, "local", Fraction(1), Placement.CURATOR, min_parties=2),
+    ),
     "pairs": (
         2,
         Question(
@@ -114,7 +118,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "value": lambda value: "other",
     "lower": lambda value: value - 1,
     "upper": lambda value: value + 1,
-    "bins": lambda value: 2 * value,
+    "bins": lambda value: 2 * value if isinstance(value, int) else "7",
     "thresholds": lambda value: 2 * value,
     "steps": lambda value: 2 * value,
     "spacing": lambda value: "log" if value == "linear" else "linear",
@@ -126,6 +130,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "at": lambda value: (0.25,),
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
+    "meet": lambda value: "servers" if value == "parties" else "parties",
+    "k": lambda value: value + 1,
     "matchings": lambda value: value + 1,
     "met": lambda value: value - 1 if value else 1,
     "max_records_per_party": lambda value: value + 1,
@@ -140,6 +146,18 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "y": lambda value: "other",
     "score": lambda value: "other",
     "label": lambda value: "other",
+    "positive": lambda value: 2.0,
+    "labels": lambda value: "public" if value == "private" else "private",
+    "best": lambda value: "cost=2",
+    "method": lambda value: "smooth" if value != "smooth" else "curve",
+    "of": lambda value: "variance" if value == "gini" else "gini",
+    "asked": lambda value: value.replace('"value":"value"', '"value":"other"'),
+    "depth": lambda value: value + 1,
+    "nonnegative": lambda value: not value,
+    "categories": lambda value: "a,b",
+    "randomizer": lambda value: "unary" if value != "unary" else "auto",
+    "rounding": lambda value: "randomized" if value == "simple" else "simple",
+    "counts": lambda value: "hb" if value == "dawa" else "dawa",
 }
 """Another value for every parameter of any statistic."""
 

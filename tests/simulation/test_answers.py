@@ -97,12 +97,30 @@ def test_two_errors_are_told_apart(tally_here: Tally, tmp_path: Path) -> None:
 
 
 class TestTables:
+    def test_the_bill_of_many_parties_has_one_row_for_them(self, tmp_path: Path) -> None:
+        """Two thousand rows a phase are in nobody's way if nobody asked for them."""
+        for parties in (20, 2000):
+            with Federation(parties, data="synthetic:scores?n=2000", seed=1) as federation:
+                result = federation.run(Mean(value="score"), 1.0)
+            result.write(tmp_path)
+            path = tmp_path / "communication.csv"
+            assert path.stat().st_size < 20_000
+            with path.open() as file:
+                rows = list(csv.DictReader(file))
+            assert sum(int(row["bytes"]) for row in rows) == result.bill.total.bytes
+            assert sum(int(row["messages"]) for row in rows) == result.bill.total.messages
+            named = {row["sender"] for row in rows}
+            assert ("2000 parties" in named) == (parties == 2000) != ("party-7" in named)
+
     def test_a_curve_by_its_column(self, tmp_path: Path) -> None:
         result = answer(Ecdf(value="score", thresholds=20))
         result.write(str(tmp_path))
         with (tmp_path / "estimate.csv").open() as file:
             rows = list(csv.DictReader(file))
-        assert list(rows[0]) == ["score", "estimate", "±", "low", "high", "truth"]
+        assert list(rows[0]) == ["score", "estimate", "±", "low", "high", "truth", "source"]
+        assert "400 records" in rows[0]["source"]
+        assert "ε = 1" in rows[0]["source"]
+        assert {row["source"] for row in rows[1:]} == {""}
         assert len(rows) == 20
         assert [float(row["estimate"]) for row in rows] == result.shape.values().tolist()
         assert "score" in (tmp_path / "report.html").read_text()
@@ -146,6 +164,7 @@ class TestNotebook:
     def test_a_table_and_a_plot(self) -> None:
         result = answer(Ecdf(value="score", thresholds=8))
         shown = result._repr_html_()
+        assert f"Bill: {result.bill.total.bytes:,} bytes" in shown
         assert "data:image/png;base64," in shown
         assert "<table>" in shown
         assert len(repr(result)) < 300
@@ -230,6 +249,23 @@ def test_an_interrupt_while_it_loads_is_one_line() -> None:
     )
     assert done.returncode == 130
     assert done.stderr == "tally: interrupted; nothing was started\n"
+
+
+def test_an_interrupt_of_a_run_is_one_line() -> None:
+    script = (
+        "import sys\n"
+        "from simulation.federation import Federation\n"
+        "def pressed(*_, **__): raise KeyboardInterrupt\n"
+        "Federation.run = pressed\n"
+        "sys.argv = ['tally', 'run', 'mean', '--parties', '3']\n"
+        "from simulation.command.start import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 130
+    assert done.stderr == "tally: interrupted; nothing is left running\n"
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])

@@ -63,7 +63,11 @@ def test_pairs_have_no_noise_that_one_server_knows_unless_it_is_asked_for() -> N
     with Federation(parties=4, data="synthetic:scores?n=40", servers=2, seed=1) as federation:
         ours = federation.run(GINI, epsilon=1)
         total = federation.run(GINI, epsilon=1, noise="total")
-    assert ours.privacy.noise == "each-server"
-    assert "all but one collude" in ours.privacy.threat_model
+        each = federation.run(GINI, epsilon=1, noise="each-server")
+    assert ours.privacy.noise == "joint"
+    assert "neither knows it" in ours.privacy.threat_model
     assert total.privacy.noise == "total"
-    assert ours.deviations == pytest.approx(total.deviations * 2**0.5)
+    assert ours.deviations == pytest.approx(total.deviations)
+    assert each.deviations == pytest.approx(total.deviations * 2**0.5)
+    with Federation(parties=4, data="synthetic:scores?n=40", servers=3, seed=1) as federation:
+        assert federation.run(GINI, epsilon=1).privacy.noise == "each-server"

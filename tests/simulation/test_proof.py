@@ -101,7 +101,19 @@ def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, fiel
 def test_so_is_the_answer_to_a_statistic_with_another_parameter(
     opened: Opened, parameter: str
 ) -> None:
-    other: dict[str, Any] = {"value": "x", "lower": -1.0, "upper": 2.0, "bins": 2}
+    other: dict[str, Any] = {
+        "value": "x",
+        "lower": -1.0,
+        "upper": 2.0,
+        "bins": 2,
+        "nonnegative": True,
+        "categories": "a,b",
+        "randomizer": "unary",
+    }
+    if parameter == "nonnegative":  # it is how the release is read
+        read = Histogram(lower=0.0, upper=1.0, bins=3, nonnegative=True)
+        opened.prove(replace(QUESTION, statistic=read))
+        return
     statistic = replace(QUESTION.statistic, **{parameter: other[parameter]})
     with pytest.raises(RunFailed, match="its statistic is not as asked"):
         opened.prove(replace(QUESTION, statistic=statistic))
@@ -318,8 +330,8 @@ def test_whatever_is_changed_in_a_result_is_found_out(kind: int) -> None:
 
 def test_a_curve_that_is_read_again_has_the_receipts_of_its_release() -> None:
     with Federation(4, 2, "fss", data="synthetic:scores?n=40", seed=1) as federation:
-        first = document_of(federation.run(Ecdf(value="score", thresholds=8), 0.05))
-        again = document_of(federation.run(Ecdf(value="score", thresholds=8, smooth="2"), 0.05))
+        first = document_of(federation.run(Ecdf(value="score", thresholds=8, smooth="none"), 0.05))
+        again = document_of(federation.run(Ecdf(value="score", thresholds=8), 0.05))
     assert signatures(again) == signatures(first)
     assert again["estimate"] != first["estimate"]
     verify(again)

@@ -1,6 +1,7 @@
 """`tally reproduce`: small runs through the real command, and verdicts that can fail."""
 
 import csv
+import html
 import json
 import math
 import subprocess
@@ -57,6 +58,7 @@ COLUMNS = {
         "tree_theory",
         "hierarchy_theory",
     ],
+    "s1-fig3": ["epsilon", "d", "error", "error_lower", "error_upper", "rmse", "theorem_3"],
     "s1-fig4": [
         "epsilon",
         *(
@@ -75,18 +77,30 @@ COLUMNS = {
         ),
     ],
     "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s2-fig2": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
+    "s2-fig3": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig4": [
         "n_epsilon",
         "paper",
         *(name + end for name in ("priroc", "priroc_fix") for end in ("", "_p", "_error")),
     ],
+    "s2-fig7": [
+        "n_epsilon",
+        "paper",
+        *(f"similarity_{kind}" for kind in ("I", "H", "H_deviation", "N")),
+        *(f"I_{kind}" for kind in ("H", "H_deviation", "N")),
+    ],
+    "s2-table1": ["n", "way", "violation", "reading", "paper", "at_1", "at_8"],
     "s3-fig2": ["records", "digits", "success"],
+    "s3-fig3": ["beta", "prevalence", "sensitivity"],
+    "s3-fig4": ["metric", "size", "exact", "output"],
+    "s3-fig6": ["panel", "x", "true", "low", "median", "high"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
 }
 
 
-WORDS = ("way", "curve", "metric")
-"""Columns that are no numbers."""
+WORDS = ("way", "curve", "metric", "panel", "violation", "reading", "beta")
+"""Columns that are no numbers, or infinite ones."""
 
 
 def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -148,6 +162,33 @@ class TestCommand:
         assert pixels.shape[0] > 500
         assert pixels.shape[1] > 800
         assert pixels.std() > 0.05
+
+    def test_the_gallery_shows_every_figure_with_its_verdict(
+        self, everything: dict[str, dict[str, object]]
+    ) -> None:
+        files = everything["s0-fig2"]["files"]
+        assert isinstance(files, list)
+        text = (files[0].parent.parent / "gallery.html").read_text()
+        assert text.count("<img ") == len(FIGURES)
+        for name, document in everything.items():
+            assert f'<h3 id="{name}">{name}: {document["verdict"]}</h3>' in text
+            assert html.escape(FIGURES[name].claim) in text
+            figures = document["figures"]
+            assert isinstance(figures, dict)
+            for criterion, met in figures["criteria"].items():
+                row = f"<th>{'met' if met else 'not met'}</th><td>{html.escape(criterion)}</td>"
+                assert row in text
+
+    @pytest.mark.parametrize("name", ["s0-fig2", "s0-fig3", "s0-fig4"])
+    def test_the_papers_own_criterion_decides_and_ours_stands_beside_it(
+        self, everything: dict[str, dict[str, object]], name: str
+    ) -> None:
+        figures = everything[name]["figures"]
+        assert isinstance(figures, dict)
+        assert figures["our_criteria"]
+        assert figures["our_verdict"] in ("holds", "inconclusive")
+        assert figures["why_ours"]
+        assert figures["measured"]
 
     def test_exact_communication_claims_hold_at_any_size(
         self, everything: dict[str, dict[str, object]]
@@ -248,7 +289,8 @@ class TestSmoothing:
         assert s0_smoothing.crossing(self.ratios({})[3:], 2) is None
 
     @pytest.mark.parametrize(
-        ("rate", "two", "places"), [(3.0, 1.0, [0]), (1000.0, 0.9, [1]), (1000.0, 1.06, [1])]
+        ("rate", "two", "places"),
+        [(3.0, 1.0, [0, 2]), (1000.0, 0.9, [1, 3]), (1000.0, 1.06, [1, 3])],
     )
     def test_fig3_verdict_flips(self, rate: float, two: float, places: list[int]) -> None:
         picture = {0.1: 1.3, 3.0: 0.6, 30.0: 0.8, 1000.0: 1.0}

@@ -71,7 +71,9 @@ class Fss(Aggregator):
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
-    party_bytes: ClassVar[str] = "m(8 + 768k); for m ≥ 3 about (8L + 16m)k"
+    party_bytes: ClassVar[str] = (
+        "m(8 + 768k); for m ≥ 3 about (8L + 16m)k; verified 48k a bit of the number of thresholds"
+    )
 
     def __post_init__(self) -> None:
         if self.verified not in ("yes", "no"):

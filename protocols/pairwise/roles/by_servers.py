@@ -122,7 +122,7 @@ class SubmittingParty:
             seeds = np.ascontiguousarray(self._randomness.rows("record seeds", ids, SEED_BYTES))
             head = np.broadcast_to(np.frombuffer(COUNT.pack(count), np.uint8), (len(ids), 4))
             masked = packed ^ _stream(seeds, packed.shape[1])
-            bodies = [np.hstack([head, masked]), np.hstack([head, seeds])]
+            bodies = [np.ascontiguousarray(np.hstack([head, each])) for each in (masked, seeds)]
             messages += submissions(self._query, ids, bodies)
         return Done(messages=tuple(messages))
 

@@ -29,6 +29,7 @@ from protocols.pairwise.roles.link_batch import (
     GarblerBatch,
     Task,
 )
+from protocols.pairwise.roles.link_messages import ASKED, end_of, link_message
 from protocols.pairwise.sampling.pair_assignment import (
     Entries,
     garblers_of,
@@ -44,11 +45,6 @@ from protocols.run.messages import Message, Phase, Role, address
 from protocols.run.query import Query
 
 Bytes = NDArray[np.uint8]
-
-
-ASKED = 1
-"""The round of the question. A link's steps follow in rounds of their own, whichever link is
-ahead: the bill does not depend on chance."""
 
 
 MOST_LINKS = 128
@@ -152,7 +148,7 @@ class PairwiseParty:
                 tasks = self._tasks(links, evaluator=True)
                 batch = EvaluatorBatch(links, tasks, self._along(links, evaluator=True))
                 self._keep(batch)
-                messages.append(self._message(links, OPENING, batch.open()))
+                messages.append(link_message(self._query.run, links, OPENING, batch.open()))
         return self._and_early(messages)
 
     def _list_links(
@@ -170,7 +166,7 @@ class PairwiseParty:
             # Both ends take the pairs of their link in the order of the garbler's slots, those
             # with the garbler's record second after the others.
             order = np.lexsort((among["slot"] if garbles else among["theirs"], second))
-            own = _key(number, evaluator=not garbles)
+            own = end_of(number, evaluator=not garbles)
             self._slots[own] = place * self._statistic.slots + among["slot"][order].astype(np.intp)
             swapped = int(np.count_nonzero(second))
             self._sizes[own] = len(among) - swapped, swapped
@@ -214,7 +210,7 @@ class PairwiseParty:
             else (message.receivers, message.senders)
         )
         links = link_numbers(garblers, evaluators)
-        keys = [_key(number, evaluator) for number in links.tolist()]
+        keys = [end_of(number, evaluator) for number in links.tolist()]
         if (
             any(key not in self._slots for key in keys)
             or not (garblers_of(garblers, evaluators) == garblers).all()
@@ -248,7 +244,7 @@ class PairwiseParty:
         return self._submit_if_done(messages)
 
     def _opened(self, message: Message, links: Links) -> Step:
-        keys = {_key(number, evaluator=False) for number in links.tolist()}
+        keys = {end_of(number, evaluator=False) for number in links.tolist()}
         # A link that is done stays closed: its secrets, drawn again, would serve two requests,
         # whose difference tells our records.
         if keys & (self._batches.keys() | self._settled):
@@ -259,7 +255,7 @@ class PairwiseParty:
                 source = self._along(links[chosen], evaluator=False)
                 batch = GarblerBatch(links[chosen], tasks, source)
                 rows = batch.reply(message.rows()[chosen, 1:])
-                replies.append(self._message(links[chosen], REPLY, rows, False))
+                replies.append(link_message(self._query.run, links[chosen], REPLY, rows, False))
                 self._keep(batch)
         except PeerError as error:
             for key in keys:
@@ -271,7 +267,7 @@ class PairwiseParty:
         """Links that have equally many pairs of either kind."""
         kinds: dict[tuple[int, int], list[int]] = {}
         for at, number in enumerate(links.tolist()):
-            kinds.setdefault(self._sizes[_key(number, evaluator=False)], []).append(at)
+            kinds.setdefault(self._sizes[end_of(number, evaluator=False)], []).append(at)
         chosen = [np.array(places, dtype=np.intp) for _, places in sorted(kinds.items())]
         return [(self._tasks(links[places], evaluator=False), places) for places in chosen]
 
@@ -292,7 +288,7 @@ class PairwiseParty:
         if answer is not None:
             evaluator = isinstance(batch, EvaluatorBatch)
             turn = batch.at if evaluator else batch.at - 1
-            messages.append(self._message(batch.links, *answer, evaluator, turn))
+            messages.append(link_message(self._query.run, batch.links, *answer, evaluator, turn))
         if batch.shares is not None:
             self._settle(batch)
         return self._submit_if_done(messages)
@@ -320,7 +316,7 @@ class PairwiseParty:
         evaluator = isinstance(batch, EvaluatorBatch)
         flat = self._shares.reshape(-1, self._shares.shape[2])
         for number, shares in zip(batch.links.tolist(), batch.shares, strict=True):
-            key = _key(number, evaluator)
+            key = end_of(number, evaluator)
             flat[self._slots[key]] = shares
             self._done.reshape(-1)[self._slots[key]] = True
             del self._batches[key]
@@ -330,12 +326,12 @@ class PairwiseParty:
     def _keep(self, batch: Batch) -> None:
         evaluator = isinstance(batch, EvaluatorBatch)
         for number in batch.links.tolist():
-            self._batches[_key(number, evaluator)] = batch
+            self._batches[end_of(number, evaluator)] = batch
 
     def _tasks(self, links: Links, evaluator: bool) -> tuple[Task, ...]:
         """What these links compute, with our bits for it: records, and coins for the noise."""
         kernel, schedule = self._statistic.kernel, self._schedule
-        keys = [_key(number, evaluator) for number in links.tolist()]
+        keys = [end_of(number, evaluator) for number in links.tolist()]
         slots = np.stack([self._slots[key] for key in keys])
         place, slot = np.divmod(slots, self._statistic.slots)
         rows = self._starts[place] + slot // self._statistic.matchings
@@ -393,28 +389,3 @@ class PairwiseParty:
 
     def _places(self, ids: Ids) -> NDArray[np.intp]:
         return np.array([self._place[int(party)] for party in ids], dtype=np.intp)
-
-    def _message(
-        self, links: Links, step: int, rows: Bytes, evaluator: bool = True, turn: int = 0
-    ) -> Message:
-        """From our end of these links to the other, about their task of that number."""
-        garblers = (links >> np.uint64(32)).astype(np.uint32)
-        evaluators = (links & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-        senders, receivers = (evaluators, garblers) if evaluator else (garblers, evaluators)
-        tagged = np.empty((len(links), 1 + rows.shape[1]), dtype=np.uint8)
-        tagged[:, 0], tagged[:, 1:] = step, rows
-        return Message(
-            self._query.run,
-            Phase.PAIR,
-            Role.PARTY,
-            Role.PARTY,
-            senders,
-            receivers,
-            tagged,
-            ASKED + step + 2 * turn,
-        )
-
-
-def _key(number: int, evaluator: bool) -> int:
-    """One of the two ends of a link: both may be in one block."""
-    return number << 1 | evaluator

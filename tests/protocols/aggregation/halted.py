@@ -12,8 +12,8 @@ from protocols.aggregation.masking.server import (
     Stage,
 )
 from protocols.run.messages import Message, Phase, Role
+from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
 from tests.protocols.aggregation.rounds import Rounds, honest
-from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
 from tests.samples import bitmap
 
 COUNT = 4

@@ -4,7 +4,6 @@ Like the shells: a batch that is refused is tried again row by row, and deadline
 else is under way.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Done, Failed, Machine, Rejected, Spend, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
+from protocols.run.router import Router, heard
 
 Intercept = Callable[[Message], Iterable[Message]]
 
@@ -86,7 +86,9 @@ class Rounds:
         self.failed: Failed | None = None
         self.total: Total | None = None
         self._intercept = intercept
-        self._queue: deque[Message] = deque()
+        self._router: Router[Machine] = Router(self.servers, self.collector)
+        for members, block in self.blocks.items():
+            self._router.join(np.array(members, dtype=np.uint32), block)
 
     def run(self) -> "Rounds":
         for server in self.servers:
@@ -109,11 +111,11 @@ class Rounds:
         return self
 
     def settle(self) -> None:
-        while self._queue:
-            message = self._queue.popleft()
-            for arriving in self._intercept(message):
-                for receiver, part in self._deliveries(arriving):
-                    self._deliver(receiver, part)
+        while self._router:
+            for arriving in self._intercept(self._router.next()):
+                for receiver, part in self._router.receivers(arriving):
+                    for step in heard(receiver, part):
+                        self.take(step)
 
     def take(self, step: Step) -> None:
         match step:
@@ -127,24 +129,4 @@ class Rounds:
                 self.total = total
         self.spends += step.spends
         self.sent += step.messages
-        self._queue.extend(step.messages)
-
-    def _deliver(self, receiver: Machine, message: Message) -> None:
-        step = receiver.receive(message)
-        if isinstance(step, Rejected) and message.links > 1:
-            for single in message.split():
-                self.take(receiver.receive(single))
-        else:
-            self.take(step)
-
-    def _deliveries(self, message: Message) -> Iterable[tuple[Machine, Message]]:
-        if message.receiver_role is Role.COORDINATOR:
-            return [(self.collector, message)]
-        if message.receiver_role is Role.SERVER:
-            return [(self.servers[int(message.receivers[0])], message)]
-        parts = []
-        for ids, block in self.blocks.items():
-            here = np.flatnonzero(np.isin(message.receivers, ids))
-            if len(here):
-                parts.append((block, message.select(here)))
-        return parts
+        self._router.send(step.messages)

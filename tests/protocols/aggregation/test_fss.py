@@ -12,63 +12,26 @@ from protocols.aggregation.one_round import SummingServer
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
+from protocols.records import deal
 from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.messages import Message
 from protocols.run.query import Query
-from protocols.statistics import Curve, Statistic
+from protocols.statistics import Curve
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.moments import Mean
-
-PARTIES = 7
-Members = np.typing.NDArray[np.bool]
-
-
-def a_query(
-    servers: int = 2, statistic: Statistic | None = None, max_records_per_party: int = 3
-) -> Query:
-    return Query(
-        nonce=b"runrunru",
-        statistic=statistic or Ecdf(lower=0.0, upper=1.0, thresholds=13),
-        aggregator="fss",
-        parties=PARTIES,
-        servers=servers,
-        records=17,
-        epsilon=None,
-        noise=Placement.EACH_SERVER,
-        data="test",
-        min_parties=1,
-        max_records_per_party=max_records_per_party,
-    )
-
-
-def some_holdings() -> Holdings:
-    return deal({"value": np.random.default_rng(3).random(17)}, PARTIES)
-
-
-def submissions(query: Query, holdings: Holdings, seed: int = 1) -> tuple[Message, ...]:
-    machine = Fss().party(query, holdings, Randomness.from_seed(seed, "parties"))
-    step = machine.start()
-    assert isinstance(step, Done)
-    return step.messages
+from tests.protocols.aggregation.fss_samples import (
+    PARTIES,
+    a_query,
+    release,
+    some_holdings,
+    submissions,
+)
 
 
 def a_server(query: Query, index: int) -> SummingServer:
     machine = Fss().server(query, index, Randomness.from_seed(2, f"server-{index}"), Memory())
     assert isinstance(machine, SummingServer)
     return machine
-
-
-def release(query: Query, members: Members) -> Message:
-    return Message(
-        query.run,
-        Phase.RELEASE,
-        Role.COORDINATOR,
-        Role.SERVER,
-        address(0),
-        address(0),
-        body_of(np.packbits(members).tobytes()),
-    )
 
 
 def counted(

@@ -32,10 +32,10 @@ from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.running_sum import RunningSum
 from simulation.federation import Federation
+from tests.arrays import as_array
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import COUNTS, PARTIES, release, some_holdings
 from tests.protocols.aggregation.shuffle_run import a_query as shuffled_query
-from tests.protocols.aggregation.test_shuffle import as_array
 
 
 def a_query(statistic: Statistic = COUNTS, **changes: Any) -> Query:
@@ -185,7 +185,7 @@ def test_a_whole_party_shares_its_budget_among_its_records() -> None:
     ("query", "reason"),
     [
         (lambda: a_query(servers=2), "local has 1 server"),
-        (lambda: a_query(noise=Placement.EACH_SERVER), "leave noise out"),
+        (lambda: a_query(noise=Placement.EACH_SERVER), "leave --noise out"),
         (lambda: a_query(epsilon=Fraction(1, 10**25)), "too small"),
         (lambda: a_query(epsilon=Fraction(1, 10**18), parties=9000, records=9000), "too small"),
         (lambda: a_query(RunningSum(lower=0.0, upper=1.0, steps=4)), "no randomizer for running"),

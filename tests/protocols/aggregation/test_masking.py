@@ -12,37 +12,14 @@ from hypothesis import strategies as st
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.masking.aggregator import Masking
 from protocols.aggregation.masking.graph import Plan
-from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Phase, Role
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
 from protocols.statistics.on_demand import QuantileSearch
+from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors, sum_over
 from tests.protocols.aggregation.rounds import Rounds, leaving
-from tests.samples import a_query
 
 STAGES = [Phase.KEYS, Phase.DEAL, Phase.SUBMIT, Phase.CHECK, Phase.UNMASK]
-FULL = Masking(neighbours="0")
-
-
-def a_masked_query(parties: int, length: int = 3, **changes: object) -> Query:
-    return a_query(
-        statistic=Histogram(lower=0.0, upper=1.0, bins=length),
-        aggregator="masking",
-        parties=parties,
-        servers=1,
-        **{"min_parties": 1} | changes,
-    )
-
-
-def some_vectors(parties: int, length: int = 3) -> Vector:
-    return np.random.default_rng(parties).integers(0, 2**64, (parties, length), dtype=np.uint64)
-
-
-def sum_over(vectors: Vector, members: list[int]) -> list[int]:
-    values: list[int] = vectors[members].sum(axis=0, dtype=np.uint64).tolist()
-    return values
 
 
 @given(st.integers(1, 12), st.integers(1, 70), st.sampled_from(["0", "auto", "2", "4"]), st.data())

@@ -22,8 +22,8 @@ from protocols.identity.certificates import Authority, Identity
 from protocols.run.machine import Continue, Done, Rejected
 from protocols.run.messages import Message, Phase, Role
 from tests.protocols.aggregation.halted import COUNT, SPOKEN, changed, party_in
+from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
 from tests.protocols.aggregation.rounds import a_block
-from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
 from tests.samples import a_message
 
 FIELD = SIGNED_KEYS_BYTES

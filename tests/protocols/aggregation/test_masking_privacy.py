@@ -20,8 +20,8 @@ from protocols.algebra.sharing import open_secrets
 from protocols.run.machine import Continue, Done, Rejected
 from protocols.run.messages import Message, Phase, Role, address, body_of
 from tests.goodness import ALPHA, uniform_bytes_p
+from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
 from tests.protocols.aggregation.rounds import Rounds, a_block, leaving
-from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors
 from tests.samples import bitmap
 
 TOP = 2**64 - 1

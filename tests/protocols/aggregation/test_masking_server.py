@@ -27,7 +27,7 @@ from tests.protocols.aggregation.halted import (
     changed,
     server_at,
 )
-from tests.protocols.aggregation.test_masking import FULL, a_masked_query, some_vectors, sum_over
+from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors, sum_over
 from tests.samples import a_message, bitmap
 
 

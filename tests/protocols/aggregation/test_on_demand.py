@@ -15,8 +15,8 @@ from protocols.statistics import Curve
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from simulation import Federation
 from simulation.result import Result
-from tests.protocols.aggregation.test_fss import PARTIES, release, some_holdings, submissions
-from tests.protocols.aggregation.test_fss import a_query as fss_query
+from tests.protocols.aggregation.fss_samples import PARTIES, release, some_holdings, submissions
+from tests.protocols.aggregation.fss_samples import a_query as fss_query
 
 
 def a_query(epsilon: Fraction | None) -> Any:

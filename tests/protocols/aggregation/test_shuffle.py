@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from protocols.aggregation import aggregator_named
@@ -38,6 +37,7 @@ from simulation.federation import Federation
 from simulation.result import Result
 from simulation.runtimes import Opened
 from simulation.statement import Setting
+from tests.arrays import as_array
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import (
     a_query,
@@ -81,10 +81,6 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     assert (ratio < 1 + margin).all()
     least = 1 - margin if isinstance(statistic, Histogram) else 1 / 3
     assert (ratio > least).all()
-
-
-def as_array(estimate: object) -> NDArray[np.float64]:
-    return np.atleast_1d(np.asarray(getattr(estimate, "y", estimate), dtype=np.float64))
 
 
 def test_what_is_said_of_an_amplified_answer() -> None:
@@ -200,10 +196,10 @@ def test_the_honest_are_counted_exactly() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        (a_query(delta=0.0), "give delta"),
+        (a_query(delta=0.0), "give --delta"),
         (a_query(servers=2), "1 server, the shuffler, not 2"),
         (a_query(Ecdf(lower=0.0, upper=1.0, mechanism="tree")), "no local randomizer for ecdf"),
-        (a_query(noise=Placement.PARTIES), "leave noise out"),
+        (a_query(noise=Placement.PARTIES), "leave --noise out"),
         (a_query(max_records_per_party=90_000, records=100_000), "do not fit a message"),
         (a_query(Histogram(lower=0.0, upper=1.0, bins=524_224), epsilon=None), "do not fit"),
         (

@@ -23,7 +23,7 @@ from protocols.local.contract import Bodies
 from protocols.local.response import WORD
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA
-from tests.protocols.local.test_response import exponential
+from tests.protocols.local.odds import exponential
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(2)]
 Law = dict[bytes, Fraction]

@@ -1,7 +1,6 @@
 """Randomized response: its probabilities are exact integers, and its estimates unbiased."""
 
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -12,15 +11,9 @@ from protocols.errors import LocalError
 from protocols.local.response import WORD, RandomizedResponse, exp_below
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
+from tests.protocols.local.odds import exponential
 
 EPSILONS = [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(4), Fraction(12), Fraction(50)]
-
-
-def exponential(epsilon: Fraction) -> Fraction:
-    """e^ε to 100 digits, by another precision than the code's."""
-    with localcontext() as context:
-        context.prec = 100
-        return Fraction((Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp())
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

@@ -4,8 +4,8 @@ Like the shells: a batch that is refused is heard again row by row, and when eve
 deadlines pass: parties' first, then servers', then the coordinator's.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +28,7 @@ from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Spe
 from protocols.run.machines import collector_machine, party_machine, server_machine
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
+from protocols.run.router import Router
 from protocols.statistics.pairwise import Pairs
 from tests.samples import a_query
 
@@ -107,6 +108,26 @@ def owners_of(query: Query, holdings: Holdings) -> Ids:
     return np.repeat(holdings.ids, holdings.counts)[pairs]
 
 
+@dataclass
+class Seat:
+    """A machine's place in a run: `over` once a party has done all that it has to do."""
+
+    machine: Machine
+    over: bool = False
+
+    def hear(self, message: Message) -> Iterator[Step]:
+        """As `heard`, and a party may be done half-way through."""
+        if self.over:
+            yield Rejected(message.sender, "the run is over")
+            return
+        step = self.machine.receive(message)
+        if isinstance(step, Rejected) and message.links > 1:
+            for single in message.split():
+                yield from self.hear(single)
+        else:
+            yield step
+
+
 class Gathering:
     """What came of a run: `total` or `failed`, what was `refused`, and every message `sent`.
 
@@ -123,11 +144,8 @@ class Gathering:
         seed: int = 1,
     ) -> None:
         self.query = query
-        self.blocks: list[tuple[Ids, Machine | None]] = [
-            (
-                block.ids,
-                party_machine(query, block, Randomness.from_seed(seed, "parties")),
-            )
+        self.blocks = [
+            Seat(party_machine(query, block, Randomness.from_seed(seed, "parties")))
             for block in holdings.blocks(blocks)
         ]
         self.servers = [
@@ -142,19 +160,24 @@ class Gathering:
         self.failed: Failed | None = None
         self.total: Total | None = None
         self._intercept = intercept
-        self._chance = None if chance is None else np.random.default_rng(chance)
-        self._queue: list[Message] = []
+        self._router: Router[Seat] = Router(
+            [Seat(server) for server in self.servers],
+            Seat(self.collector),
+            None if chance is None else np.random.default_rng(chance),
+        )
+        for members, seat in zip(holdings.blocks(blocks), self.blocks, strict=True):
+            self._router.join(members.ids, seat)
 
     def run(self) -> "Gathering":
         for server in self.servers:
             self._take(server.start())
-        for _, block in self.blocks:
-            assert block is not None
-            self._take(block.start())
+        for block in self.blocks:
+            self._take(block.machine.start())
         self._take(self.collector.start())
         while self.total is None and self.failed is None:
-            if self._queue:
-                self._deliver_next()
+            if self._router:
+                for arriving in self._intercept(self._router.next()):
+                    self._deliver(arriving)
             else:
                 self._pass_deadline()
         return self
@@ -167,58 +190,24 @@ class Gathering:
         return signed(self.query.statistic.measure(self.total.vector))
 
     def _pass_deadline(self) -> None:
-        for at, (_, block) in enumerate(self.blocks):
-            if block is not None:
-                self._take(block.expire(), at)
-        if not self._queue:
+        for block in self.blocks:
+            if not block.over:
+                self._take(block.machine.expire(), block)
+        if not self._router:
             for server in self.servers:
                 self._take(server.expire())
-        if not self._queue:
+        if not self._router:
             self._take(self.collector.expire())
-
-    def _deliver_next(self) -> None:
-        at = 0 if self._chance is None else int(self._chance.integers(len(self._queue)))
-        message = self._queue.pop(at)
-        if self._chance is not None and message.links > 1 and self._chance.integers(2):
-            cut = int(self._chance.integers(1, message.links))
-            later = message.select(np.arange(cut, message.links))
-            self._queue.append(later)
-            message = message.select(np.arange(cut))
-        for arriving in self._intercept(message):
-            self._deliver(arriving)
 
     def _deliver(self, message: Message) -> None:
         if message.phase is Phase.QUERY:  # it is what machines are made from
             return
-        match message.receiver_role:
-            case Role.COORDINATOR:
-                self._tell(self.collector, message)
-            case Role.SERVER:
-                self._tell(self.servers[int(message.receivers[0])], message)
-            case _:
-                for at, (ids, block) in enumerate(self.blocks):
-                    here = np.flatnonzero(np.isin(message.receivers, ids))
-                    if not len(here):
-                        continue
-                    one_receiver = len(message.receivers) == 1
-                    part = message if one_receiver else message.select(here)
-                    if block is None:
-                        self.refused.append(Rejected(part.sender, "the run is over"))
-                    else:
-                        self._tell(block, part, at)
+        by_party = message.receiver_role is Role.PARTY
+        for seat, part in self._router.receivers(message):
+            for step in seat.hear(part):
+                self._take(step, seat if by_party else None)
 
-    def _tell(self, machine: Machine, message: Message, block: int | None = None) -> None:
-        step = machine.receive(message)
-        if not isinstance(step, Rejected) or message.links == 1:
-            self._take(step, block)
-            return
-        for single in message.split():
-            if block is not None and self.blocks[block][1] is None:
-                self.refused.append(Rejected(single.sender, "the run is over"))
-            else:
-                self._take(machine.receive(single), block)
-
-    def _take(self, step: Step, block: int | None = None) -> None:
+    def _take(self, step: Step, seat: Seat | None = None) -> None:
         match step:
             case Rejected():
                 self.refused.append(step)
@@ -228,13 +217,13 @@ class Gathering:
                 return
             case Done(output=Total() as total):
                 self.total = total
-            case Done() if block is not None:
-                self.blocks[block] = (self.blocks[block][0], None)
+            case Done() if seat is not None:
+                seat.over = True
             case Continue() | Done():
                 pass
         self.spends += step.spends
         self.sent += step.messages
-        self._queue += step.messages
+        self._router.send(step.messages)
 
 
 def by_link(messages: list[Message], *phases: Phase) -> dict[tuple[object, ...], bytes]:

@@ -93,6 +93,15 @@ def test_parties_and_servers_agree_through_whole_runs() -> None:
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("bits", [1, 6, 8, 25, 32])
+def test_records_of_any_width_are_taken(bits: int) -> None:
+    """One record of each party, in so many bits that rows have 5 to 8 bytes."""
+    statistic = Gini(value="value", bits=bits, meet="servers", pairs_per_party="2")
+    with Federation(parties=23, hosts=1, data=DATA, seed=2) as federation:
+        result = federation.run(statistic, "inf")
+    assert result.estimate == result.noiseless
+
+
 def test_who_drops_out_costs_no_pair() -> None:
     statistic = CollisionEntropy(value="value", meet="servers", pairs_per_party="all")
     with Federation(parties=6, hosts=1, data=DATA, seed=2, dropout=0.34) as federation:

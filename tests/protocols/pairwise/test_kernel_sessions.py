@@ -11,7 +11,7 @@ from protocols.garbling.outputs import OutputShares
 from protocols.pairwise.kernels.bundled import KendallTauB
 from protocols.pairwise.kernels.contract import Grid, Kernel
 from tests.protocols.pairwise.dealing import dealt, random_bits
-from tests.protocols.pairwise.test_kernels import KINDS, on
+from tests.protocols.pairwise.kernel_samples import KINDS, on
 
 LINKS = np.array([3, 9], dtype=np.uint64)
 INSTANCES = 50

@@ -28,21 +28,7 @@ from protocols.pairwise.kernels.bundled import (
 )
 from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel
 from protocols.pairwise.kernels.registry import kernel_named, kernel_names
-
-KINDS: list[type[Kernel]] = [
-    Gini,
-    Variance,
-    CollisionEntropy,
-    KendallTau,
-    KendallTauB,
-    Auc,
-    PublicClassesAuc,
-]
-LABEL = Grid.integers(0, 1)
-
-
-def on(kind: type[Kernel], grid: Grid) -> Kernel:
-    return kind([LABEL if column == "label" else grid for column in kind.columns])
+from tests.protocols.pairwise.kernel_samples import KINDS, LABEL, on
 
 
 def every_record(kernel: Kernel) -> Integers:

@@ -298,11 +298,11 @@ def test_a_link_that_is_done_does_not_open_again() -> None:
             yield single
             if step_of(single, 3):  # the garbler has answered by now
                 opening = openings[single.sender + single.receiver]
-                for ids, machine in gathering.blocks:
-                    if machine is not None and int(ids[0]) == int(single.receivers[0]):
-                        step = machine.receive(opening)
-                        assert isinstance(step, Rejected)
-                        reopened.append(step)
+                seat = gathering.blocks[int(single.receivers[0])]  # a party in each
+                if not seat.over:
+                    step = seat.machine.receive(opening)
+                    assert isinstance(step, Rejected)
+                    reopened.append(step)
 
     gathering = Gathering(query, holdings, 4, None, intercept)
     gathering.run()

@@ -157,7 +157,7 @@ def test_the_area_between_curves() -> None:
     ("labels", "positive", "words"),
     [
         ([1.0, 2.0, 2.0], None, "labels are 0 or 1: column 'label' has 1, 2; .*positive 2"),
-        ([-1.0, 1.0, 1.0], None, "has -1, 1; name the positive one: positive 1"),
+        ([-1.0, 1.0, 1.0], None, "has -1, 1; name the positive one: --positive 1"),
         ([0.0, np.nan, 1.0], None, "missing or not finite"),
         ([0.0, np.nan, 1.0], 1.0, "missing or not finite"),
     ],

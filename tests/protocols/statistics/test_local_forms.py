@@ -179,7 +179,7 @@ def test_forms_are_not_offered() -> None:
         (lambda: Gini(bins="many"), "bins is a number"),
         (lambda: Gini(rounding="up"), "rounding"),
         (lambda: Auc(labels="secret"), "labels"),
-        (lambda: form_of(Gini()).measurement.randomizer(lambda _: Fraction(1)), "give lower"),  # type: ignore[union-attr]
+        (lambda: form_of(Gini()).measurement.randomizer(lambda _: Fraction(1)), "give --lower"),  # type: ignore[union-attr]
         (lambda: Local().check(a_query(form_of(Auc()), epsilon=Fraction(1, 10**9))), "too small"),
     ],
 )

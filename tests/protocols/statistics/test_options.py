@@ -37,7 +37,7 @@ def test_what_the_coordinator_fills_in_is_no_option() -> None:
     bounds = ["--value", "--lower", "--upper"]
     assert flags(Histogram) == [*bounds, "--bins", "--nonnegative", "--categories", "--randomizer"]
     local = ["--bins", "--rounding"]
-    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", *local]
+    assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", "--meet", *local]
     assert "--kernel" in flags(Pairwise)
     assert "--value" not in flags(Auc)
     assert {"--score", "--label"} <= set(flags(Auc))

@@ -1,0 +1,23 @@
+"""The site: `make docs` builds it into build/site."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from simulation.reports.message_flows import write_flows  # noqa: E402
+
+project = "Tallyroom"
+author = "The Tallyroom authors"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "Tallyroom"
+exclude_patterns = ["_build"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+suppress_warnings = ["myst.xref_missing"]  # links to files of the repository
+
+write_flows(HERE / "flows")

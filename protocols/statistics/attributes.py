@@ -1,0 +1,95 @@
+"""Attributes of finitely many values, as a public schema tells them: AGE=17:90, SEX=Female,Male."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.categories import OTHER, is_name, parse_categories, places
+from protocols.errors import LocalError
+from protocols.records import Holdings
+
+MAX_ATTRIBUTES = 256
+MAX_BINS = 4096
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column of numbers within public bounds, in bins; or one of the names that are counted, all
+    others as `other`."""
+
+    name: str
+    bounds: tuple[float, float] | None = None
+    names: tuple[str, ...] = ()
+
+    def size(self, bins: int) -> int:
+        return bins if self.bounds else len(self.names) + 1
+
+    def codes(self, holdings: Holdings, bins: int) -> NDArray[np.int64]:
+        """The value of each record, from 0. Raises `LocalError` where a number is missing."""
+        column = holdings.column(self.name)
+        if self.bounds is None:
+            return self._places(column)
+        if not np.isfinite(column).all():
+            raise LocalError(f"column {self.name!r} has values that are not finite numbers")
+        lower, upper = self.bounds
+        scaled = (np.clip(column, lower, upper) - lower) / (upper - lower)
+        return np.minimum((scaled * bins).astype(np.int64), bins - 1)
+
+    def _places(self, column: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Names that are numbers are found in a column of numbers too."""
+        if is_name(column).any():
+            return places(column, self.names)
+        found = np.full(len(column), len(self.names), dtype=np.int64)
+        for at, name in enumerate(self.names):
+            try:
+                found[column == float(name)] = at
+            except ValueError:
+                continue
+        return found
+
+    def labels(self, bins: int) -> list[float | str]:
+        """What each code stands for in synthetic rows: a name, or the middle of a bin."""
+        if self.bounds is None:
+            return [*self.names, OTHER]
+        lower, upper = self.bounds
+        return [lower + (at + 0.5) * (upper - lower) / bins for at in range(bins)]
+
+    def clipped(self, holdings: Holdings) -> int:
+        """How many records lie outside the bounds, or have a name that is not counted."""
+        if self.bounds is None:
+            return int((self.codes(holdings, 1) == len(self.names)).sum())
+        column = holdings.column(self.name)
+        return int(((column < self.bounds[0]) | (column > self.bounds[1])).sum())
+
+
+def parse_attribute(text: str) -> Attribute:
+    """Raises `LocalError` for what is neither COLUMN=LOWER:UPPER nor COLUMN=NAME,NAME."""
+    name, equals, values = text.partition("=")
+    if not (name and equals and values):
+        raise LocalError(
+            f"an attribute is COLUMN=LOWER:UPPER or COLUMN=NAME,NAME, not {text[:60]!r}"
+        )
+    try:
+        lower, upper = (float(each) for each in values.split(":"))
+    except ValueError:
+        return Attribute(name, None, parse_categories(values))
+    if not (lower < upper and math.isfinite(upper - lower)):
+        raise LocalError(f"attribute {name}: {lower:g} must be below {upper:g}, both finite")
+    return Attribute(name, (lower, upper))
+
+
+def parse_schema(texts: tuple[str, ...], target: str) -> tuple[list[Attribute], Attribute]:
+    """The attributes that predict and the one that is predicted. Raises `LocalError`."""
+    if len(texts) > MAX_ATTRIBUTES:
+        raise LocalError(f"at most {MAX_ATTRIBUTES} attributes are taken, not {len(texts)}")
+    found = {each.name: each for each in map(parse_attribute, texts)}
+    if len(found) < len(texts):
+        raise LocalError("each attribute has one --attribute")
+    if target not in found:
+        raise LocalError(f"the target needs its values: --attribute {target}=NAME,NAME")
+    predictors = [each for name, each in found.items() if name != target]
+    if not predictors:
+        raise LocalError("a projection needs an attribute besides the target: give --attribute")
+    return predictors, found[target]

@@ -1,0 +1,84 @@
+"""The estimate of a regression: coefficients by name, with their standard errors."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from protocols.records import Column
+from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from protocols.statistics.estimates import Cells, Estimate, Heads, Shape, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_DRAWN = 12
+BOTH = "95 % interval of sampling and noise"
+
+
+@dataclass(frozen=True)
+class Coefficients(Shape):
+    """`errors` are those of sampling, as without privacy; intervals add the noise's. `residual` is
+    the standard deviation of residuals, NaN where a model has none. `weak` tells in how many
+    directions noise hides how far the columns spread: coefficients are shrunk there."""
+
+    target: str
+    terms: list[str]
+    coefficients: list[float]
+    errors: list[float]
+    residual: float = float("nan")
+    weak: int = 0
+
+    def values(self) -> Column:
+        return np.array(self.coefficients)
+
+    def as_json(self) -> object:
+        return plain(
+            {
+                "target": self.target,
+                "terms": self.terms,
+                "coefficients": self.coefficients,
+                "sampling_errors": self.errors,
+                "residual_deviation": self.residual,
+                "weak_directions": self.weak,
+            }
+        )
+
+    def table(self) -> tuple[Heads, Cells]:
+        rows = zip(self.terms, self.coefficients, self.errors, strict=True)
+        return ["term", "coefficient", "sampling error"], [list(row) for row in rows]
+
+    def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
+        """One line for each coefficient, each on a scale of its own."""
+        axes.set_axis_off()
+        axes.plot([], [], "o", color=PRIVATE, label=f"{beside.label}, {BOTH}")
+        true = truth if isinstance(truth, Coefficients) and truth.terms == self.terms else None
+        if true is not None:
+            axes.plot([], [], "|", color=TRUTH, ms=10, mew=2, label="least squares on raw records")
+        shown = self.terms[:MOST_DRAWN]
+        half = 1.96 * np.array(self.errors)
+        bars = beside.bars(self.values())
+        low, high = (half, half) if bars is None else bars
+        room = 0.8 / len(shown)  # the legend has the rest
+        for at, term in enumerate(shown):
+            line = axes.inset_axes((0.2, 0.8 - (at + 0.9) * room, 0.78, 0.45 * room))
+            line.spines[["top", "right", "left"]].set_visible(False)
+            line.set_yticks([0], [term if len(term) <= 20 else f"{term[:19]}…"])
+            line.tick_params(axis="y", length=0)
+            line.tick_params(axis="x", labelsize=8)
+            line.axvline(0.0, color=QUIET, lw=0.8, ls=":")
+            across = [[low[at]], [high[at]]]
+            line.errorbar(
+                [self.coefficients[at]], [0], xerr=across, fmt="o", color=PRIVATE, capsize=4
+            )
+            if true is not None:
+                line.plot([true.coefficients[at]], [0], "|", color=TRUTH, ms=14, mew=2)
+
+    def __str__(self) -> str:
+        parts = [f"{self.coefficients[0]:.6g}"]
+        parts += [
+            f"{value:+.6g}·{term}"
+            for term, value in zip(self.terms[1:], self.coefficients[1:], strict=True)
+        ]
+        shrunk = f" ({self.weak} directions hidden by noise)" if self.weak else ""
+        return f"{self.target} = {' '.join(parts)}{shrunk}"

@@ -1,0 +1,292 @@
+"""Linear regression from noisy sufficient statistics: one release, by any aggregator of sums.
+
+Every column v is clipped to its public bounds and scaled to z = (v − middle)/half within [−1, 1].
+The sums of all z_i, z_i² and z_i·z_j are released under discrete Laplace noise; everything else is
+post-processing (Vu and Slavkovic 2009; Wang, "Revisiting differentially private linear regression",
+2018, who adds noise to the same sums).
+
+**Sensitivity.** With w = (1, z) of d + 1 entries, the off-diagonal part, the sum over i < j of
+|w_i w_j − w'_i w'_j|, is convex in each z_i and each z'_i by itself, so it is largest where all are
+±1. There a term is 2 if exactly one of w_i, w_j changes its sign, and k changed signs of d + 1 make
+k(d + 1 − k) such terms: 2⌊(d + 1)²/4⌋ at most. The squares add at most 1 each. Together that is
+2⌊(d + 1)²/4⌋ + d, where bounding every sum by itself gives d² + 2d.
+
+**Standard errors.** β = A⁻¹b solves the noisy normal equations; noise (E, e) on (A, b) moves it by
+A⁻¹(e − Eβ) to first order, whose covariance is known exactly, and the sampling of records by the
+usual σ²A⁻¹. Intervals have both. Directions in which the columns spread less than noise alone
+would show are taken to spread that much, which shrinks their coefficients: the result says so.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.coefficients import Coefficients
+from protocols.statistics.contract import sum_by_party
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.interval import NORMAL, Interval
+from protocols.statistics.option import role
+from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+
+Matrix = NDArray[np.float64]
+
+STEPS = 1 << 18
+"""Of the grid, from the middle of a column's range to either end."""
+MAX_RECORDS = 1 << 26
+"""Sums of products of two columns, 2^36 a record, stay within the ring, noise included."""
+COLLINEAR = 1e-9
+"""Without noise: the least mean square, on columns scaled to [−1, 1], that is told from 0."""
+
+
+@dataclass(frozen=True)
+class LinearRegression(Ranged):
+    """Coefficients of y on the columns x by least squares, with standard errors."""
+
+    x: tuple[str, ...] = role(("x",), "A column that predicts; repeat it for more.", bounded=True)
+    y: str = role("y", "The column that is predicted.", bounded=True)
+    least_spread: float = 0.0
+    """What noise alone may show of a direction's sum of squares; the coordinator fills it in."""
+
+    name: ClassVar[str] = "linear-regression"
+    style: ClassVar[Style] = Style("marks", "coefficient", "")
+
+    def __post_init__(self) -> None:
+        if not self.x or len(set(self.columns)) != len(self.columns):
+            raise LocalError("--x names one column or more, each once, and none of them is --y")
+        if len(self.columns) > MAX_COLUMNS:
+            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+        if not 0 <= self.least_spread < math.inf:
+            raise LocalError("the least spread is a finite number that is not negative")
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.x, self.y)
+
+    @property
+    def terms(self) -> list[str]:
+        return ["intercept", *self.x]
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the products of w = (1, z) that are released: all but 1·1."""
+        rows, columns = np.triu_indices(len(self.columns) + 1)
+        return rows[1:], columns[1:]
+
+    @property
+    def length(self) -> int:
+        return len(self._pairs[0])
+
+    @property
+    def sensitivity(self) -> int:
+        d = len(self.columns)
+        return (2 * ((d + 1) ** 2 // 4) + d) * STEPS**2
+
+    @cached_property
+    def _scaling(self) -> tuple[Column, Column]:
+        """The middle and half the width of each column's range."""
+        self.check_bounds()
+        lower, upper = np.array([self.column_bounds[name] for name in self.columns]).T
+        return (lower + upper) / 2, (upper - lower) / 2
+
+    def encode(self, holdings: Holdings) -> Vector:
+        whole = np.full((holdings.rows, len(self.columns) + 1), STEPS, dtype=np.int64)
+        for at, (name, middle, half) in enumerate(zip(self.columns, *self._scaling, strict=True)):
+            scaled = np.clip((self.finite(holdings, name) - middle) / half, -1.0, 1.0)
+            whole[:, at + 1] = np.rint(scaled * STEPS)
+        rows, columns = self._pairs
+        return sum_by_party((whole[:, rows] * whole[:, columns]).view(np.uint64), holdings)
+
+    def prepared(
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
+    ) -> Self:
+        """The norm of a symmetric matrix of p² noises of deviation s is about 2s√p."""
+        if records > MAX_RECORDS:
+            raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {records}")
+        if epsilon is None:
+            return replace(self, least_spread=0.0)
+        deviation = math.sqrt(2) * self.sensitivity / STEPS**2 / float(epsilon)
+        return replace(self, least_spread=2 * deviation * math.sqrt(len(self.x)))
+
+    def release_key(self) -> str:
+        kept = {key: each for key, each in self.parameters().items() if key != "least_spread"}
+        return repr((self.name, sorted(kept.items())))
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        fit = self._fit(released, records, exact)
+        errors = np.sqrt(np.diag(self._unscaled(fit.sampling)))
+        return Coefficients(
+            self.y,
+            self.terms,
+            self._unscale(fit.beta).tolist(),
+            errors.tolist(),
+            self._scaling[1][-1] * math.sqrt(fit.residual_variance),
+            fit.weak,
+        )
+
+    def _fit(self, released: Vector, records: int, exact: bool) -> "Fit":
+        if records <= len(self.terms):
+            raise LocalError(f"{len(self.terms)} coefficients need more than {records} records")
+        gram = np.zeros((len(self.columns) + 1,) * 2)
+        gram[self._pairs] = signed(released) / STEPS**2
+        gram = gram + np.triu(gram, 1).T
+        gram[0, 0] = records
+        spread = _centred(gram)[:-1, :-1]
+        if exact:
+            self._check_spread(spread / records)
+        return Fit.of(gram, 0.0 if exact else self.least_spread)
+
+    def _check_spread(self, spread: Matrix) -> None:
+        for name, square in zip(self.x, np.diag(spread), strict=True):
+            if square < COLLINEAR:
+                raise LocalError(f"column {name!r} has one value only: leave it out")
+        if np.linalg.eigvalsh(spread)[0] < COLLINEAR:
+            raise LocalError(
+                f"the columns {', '.join(self.x)} are collinear: leave one out that others make up"
+            )
+
+    @property
+    def _map(self) -> Matrix:
+        """From coefficients of scaled columns to those of columns as they are, but for a shift."""
+        middle, half = self._scaling
+        slopes = half[-1] / half[:-1]
+        found = np.diag(np.append(half[-1], slopes))
+        found[0, 1:] = -slopes * middle[:-1]
+        return found
+
+    def _unscale(self, beta: Column) -> Column:
+        found: Column = self._map @ beta
+        found[0] += self._scaling[0][-1]
+        return found
+
+    def _unscaled(self, covariance: Matrix) -> Matrix:
+        found: Matrix = self._map @ covariance @ self._map.T
+        return found
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """They depend on what was released."""
+        return np.full(len(self.terms), np.nan)
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        covariance = self._fit(released, records, False).noise(noise_variance / STEPS**4)
+        found: Column = np.sqrt(np.diag(self._unscaled(covariance)))
+        return found
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        """Of the sampling of records and of the noise together."""
+        fit = self._fit(released, records, False)
+        covariance = fit.sampling + fit.noise(noise_variance / STEPS**4)
+        errors = np.sqrt(np.diag(self._unscaled(covariance)))
+        return Interval.around(self._unscale(fit.beta), errors, NORMAL, self.span)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """By numpy's least squares on the raw columns."""
+        raw = {name: self.finite(holdings, name) for name in self.columns}
+        return least_squares(self.y, raw)
+
+    @property
+    def grid_step(self) -> float:
+        return float(np.max(self._scaling[1])) / STEPS
+
+    @property
+    def grid_words(self) -> str:
+        return f"columns are rounded to {STEPS} steps from the middle of their range to its ends"
+
+    def mechanism_words(self, scale: float) -> str:
+        return (
+            f"discrete Laplace of scale {scale / STEPS**2:.6g} on {self.length} sums of columns "
+            "within [-1, 1] and of their products"
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The normal equations of scaled columns: `inverse` is that of A, of (1, x)."""
+
+    beta: Column
+    inverse: Matrix
+    residual_variance: float
+    weak: int
+
+    @classmethod
+    def of(cls, gram: Matrix, least_spread: float) -> "Fit":
+        """From the products of (1, x, y). Directions of x that spread less are taken to spread
+        `least_spread`."""
+        records, p = gram[0, 0], len(gram) - 2
+        centred = _centred(gram)
+        values, directions = np.linalg.eigh(centred[:p, :p])
+        weak = int(np.count_nonzero(values < least_spread))
+        spread = (directions * np.maximum(values, least_spread)) @ directions.T
+        slopes = np.linalg.solve(spread, centred[:p, p])
+        middle = gram[0, 1:] / records
+        beta = np.append(middle[p] - middle[:p] @ slopes, slopes)
+        squares = centred[p, p] - 2 * slopes @ centred[:p, p] + slopes @ spread @ slopes
+        normal = spread + records * np.outer(middle[:p], middle[:p])
+        whole = np.block([[gram[:1, :1], gram[:1, 1 : p + 1]], [gram[1 : p + 1, :1], normal]])
+        variance = max(float(squares), 0.0) / (records - p - 1)
+        return cls(beta, np.linalg.inv(whole), variance, weak)
+
+    @property
+    def sampling(self) -> Matrix:
+        return self.residual_variance * self.inverse
+
+    def noise(self, variance: float) -> Matrix:
+        """The covariance of A⁻¹(e − Eβ), where each product has noise of that variance.
+
+        Entry i of e − Eβ is e_i − Σ_j E_ij β_j. E is symmetric, so entries i and j share E_ij; the
+        number of records, E_00, has no noise.
+        """
+        shared = np.outer(self.beta, self.beta)
+        np.fill_diagonal(shared, 1.0 + float(self.beta @ self.beta))
+        shared[0, 0] -= self.beta[0] ** 2
+        found: Matrix = variance * self.inverse @ shared @ self.inverse
+        return found
+
+
+def _centred(gram: Matrix) -> Matrix:
+    """Sums of products of x and y about their means."""
+    found: Matrix = gram[1:, 1:] - np.outer(gram[0, 1:], gram[0, 1:]) / gram[0, 0]
+    return found
+
+
+def least_squares(y: str, raw: dict[str, Column]) -> Coefficients:
+    """Of the last column on the others, with the usual standard errors. Raises `LocalError` for
+    too few records, or columns of which one makes up another."""
+    *names, _ = raw
+    target = raw[y]
+    design = np.column_stack([np.ones(len(target)), *(raw[name] for name in names)])
+    freedom = len(target) - design.shape[1]
+    if freedom < 1:
+        raise LocalError(f"{design.shape[1]} coefficients need more than {len(target)} records")
+    for name in names:
+        if np.ptp(raw[name]) == 0:
+            raise LocalError(f"column {name!r} has one value only: leave it out")
+    scale = np.abs(design).max(axis=0)
+    beta, _, rank, _ = np.linalg.lstsq(design / scale, target, rcond=None)
+    if rank < design.shape[1]:
+        raise LocalError(
+            f"the columns {', '.join(names)} are collinear: leave one out that others make up"
+        )
+    residuals = target - design / scale @ beta
+    variance = float(residuals @ residuals) / freedom
+    inverse = np.linalg.pinv(design / scale)
+    errors = np.sqrt(variance * (inverse**2).sum(axis=1)) / scale
+    return Coefficients(
+        y, ["intercept", *names], (beta / scale).tolist(), errors.tolist(), math.sqrt(variance)
+    )

@@ -1,0 +1,323 @@
+"""What a projected histogram is made of (S4): which attribute to add next, and counts of cells.
+
+The pairs of records of different classes that agree in all chosen attributes are those that a
+projection fails to discern. They follow from contingency tables of the chosen attributes, one more,
+and the class, which add up over parties. A curator picks by the exponential mechanism on the exact
+tables (S4's PrivateKD). Without one the tables of all candidates are released under noise, and the
+best noisy score is taken: a record is in one cell of each table, so replacing it moves two counts
+of each, and the noise grows with the number of candidates: the price of having no curator.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.privacy.laplace import Integers
+from protocols.privacy.selection import Exponential
+from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
+from protocols.randomness import Randomness
+from protocols.records import Column, Holdings
+from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import Counts, Estimate
+from protocols.statistics.measurement import Measurement, OneHot
+from protocols.statistics.synthetic_rows import SyntheticRows
+
+MAX_CELLS = 1 << 20
+"""Of all tables or cells that a party sends."""
+MAX_THRESHOLD = 1 << 40
+
+
+@dataclass(frozen=True)
+class OfAttributes(Statistic):
+    """About a schema of attributes, a target among them, of which some are `chosen`."""
+
+    attributes: tuple[str, ...] = ()
+    target: str = "target"
+    chosen: tuple[str, ...] = ()
+    bins: int = 2
+
+    way_of: ClassVar[str] = "projected-histogram"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.bins <= MAX_BINS:
+            raise LocalError(f"--bins is from 1 to {MAX_BINS}, not {self.bins}")
+        predictors, _ = self.schema
+        known = {each.name for each in predictors}
+        if set(self.chosen) - known or len(set(self.chosen)) < len(self.chosen):
+            raise LocalError("chosen attributes are those of the schema, each once")
+        if not 1 <= self.length <= MAX_CELLS:
+            raise LocalError(
+                f"{self.length} counts are too many to send, {MAX_CELLS} at most: take fewer "
+                "attributes (--k), or fewer --bins or names of one"
+            )
+
+    @cached_property
+    def schema(self) -> tuple[list[Attribute], Attribute]:
+        return parse_schema(self.attributes, self.target)
+
+    @cached_property
+    def projected(self) -> list[Attribute]:
+        """The chosen attributes, and the target."""
+        predictors, target = self.schema
+        by_name = {each.name: each for each in predictors}
+        return [*(by_name[name] for name in self.chosen), target]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        predictors, target = self.schema
+        return (*(each.name for each in predictors), target.name)
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        predictors, target = self.schema
+        return tuple(each.name for each in (*predictors, target) if each.bounds is None)
+
+    def cells_of(self, attributes: list[Attribute], holdings: Holdings) -> Integers:
+        space = Space(tuple(each.size(self.bins) for each in attributes))
+        codes = [each.codes(holdings, self.bins) for each in attributes]
+        return space.encode(np.stack(codes, axis=1))
+
+
+@dataclass(frozen=True)
+class NextAttribute(OfAttributes):
+    """How many pairs of records of different classes each further attribute discerns."""
+
+    name: ClassVar[str] = "next-attribute"
+
+    @cached_property
+    def _held(self) -> int:
+        return math.prod(each.size(self.bins) for each in self.projected)
+
+    @cached_property
+    def candidates(self) -> list[Attribute]:
+        """Those that are not chosen, and whose table is not too large for all of them to be sent:
+        the public schema decides."""
+        predictors, _ = self.schema
+        most = MAX_CELLS // len(predictors) // self._held
+        left = [each for each in predictors if each.name not in self.chosen]
+        return [each for each in left if each.size(self.bins) <= most]
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [each.size(self.bins) * self._held for each in self.candidates]
+
+    @property
+    def length(self) -> int:
+        return sum(self._sizes)
+
+    @property
+    def sensitivity(self) -> int:
+        return 2 * len(self.candidates)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        parties = len(holdings.ids)
+        party = np.repeat(np.arange(parties), holdings.counts)
+        tables = [
+            np.bincount(
+                party * size + self.cells_of([each, *self.projected], holdings),
+                minlength=parties * size,
+            ).reshape(parties, size)
+            for each, size in zip(self.candidates, self._sizes, strict=True)
+        ]
+        return np.concatenate(tables, axis=1).astype(np.uint64)
+
+    def scores(self, total: Vector) -> list[int]:
+        """For each candidate, the pairs that stay together, below 0.
+
+        Products of two counts, each with a noise of its own: noise does not bias them.
+        """
+        classes = self.schema[1].size(self.bins)
+        ends = np.cumsum(self._sizes)[:-1]
+        found = []
+        for table in np.split(signed(total), ends):
+            parts = table.reshape(-1, classes).astype(object)  # whole numbers of any size
+            apart = (parts.sum(axis=1) ** 2).sum() - (parts**2).sum()
+            found.append(-int(apart) // 2)
+        return found
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        return self._told([float(each) for each in self.scores(released)])
+
+    def _told(self, scores: list[float]) -> Estimate:
+        return Counts([each.name for each in self.candidates], scores)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self.noiseless(holdings)
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(len(self.candidates), np.nan)
+
+
+@dataclass(frozen=True)
+class CuratedNextAttribute(NextAttribute):
+    """The same, picked by a curator: one step of S4's PrivateKD. 1 for the attribute that is."""
+
+    name: ClassVar[str] = "next-attribute-curated"
+    curated: ClassVar[bool] = True
+
+    @property
+    def sensitivity(self) -> int:
+        """In no metric: the exponential mechanism has its own. Above 0, so that there is noise."""
+        return 1
+
+    @property
+    def released(self) -> int:
+        return 1
+
+    @property
+    def noises(self) -> int:
+        return 1
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    def measure(self, total: Vector) -> Vector:
+        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
+
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        """Replacing a record changes pairs with it alone, at most n − 1 of them."""
+        records = int(signed(total)[: self._sizes[0]].sum())
+        chooser = Exponential.spending(epsilon, max(1, records - 1))
+        return np.array([chooser.choose(self.scores(total), randomness)], dtype=np.uint64)
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        return "exponential mechanism on the pairs of records that each attribute discerns"
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        if exact:
+            return super().decode(released, records, exact)
+        picked = int(signed(released)[0])
+        if not 0 <= picked < len(self.candidates):
+            raise LocalError("the curator picked an attribute that is not there")
+        return self._told([float(at == picked) for at in range(len(self.candidates))])
+
+
+@dataclass(frozen=True)
+class ProjectedCells(OfAttributes):
+    """Counts of the cells of the chosen attributes and the target, above S4's threshold.
+
+    `threshold` is for the coordinator to fill in, by the number of records and ε.
+    """
+
+    threshold: int = 0
+
+    name: ClassVar[str] = "projected-cells"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.threshold <= MAX_THRESHOLD:
+            raise LocalError(f"a threshold is from 0 to {MAX_THRESHOLD}, not {self.threshold}")
+
+    @cached_property
+    def space(self) -> Space:
+        return Space(tuple(each.size(self.bins) for each in self.projected))
+
+    @property
+    def length(self) -> int:
+        return self.space.size
+
+    @property
+    def sensitivity(self) -> int:
+        return 2
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return OneHot(self.length)
+
+    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+        return self.cells_of(self.projected, holdings)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        parties = len(holdings.ids)
+        row = np.repeat(np.arange(parties), holdings.counts) * self.length
+        counts = np.bincount(row + self.measured(holdings), minlength=parties * self.length)
+        return counts.reshape(parties, self.length).astype(np.uint64)
+
+    def prepared(
+        self,
+        records: int,
+        max_records_per_party: int,
+        epsilon: Fraction | None,
+        inside: bool,
+        seed: bytes,
+    ) -> Self:
+        above = 0 if epsilon is None else min(lei_threshold(records, epsilon), MAX_THRESHOLD)
+        return replace(self, threshold=above)
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        counts = signed(released)
+        held = np.flatnonzero(counts > (0 if exact else self.threshold))
+        return self._rows(held, counts[held])
+
+    def _rows(self, cells: Integers, counts: Integers) -> SyntheticRows:
+        return SyntheticRows(
+            [each.name for each in self.projected],
+            [each.labels(self.bins) for each in self.projected],
+            self.space.decode(cells),
+            counts,
+        )
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self._rows(*np.unique(self.measured(holdings), return_counts=True))
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Not known: which cells pass depends on the noise."""
+        return np.full(sum(self.space.sizes), np.nan)
+
+    def mechanism_words(self, scale: float) -> str:
+        return (
+            f"discrete Laplace of scale {scale:.6g} on {self.length} cells, those above "
+            f"{self.threshold} kept"
+        )
+
+
+@dataclass(frozen=True)
+class CuratedProjectedCells(ProjectedCells):
+    """The same by a curator, who draws the empty cells that pass without looking at each."""
+
+    name: ClassVar[str] = "projected-cells-curated"
+    curated: ClassVar[bool] = True
+
+    @property
+    def noises(self) -> int:
+        return 1
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def measurement(self) -> None:
+        return None
+
+    def measure(self, total: Vector) -> Vector:
+        raise LocalError(f"{self.name} is sampled from exact counts: --aggregator curator")
+
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        held = np.flatnonzero(total)
+        cells = np.repeat(held, signed(total)[held])
+        mechanism = ThresholdedHistogram.spending(epsilon, self.threshold)
+        sampled = mechanism.sample(cells, self.length, randomness)
+        found = np.zeros(self.length, dtype=np.uint64)
+        found[sampled.cells] = sampled.counts.astype(np.uint64)
+        return found
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        return (
+            f"discrete Laplace of scale {2 / float(epsilon):.6g} on {self.length} cells, those "
+            f"above {self.threshold} kept"
+        )

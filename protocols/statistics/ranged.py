@@ -1,0 +1,95 @@
+"""Statistics of several columns, each clipped to public bounds of its own."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.contract import Bounds, Statistic
+from protocols.statistics.option import option
+
+MAX_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class Ranged(Statistic):
+    """Each of its columns has a public range, given as COLUMN=LOWER:UPPER or published."""
+
+    ranges: tuple[str, ...] = option(
+        (), "Public bounds of a column, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.ranges) > MAX_COLUMNS:
+            raise LocalError(f"at most {MAX_COLUMNS} columns have a --range")
+        for name in self._given:
+            if name not in self.bounded:
+                raise LocalError(f"--range {name}: {self.asked_as} is not about that column")
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        return self.columns
+
+    @cached_property
+    def _given(self) -> Mapping[str, Bounds]:
+        return parse_ranges(self.ranges)
+
+    @property
+    def column_bounds(self) -> Mapping[str, Bounds]:
+        return self._given
+
+    def check_bounds(self) -> None:
+        if missing := [name for name in self.bounded if name not in self._given]:
+            raise LocalError(
+                f"{self.asked_as} needs public bounds of column {missing[0]!r}: give --range "
+                f"{missing[0]}=LOWER:UPPER (bounds taken from the data would not be private)"
+            )
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        lacking = [name for name in self.bounded if name not in self._given and name in published]
+        if not lacking:
+            return self
+        told = (format_range(name, published[name]) for name in lacking)
+        return replace(self, ranges=(*self.ranges, *told))
+
+    def finite(self, holdings: Holdings, name: str) -> Column:
+        """A column as it is. Raises `LocalError` for values that are no finite numbers."""
+        values = holdings.column(name)
+        if not np.isfinite(values).all():
+            raise LocalError(f"column {name!r} has values that are not finite numbers")
+        return values
+
+
+def parse_ranges(texts: tuple[str, ...]) -> dict[str, Bounds]:
+    """Raises `LocalError` for what is no COLUMN=LOWER:UPPER, or names a column twice."""
+    found: dict[str, Bounds] = {}
+    for text in texts:
+        name, equals, ends = text.rpartition("=")
+        try:
+            lower, upper = (float(each) for each in ends.split(":"))
+        except ValueError:
+            lower = upper = math.nan
+        if not (equals and name and math.isfinite(upper - lower)):
+            raise LocalError(f"a range is COLUMN=LOWER:UPPER, not {text[:60]!r}")
+        if name in found:
+            raise LocalError(f"column {name!r} has two ranges")
+        if not lower < upper:
+            raise LocalError(f"--range {name}: {lower:g} must be below {upper:g}")
+        found[name] = lower, upper
+    return found
+
+
+def format_range(name: str, bounds: Bounds) -> str:
+    """What `parse_ranges` reads."""
+    return f"{name}={float(bounds[0])!r}:{float(bounds[1])!r}"

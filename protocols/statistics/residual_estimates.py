@@ -1,0 +1,132 @@
+"""A residual plot as an estimate: counts of cells, drawn beside the usual plot."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from protocols.privacy.laplace import Integers
+from protocols.privacy.prirp import PlotGrid, TruePlot
+from protocols.records import Column
+from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FEWEST = 0.01
+"""The part of all records that a column of cells must hold for its mean to be drawn."""
+
+
+@dataclass(frozen=True)
+class ResidualCounts(Shape):
+    """Counts by residual (rows) and fitted value. `noisy` are the cells as they were released, in
+    Hilbert's order. The truth of a simulation also has its points."""
+
+    grid: PlotGrid
+    counts: Integers
+    noisy: Column
+    truth: TruePlot | None = None
+
+    @cached_property
+    def points(self) -> tuple[Column, Column]:
+        """S2's last step: sampled anywhere in their cells, by a public generator. It spends
+        nothing."""
+        if self.truth is not None:
+            return self.truth.fitted, self.truth.residuals
+        return self.grid.sampled(self.counts, np.random.default_rng(0))
+
+    def values(self) -> Column:
+        return self.counts.ravel().astype(np.float64)
+
+    def as_json(self) -> object:
+        across, up = self.grid.edges
+        return plain(
+            {
+                "fitted": across.tolist(),
+                "residual": up.tolist(),
+                "cells": self.counts.tolist(),
+                "outside": float(max(0.0, self.noisy[-1])),
+            }
+        )
+
+    def table(self) -> tuple[Heads, Cells]:
+        """One row a cell, by its lower edges."""
+        across, up = self.grid.edges
+        rows: Cells = [
+            [float(across[column]), float(up[row]), float(count)]
+            for (row, column), count in np.ndenumerate(self.counts)
+        ]
+        return ["fitted from", "residual from", "count"], rows
+
+    def error(self, truth: Estimate) -> Error:
+        """S2's similarity, and the differences of the parts of points in its 100 cells."""
+        if not isinstance(truth, ResidualCounts) or not len(truth.points[0]):
+            raise ValueError("no plot with points")
+        true = truth.truth or TruePlot(*truth.points)
+        apart = np.abs(true.own_shares - true.shares(*self.points))
+        return {
+            "rmse": math.sqrt(float((apart**2).mean())),
+            "max": float(apart.max()),
+            "similarity": true.similarity(*self.points),
+        }
+
+    def trend(self) -> tuple[Column, Column, Column]:
+        """For each column of cells with records enough: its middle, and the mean and standard
+        deviation of residuals in it, both from counts of cells alone."""
+        across, up = (edges[:-1] + np.diff(edges) / 2 for edges in self.grid.edges)
+        sums = self.counts.sum(axis=0)
+        held = sums > max(FEWEST * sums.sum(), 0)
+        shares = self.counts[:, held] / sums[held]
+        means = up @ shares
+        return across[held], means, np.sqrt(np.maximum(up**2 @ shares - means**2, 0.0))
+
+    def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
+        """Points on the left, cells on the right. Where nobody knows the true points they are
+        sampled from the cells."""
+        axes.set_axis_off()
+        true = truth.truth if isinstance(truth, ResidualCounts) else None
+        points = self.points if true is None else (true.fitted, true.residuals)
+        left, right = (axes.inset_axes((at, 0.02, 0.44, 0.82)) for at in (0.05, 0.56))
+        name, colour = ("sampled points", PRIVATE) if true is None else ("raw records", TRUTH)
+        left.plot(*points, ".", ms=2.5, alpha=0.4, mew=0, color=colour)
+        left.set_title(name, fontsize=9, loc="left")
+        right.pcolormesh(*self.grid.edges, self.counts, cmap="Greys", rasterized=True)
+        right.set_title(f"{beside.label}: counts of cells", fontsize=9, loc="left")
+        middles, means, spread = self.trend()
+        right.plot(middles, means, color=PRIVATE, lw=1.6)
+        for side in (-1, 1):
+            right.plot(middles, means + side * spread, color=PRIVATE, lw=0.9, ls="--")
+        axes.plot([], [], color=PRIVATE, label="mean residual of cells; dashed: ± its deviation")
+        for each in (left, right):
+            each.axhline(0.0, color=QUIET, lw=0.8)
+            each.set_xlabel("fitted value", fontsize=9)
+            each.set_xlim(*self._shown())
+            each.set_ylim(-self.grid.residual_reach, self.grid.residual_reach)
+            each.tick_params(labelsize=8)
+        left.set_ylabel("residual", fontsize=9)
+
+    def _shown(self) -> tuple[float, float]:
+        """The columns of cells that hold 98 % of the points, and one more on either side."""
+        across, _ = self.grid.edges
+        upto = np.cumsum(self.counts.sum(axis=0))
+        if not upto[-1]:
+            return float(across[0]), float(across[-1])
+        first, last = np.searchsorted(upto, [0.01 * upto[-1], 0.99 * upto[-1]])
+        return float(across[max(first - 1, 0)]), float(across[min(last + 2, self.grid.side)])
+
+    def __str__(self) -> str:
+        side = self.grid.side
+        return (
+            f"{int(self.counts.sum())} points in {side} × {side} cells, fitted values within "
+            f"±{self.grid.fitted_reach:g}, residuals within ±{self.grid.residual_reach:g}"
+        )
+
+
+def plot_of(fitted: Column, residuals: Column, grid: PlotGrid) -> ResidualCounts:
+    """The plot of raw records."""
+    counts = grid.counts(fitted, residuals)
+    true = TruePlot(fitted, residuals)
+    return ResidualCounts(grid, grid.grid(counts), counts.astype(np.float64), true)

@@ -1,0 +1,199 @@
+"""S4's projected histogram: attributes that tell classes apart, then synthetic rows of them."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from protocols.errors import LocalError, RunFailed
+from protocols.privacy.projected import Shape, estimated_gamma, estimated_k
+from protocols.records import Holdings
+from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Counts, Estimate
+from protocols.statistics.option import option, role
+from protocols.statistics.projected import (
+    MAX_CELLS,
+    CuratedNextAttribute,
+    CuratedProjectedCells,
+    NextAttribute,
+    ProjectedCells,
+)
+from protocols.statistics.synthetic_rows import SyntheticRows
+from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+
+CURATOR = "curator"
+SIMULATED = 20_000
+"""Records at most that §2.3's choice of k and γ is simulated with."""
+
+
+@dataclass(frozen=True)
+class ProjectedHistogram(Study):
+    """Synthetic rows of the attributes that best tell a target's classes apart."""
+
+    attributes: tuple[str, ...] = option(
+        (),
+        "A column and its public values, COLUMN=LOWER:UPPER or COLUMN=NAME,NAME; repeat.",
+        flag="--attribute",
+    )
+    target: str = role("target", "The attribute whose classes are to be told apart.")
+    k: int = option(0, "How many attributes to keep besides; S4's estimate, if 0.")
+    gamma: float = option(0.0, "Of ε, for the histogram; S4's estimate, if 0.")
+    bins: int = option(0, "Bins of an attribute of numbers; by Lei's bandwidth, if 0.")
+    records: int = 0
+    curated: bool = False
+
+    name: ClassVar[str] = "projected-histogram"
+    style: ClassVar[Style] = Style("marks", "value", "share")
+
+    def __post_init__(self) -> None:
+        predictors, _ = self._schema
+        if not 0 <= self.k <= len(predictors):
+            raise LocalError(
+                f"--k {self.k}: there are {len(predictors)} attributes besides the target"
+            )
+        if not 0 <= self.gamma < 1:
+            raise LocalError(f"--gamma is between 0 and 1, not {self.gamma:g}")
+        if not 0 <= self.bins <= MAX_BINS:
+            raise LocalError(f"--bins is from 1 to {MAX_BINS}, not {self.bins}")
+
+    @cached_property
+    def _schema(self) -> tuple[list[Attribute], Attribute]:
+        return parse_schema(self.attributes, self.target)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        predictors, target = self._schema
+        return (*(each.name for each in predictors), target.name)
+
+    def asked_of(self, aggregator: str) -> "ProjectedHistogram":
+        return dataclasses.replace(self, curated=aggregator == CURATOR)
+
+    def of_records(self, records: int) -> Self:
+        return dataclasses.replace(self, records=records)
+
+    # --- what public numbers decide ---
+
+    def _shape(self, most: int | None = None) -> Shape:
+        if not self.records:
+            raise LocalError("nobody said how many records there are: give --k, --gamma and --bins")
+        predictors, target = self._schema
+        records = min(self.records, most or self.records)
+        return Shape(records, len(predictors), max(2, target.size(self._bins_of(records))))
+
+    def _bins_of(self, records: int) -> int:
+        return self.bins or Shape(records, len(self._schema[0]), 2).bins
+
+    @cached_property
+    def chosen_bins(self) -> int:
+        return self.bins or self._shape().bins
+
+    @cached_property
+    def chosen_k(self) -> int:
+        """S4 §2.3, from simulated data of the same public shape."""
+        return self.k or estimated_k(self._shape(SIMULATED), np.random.default_rng(0))
+
+    @cached_property
+    def chosen_gamma(self) -> Fraction:
+        found = self.gamma or estimated_gamma(
+            self._shape(), self.chosen_k, np.random.default_rng(0)
+        )
+        return Fraction(min(max(round(found, 4), 0.05), 0.95)).limit_denominator(10_000)
+
+    @property
+    def picks(self) -> int:
+        """Where all attributes are kept there is nothing to choose."""
+        return 0 if self.chosen_k == len(self._schema[0]) else self.chosen_k
+
+    def shares(self) -> tuple[Fraction, ...]:
+        if not self.picks:
+            return (Fraction(1),)
+        return *((1 - self.chosen_gamma) / self.picks,) * self.picks, self.chosen_gamma
+
+    def _next(self, chosen: tuple[str, ...]) -> NextAttribute:
+        kind = CuratedNextAttribute if self.curated else NextAttribute
+        return kind(self.attributes, self.target, chosen, self.chosen_bins)
+
+    def _cells(self, chosen: tuple[str, ...]) -> ProjectedCells:
+        kind = CuratedProjectedCells if self.curated else ProjectedCells
+        return kind(self.attributes, self.target, chosen, self.chosen_bins)
+
+    def steps(self) -> Steps:
+        *shares, last = self.shares()
+        chosen: tuple[str, ...] = ()
+        if not self.picks:
+            chosen = tuple(each.name for each in self._schema[0])
+        for share in shares:
+            if not self._goes_on(chosen):
+                break
+            counted = yield Ask(self._next(chosen), share)
+            chosen = (*chosen, _best(counted))
+        last += sum(shares[len(chosen) :], Fraction(0)) if self.picks else 0
+        answer = yield Ask(self._cells(chosen), last)
+        if not isinstance(answer.estimate, SyntheticRows):
+            raise RunFailed("a projected histogram is rows")
+        if not answer.estimate.records:
+            raise RunFailed(
+                "no cell is above the threshold, so there is no synthetic row: use a larger "
+                "--epsilon or a smaller --k"
+            )
+        notes = [
+            f"kept {', '.join(chosen)}: k = {len(chosen)}, γ = {float(last):.3g}, "
+            f"{self.chosen_bins} bins, {answer.estimate.records} synthetic records for "
+            f"{answer.records}"
+        ]
+        if self.picks > len(chosen):
+            notes.append(f"no further attribute of {self.picks} fits into {MAX_CELLS} counts")
+        if self.picks and not self.curated:
+            candidates = len(self._schema[0])
+            notes.append(
+                f"without a curator the tables of up to {candidates} candidates share the ε of a "
+                "pick: attributes are chosen by noisy scores"
+            )
+        return Finding(answer.estimate, tuple(notes))
+
+    def examples(self) -> tuple[Ask, ...]:
+        """As if the widest attribute that fits were picked every time."""
+        *shares, last = self.shares()
+        asked: list[Ask] = []
+        chosen: tuple[str, ...] = () if self.picks else tuple(each.name for each in self._schema[0])
+        for share in shares:
+            if not self._goes_on(chosen):
+                break
+            question = self._next(chosen)
+            widest = max(question.candidates, key=lambda each: each.size(self.chosen_bins))
+            asked.append(Ask(question, share))
+            chosen = (*chosen, widest.name)
+        return *asked, Ask(self._cells(chosen), last)
+
+    def _goes_on(self, chosen: tuple[str, ...]) -> bool:
+        """Whether a further attribute fits, by the public schema. The first must."""
+        if not chosen:
+            return True
+        sizes = {each.name: each.size(self.chosen_bins) for each in self._schema[0]}
+        held = math.prod(sizes[name] for name in chosen) * self._schema[1].size(self.chosen_bins)
+        left = [size for name, size in sizes.items() if name not in chosen]
+        return any(size * held <= MAX_CELLS // len(sizes) for size in left)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """The raw records in all their attributes, binned alike."""
+        predictors, target = self._schema
+        every = [*predictors, target]
+        bins = self.chosen_bins if self.records or self.bins else 2
+        codes = np.stack([each.codes(holdings, bins) for each in every], axis=1)
+        rows, counts = np.unique(codes, axis=0, return_counts=True)
+        labels = [each.labels(bins) for each in every]
+        return SyntheticRows([each.name for each in every], labels, rows, counts)
+
+
+def _best(answer: Answer) -> str:
+    if not isinstance(answer.estimate, Counts) or not answer.estimate.names:
+        raise RunFailed("a pick is among attributes by name")
+    scores = answer.estimate.values()
+    if not np.isfinite(scores).all():
+        raise RunFailed("noise leaves no score finite: use a larger --epsilon")
+    return answer.estimate.names[int(np.argmax(scores))]

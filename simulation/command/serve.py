@@ -1,0 +1,111 @@
+"""`tally serve`: the web page."""
+
+import ipaddress
+import re
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocols.errors import LocalError
+
+serve_command = typer.Typer()
+PACKAGES = ("starlette", "uvicorn")
+
+
+@serve_command.command("serve")
+def serve(
+    folder: Annotated[
+        Path, typer.Argument(help="Where runs are: a subfolder each, as --out makes them.")
+    ] = Path("runs"),
+    host: Annotated[str, typer.Option(help="Address to listen at; this machine alone.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8642,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(help="host:port of a deployed federation to look at; nothing is asked."),
+    ] = None,
+    identity: Annotated[
+        Path | None, typer.Option(help="Folder of the analyst's identity, for --coordinator.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="TALLY_TOKEN", help="What a browser must show; a new one each time."),
+    ] = None,
+) -> None:
+    """A page of runs in progress and past ones, with a form that starts simulations."""
+    from importlib.util import find_spec
+
+    if missing := [each for each in PACKAGES if find_spec(each) is None]:
+        raise LocalError(f"the page needs {', '.join(missing)}: pip install 'tallyroom[web]'")
+    if (coordinator is None) != (identity is None):
+        raise LocalError("a deployed federation is shown with both --coordinator and --identity")
+    if token is not None and re.fullmatch(r"[A-Za-z0-9_-]{16,200}", token) is None:
+        raise LocalError("--token has 16 to 200 letters, digits, - or _")
+    if not 0 <= port < 65536:
+        raise LocalError(f"--port {port}: ports are from 0 to 65535")
+    from simulation.command.run import check_writable
+
+    check_writable(folder)
+    _listen(folder, host, port, coordinator, identity, token or secrets.token_urlsafe(24))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(
+    folder: Path,
+    host: str,
+    port: int,
+    coordinator: str | None,
+    identity: Path | None,
+    token: str,
+) -> None:
+    import socket
+
+    import uvicorn
+
+    from simulation.command.messages import warn
+    from simulation.web.app import Page
+    from simulation.web.federation import Deployed
+
+    local = _is_loopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)  # before the address is told
+    except OSError as error:
+        listener.close()
+        raise LocalError(f"cannot listen at {host}:{port}: {error.strerror}") from None
+    port = listener.getsockname()[1]
+    folder.mkdir(parents=True, exist_ok=True)
+    deployed = None
+    if coordinator is not None and identity is not None:
+        deployed = Deployed(coordinator, identity)
+    hosts = ["127.0.0.1", "localhost", "[::1]"] if local else ["*"]
+    page = Page(folder.resolve(), token, hosts, local, deployed, f"tallyroom-{port}")
+    if not local:
+        warn("other machines can reach this page, without encryption: put a TLS proxy before it")
+    shown = f"[{host}]" if ":" in host else host
+    print(f"open http://{shown}:{port}/?token={token}", flush=True)
+    config = uvicorn.Config(
+        page.app(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        listener.close()
+        if deployed is not None:
+            deployed.close()

@@ -1,0 +1,77 @@
+"""The gallery: one page with every reproduced figure, its claim and the verdict on it.
+
+Everything on it is computed from the outcomes of this run; no verdict is written by hand.
+"""
+
+import html
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from simulation.reports.page import image, page, pairs
+from simulation.reproduce.contract import Figure, Outcome, Scale
+
+PAPERS = {
+    "s0": "S0: Differentially Private Empirical Cumulative Distribution Functions",
+    "s1": "S1: Private Protocols for U-Statistics in the Local Model and Beyond",
+    "s2": "S2: Differentially Private Regression Diagnostics",
+    "s3": "S3: Differential Privacy for Classifier Evaluation",
+    "s4": "S4: Differentially Private Projected Histograms",
+}
+OURS = "Our own measurements"
+
+
+def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: Scale) -> Path:
+    """Writes gallery.html, which needs nothing else to be read; returns its path."""
+    shown = list(shown)
+    rows = [(figure.name, outcome.verdict_at(scale)) for figure, outcome in shown]
+    small = (
+        '<p class="loud">Small sizes: seconds for each, and too few runs to refute anything. '
+        "<code>tally reproduce all --full</code> has the papers' sizes.</p>"
+    )
+    body = [small if scale is Scale.SMALL else "", "<h2>Verdicts</h2>", pairs(rows)]
+    paper = ""
+    for figure, outcome in sorted(shown, key=lambda each: _order(each[0])):
+        if (of := _paper(figure)) != paper:
+            paper = of
+            body.append(f"<h2>{html.escape(of)}</h2>")
+        body.append(_entry(figure, outcome, scale))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "gallery.html"
+    path.write_text(page("the papers' figures again", "".join(body)), encoding="utf-8")
+    return path
+
+
+def _paper(figure: Figure) -> str:
+    return PAPERS.get(figure.name.partition("-")[0], OURS)
+
+
+def _order(figure: Figure) -> int:
+    """Paper by paper, our own last."""
+    return [*PAPERS.values(), OURS].index(_paper(figure))
+
+
+def _entry(figure: Figure, outcome: Outcome, scale: Scale) -> str:
+    name = html.escape(figure.name)
+    plots = "".join(image(path) for path in outcome.files if path.suffix == ".png")
+    size = " --full" if scale is Scale.PAPER else " --small"
+    parts = [
+        f'<h3 id="{name}">{name}: {outcome.verdict_at(scale)}</h3>',
+        f"<p>{html.escape(figure.claim)}</p>{plots}",
+        _criteria("The claim as the paper states it", outcome.criteria),
+    ]
+    if outcome.ours:
+        words = f"Ours, {outcome.our_verdict_at(scale)}: {outcome.why}"
+        parts.append(_criteria(words, outcome.ours))
+    numbers = outcome.measured or {
+        key.replace("_", " "): f"{value:.6g}" if isinstance(value, float) else str(value)
+        for key, value in outcome.figures.items()
+        if isinstance(value, int | float | str)
+    }
+    parts.append(f"<p>The numbers behind it:</p>{pairs(numbers.items())}")
+    parts.append(f"<p><code>tally reproduce {name}{size}</code></p>")
+    return "".join(parts)
+
+
+def _criteria(title: str, criteria: Mapping[str, bool]) -> str:
+    rows = [("met" if met else "not met", criterion) for criterion, met in criteria.items()]
+    return f"<p>{html.escape(title)}:</p>{pairs(rows)}"

@@ -1,0 +1,1 @@
+"""`tally serve`: a page of runs. It reads folders and starts `tally run`, and asks nobody else."""

@@ -1,0 +1,212 @@
+"""Runs in a folder, in progress and past: one subfolder each, as `--out` makes them."""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulation.watch import LOCK, PROGRESS, is_running
+
+RESULT, COMPARISON, JOB, LOG = "result.json", "comparison.json", "job.json", "job.log"
+MARKS = (RESULT, COMPARISON, PROGRESS, JOB)
+FILES = {
+    "estimate.png": "image/png",
+    "communication.png": "image/png",
+    "comparison.png": "image/png",
+    "report.html": "text/html; charset=utf-8",
+    "comparison.html": "text/html; charset=utf-8",
+    "result.json": "application/json",
+    "comparison.json": "application/json",
+    "estimate.csv": "text/csv; charset=utf-8",
+    "communication.csv": "text/csv; charset=utf-8",
+    "comparison.csv": "text/csv; charset=utf-8",
+}
+"""What is given out, and nothing else that may lie there."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+MOST_RUNS = 500
+MOST_BYTES = 32 * 2**20
+MOST_POINTS = 2000
+KEPT_OUT = ("receipts", "questions")
+"""Long, and in the file for whoever wants them."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run as it lies in the folder."""
+
+    name: str
+    changed: float
+    state: str
+    reason: str
+    progress: dict[str, Any]
+    job: dict[str, Any]
+    result: dict[str, Any] | None
+    comparison: dict[str, Any] | None
+    files: tuple[str, ...]
+
+    def summary(self) -> dict[str, object]:
+        """Its line in the list."""
+        known = self.progress or self.job
+        found: dict[str, Any] = self.result or self.comparison or {}
+        federation = found.get("federation", {})
+        privacy = found.get("privacy", {})
+        return {
+            "name": self.name,
+            "changed": self.changed,
+            "state": self.state,
+            "reason": self.reason,
+            "kind": "compare" if self.comparison or self.job.get("action") == "compare" else "run",
+            "statistic": found.get("statistic") or known.get("statistic", "?"),
+            "aggregator": _part(federation, "aggregator") or known.get("aggregator", ""),
+            "parties": _part(federation, "parties") or self.progress.get("parties"),
+            "epsilon": _part(privacy, "epsilon")
+            or found.get("epsilon")
+            or known.get("epsilon", ""),
+            "phase": self.progress.get("phase", ""),
+            "submissions": self.progress.get("submissions", 0),
+        }
+
+    def detail(self) -> dict[str, object]:
+        return self.summary() | {
+            "progress": self.progress,
+            "job": {key: self.job[key] for key in ("command", "begun") if key in self.job},
+            "result": self.result,
+            "comparison": self.comparison,
+            "files": list(self.files),
+        }
+
+
+def _part(value: object, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def is_name(name: str) -> bool:
+    return NAME.fullmatch(name) is not None
+
+
+class Runs:
+    """Reads files again only when they changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[Path, tuple[tuple[int, int, int], dict[str, Any] | None]] = {}
+
+    def all(self) -> list[Seen]:
+        """Newest first."""
+        try:
+            entries = [entry for entry in os.scandir(self.folder) if _is_run(entry)]
+        except OSError:
+            return []
+        entries.sort(key=lambda entry: _changed(Path(entry.path)), reverse=True)
+        names = {entry.name for entry in entries[:MOST_RUNS]}
+        self._read = {path: kept for path, kept in self._read.items() if path.parent.name in names}
+        return [self._seen(entry.name) for entry in entries[:MOST_RUNS]]
+
+    def one(self, name: str) -> Seen | None:
+        path = self.folder / name
+        there = is_name(name) and path.is_dir() and not path.is_symlink()
+        return self._seen(name) if there and any((path / mark).exists() for mark in MARKS) else None
+
+    def file(self, name: str, file: str) -> Path | None:
+        path = self.folder / name / file
+        if not is_name(name) or file not in FILES or (self.folder / name).is_symlink():
+            return None
+        return path if path.is_file() and not path.is_symlink() else None
+
+    def _seen(self, name: str) -> Seen:
+        path = self.folder / name
+        running = is_running(path)
+        progress = self._document(path / PROGRESS) or {}
+        job = self._document(path / JOB) or {}
+        result = self._document(path / RESULT)
+        comparison = self._document(path / COMPARISON)
+        state, reason = _state(path, running, progress, job, bool(result or comparison))
+        files = tuple(file for file in FILES if (path / file).is_file())
+        return Seen(name, _changed(path), state, reason, progress, job, result, comparison, files)
+
+    def _document(self, path: Path) -> dict[str, Any] | None:
+        try:
+            stat = path.lstat()
+            mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if path in self._read and self._read[path][0] == mark:
+                return self._read[path][1]
+            if stat.st_size > MOST_BYTES or path.is_symlink():
+                return None
+            found = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
+        except (OSError, ValueError, RecursionError):
+            return None
+        document = None
+        if isinstance(found, dict):
+            document = {key: value for key, value in found.items() if key not in KEPT_OUT}
+            document = _thinned(document)
+            document |= _charges(found.get("receipts"))
+        self._read[path] = mark, document
+        return document
+
+
+def _is_run(entry: os.DirEntry[str]) -> bool:
+    if not is_name(entry.name) or not entry.is_dir(follow_symlinks=False):
+        return False
+    return any(os.path.exists(os.path.join(entry.path, mark)) for mark in MARKS)
+
+
+def _changed(path: Path) -> float:
+    times = []
+    for mark in MARKS:
+        try:
+            times.append((path / mark).stat().st_mtime)
+        except OSError:
+            continue
+    return max(times, default=0.0)
+
+
+def _state(
+    path: Path, running: bool, progress: dict[str, Any], job: dict[str, Any], answered: bool
+) -> tuple[str, str]:
+    if running:
+        return "running", ""
+    if progress.get("state") == "failed":
+        return "failed", str(progress.get("reason", ""))[:1000]
+    if answered:
+        return "done", ""
+    said = _last_line(path / LOG) if job else ""
+    return "failed", said or "it ended without a word: it was killed, or its machine stopped"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 4000))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:1000] if lines else ""
+
+
+def _charges(receipts: object) -> dict[str, Any]:
+    """What each server signed that it charged."""
+    if not isinstance(receipts, list):
+        return {}
+    charged = [
+        {key: each.get(key) for key in ("server", "epsilon", "delta")}
+        for each in receipts[:100]
+        if isinstance(each, dict)
+    ]
+    return {"charges": charged}
+
+
+def _thinned(value: Any) -> Any:
+    """Lists of numbers that are longer than any screen is wide, evenly thinned."""
+    if isinstance(value, dict):
+        return {key: _thinned(each) for key, each in value.items()}
+    if isinstance(value, list):
+        if len(value) > MOST_POINTS:
+            step = -(-len(value) // MOST_POINTS)
+            value = value[::step]
+        return [_thinned(each) for each in value]
+    return value
+
+
+__all__ = ["FILES", "JOB", "LOCK", "LOG", "Runs", "Seen", "is_name"]

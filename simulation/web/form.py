@@ -1,0 +1,122 @@
+"""The form: the options of `tally run` and `tally compare` as those commands describe them."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from typer.core import TyperOption
+
+from parties.data import BUNDLED
+from protocols.aggregation import aggregator_names
+from protocols.errors import LocalError
+from protocols.statistics import offered
+from protocols.studies import studies
+from simulation.command.by_statistic import kind_named, statistic_command
+from simulation.command.common import DEPLOYED, OUTPUT, CompareOptions, RunOptions
+from simulation.runtimes import runtimes
+
+ACTIONS = {"run": RunOptions, "compare": CompareOptions}
+NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts"})
+"""Files of this machine, and where things run: the page simulates in one process or in several."""
+MOST_VALUES, MOST_CHARACTERS = 64, 500
+
+
+@lru_cache(maxsize=256)
+def options_of(action: str, statistic: str) -> tuple[dict[str, Any], ...]:
+    """Flag, help, group, choices and kind of every option that the page offers.
+
+    Raises `LocalError` for a statistic that is not there.
+    """
+    command = statistic_command(statistic, ACTIONS[action], lambda *_: None)
+    fields = []
+    for each in command.params:
+        if not isinstance(each, TyperOption) or each.name in ("help", *NOT_OFFERED):
+            continue
+        group = getattr(each, "rich_help_panel", None) or "Other"
+        if group == DEPLOYED or (group == OUTPUT and each.name != "repeat"):
+            continue
+        flag = each.opts[0]
+        fields.append(
+            {
+                "flag": flag,
+                "off": each.secondary_opts[0] if each.secondary_opts else "",
+                "label": flag.removeprefix("--").replace("-", " "),
+                "help": each.help or "",
+                "group": group,
+                "switch": bool(each.is_flag),
+                "many": bool(each.multiple),
+                "choices": _choices(flag, each.metavar or ""),
+                "default": "" if each.default in (None, False) else str(each.default),
+            }
+        )
+    fields.append(
+        {
+            "flag": "--runtime",
+            "off": "",
+            "label": "runtime",
+            "help": "Where they run: see `tally list runtimes`.",
+            "group": "Federation",
+            "switch": False,
+            "many": False,
+            "choices": [name for name in runtimes() if name in ("inprocess", "processes")],
+            "default": "inprocess",
+        }
+    )
+    return tuple(fields)
+
+
+def _choices(flag: str, metavar: str) -> list[str]:
+    if flag == "--aggregator":
+        return aggregator_names()
+    if metavar.startswith("[") and metavar.endswith("]"):
+        return metavar[1:-1].split("|")
+    return []
+
+
+def catalogue() -> list[dict[str, str]]:
+    """What can be asked, with a line on each."""
+    kinds: dict[str, Any] = {**offered(), **studies()}
+    return [{"name": name, "summary": kind.summary()} for name, kind in kinds.items()]
+
+
+def arguments(asked: object, any_file: bool) -> list[str]:
+    """The words of the command for a form that was sent. Raises `LocalError`.
+
+    Flags are those of the form and nothing else; `any_file` tells whether data may be a file of
+    this machine.
+    """
+    if not isinstance(asked, Mapping):
+        raise LocalError("a form is an object")
+    action, statistic = asked.get("action"), asked.get("statistic")
+    if action not in ACTIONS or not isinstance(statistic, str) or len(statistic) > 60:
+        raise LocalError("a form says what to do, run or compare, with which statistic")
+    kind_named(statistic)
+    known = {each["flag"]: each for each in options_of(str(action), statistic)}
+    options = asked.get("options", {})
+    if not isinstance(options, Mapping) or len(options) > len(known):
+        raise LocalError("options are an object")
+    words = [str(action), statistic]
+    for flag, value in options.items():
+        if flag not in known:
+            raise LocalError(f"{statistic} has no {str(flag)[:40]}")
+        words += _words(known[flag], value)
+    data = options.get("--data")
+    if data and not any_file and str(data).partition("?")[0] not in BUNDLED:
+        raise LocalError("from another machine, only bundled data can be asked about")
+    return words
+
+
+def _words(option: Mapping[str, Any], value: object) -> list[str]:
+    flag = option["flag"]
+    if option["switch"]:
+        if not isinstance(value, bool):
+            raise LocalError(f"{flag} is on or off")
+        off = [option["off"]] if option["off"] else []
+        return [flag] if value else off
+    values = value if isinstance(value, list) else [value]
+    if len(values) > (MOST_VALUES if option["many"] else 1):
+        raise LocalError(f"{flag} is given too often")
+    for each in values:
+        if not isinstance(each, str) or len(each) > MOST_CHARACTERS or "\0" in each:
+            raise LocalError(f"{flag} is a text of at most {MOST_CHARACTERS} characters")
+    return [f"{flag}={each}" for each in values if each]

@@ -1,0 +1,160 @@
+"""What a person does with the page: looks, fills in the form, waits, compares, loses the server."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulation import Federation
+from tests.browser.conftest import COMMAND, SIZES, Served, Window
+
+Open = Callable[..., Window]
+axe = pytest.importorskip("axe_core_python.sync_playwright", reason="axe is not installed")
+
+
+def violations(window: Window) -> list[tuple[str, list[str]]]:
+    found: dict[str, Any] = axe.Axe().run(window.page)
+    return [
+        (each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found["violations"]
+    ]
+
+
+def only_run(served: Served) -> Path:
+    (folder,) = [each for each in served.folder.iterdir() if each.is_dir()]
+    return folder
+
+
+def overflow(window: Window) -> int:
+    """Pixels by which the page is wider than its window."""
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    return int(window.page.evaluate(wide))
+
+
+def start(window: Window, statistic: str, action: str = "run", **options: str) -> None:
+    page = window.page
+    page.get_by_role("button", name="New run").click()
+    page.get_by_label("statistic", exact=True).select_option(statistic)
+    page.wait_for_function(
+        "name => document.querySelector('legend')?.textContent.endsWith(name)", arg=statistic
+    )
+    if action != "run":
+        page.get_by_label("do", exact=True).select_option(action)
+        page.locator("select[multiple]").wait_for()
+    for name, value in options.items():
+        box = page.locator(f'[name="--{name.replace("_", "-")}"]')
+        if box.evaluate("each => each.tagName") == "SELECT":
+            box.select_option(value.split())
+        else:
+            box.fill(value)
+    page.get_by_role("button", name="Start").click()
+
+
+def test_a_run_from_the_form_to_its_answer(served: Served, window: Open) -> None:
+    first = window()
+    start(first, "mean", parties="40", servers="3", epsilon="2", seed="7")
+    first.expect("main h2 .state", "done")
+    result = json.loads((only_run(served) / "result.json").read_text())
+    first.expect(".big", f"{result['estimate']:.5f}"[:6])
+    first.expect("main", "95 %")
+    first.expect("main", "any 2 of them may collude")
+    first.expect("main", "40 submitted")
+    sizes = result["communication"]["links"]["party->server"]
+    first.expect("main", f"{sizes['bytes']:,}")
+    first.expect("main", "server-2")
+    progress = json.loads((only_run(served) / "progress.json").read_text())
+    assert progress["predicted"] == {"party->server": sizes["bytes"]}
+    assert violations(first) == []
+
+
+def test_it_can_be_read_at_every_width_and_colour(served: Served, window: Open) -> None:
+    words = ["run", "ecdf", "--parties", "60", "--dropout", "0.1", "--aggregator", "fss"]
+    out = ["--out", "runs/curve", "--seed", "3"]
+    here = served.folder.parent
+    subprocess.run([*COMMAND, *words, *out], check=True, capture_output=True, cwd=here)
+    for (shown, size), colours in product(SIZES.items(), ("light", "dark")):
+        one = window(size, colours)
+        one.page.locator("nav li button").first.click()
+        one.expect("main h2 .state", "done")
+        one.expect("main", "54 submitted")
+        one.expect("main", "6 gone")
+        one.picture(f"serve-run-{shown}-{colours}")
+        checked = shown == "desktop"  # colours are the same at every width
+        assert (violations(one) if checked else [], overflow(one)) == ([], 0)
+        one.page.get_by_role("button", name="New run").click()
+        one.page.get_by_role("button", name="Start").wait_for()
+        one.picture(f"serve-form-{shown}-{colours}")
+        assert (violations(one) if checked else [], overflow(one)) == ([], 0)
+
+
+def test_a_run_that_fails_says_why(served: Served, window: Open) -> None:
+    one = window()
+    start(one, "mean", epsilon="2", cap="1")
+    one.expect("main h2 .state", "failed")
+    one.expect(".loud", "epsilon 2 refused: 1 of 1 is left in the ledger")
+    start(one, "mean", lower="3", upper="1")
+    one.page.wait_for_function("() => document.querySelectorAll('nav li').length === 2")
+    one.expect("main .loud", "Why it failed: tally: --lower 3")
+
+
+def test_aggregators_and_runs_side_by_side(served: Served, window: Open) -> None:
+    one = window()
+    start(one, "mean", "compare", aggregator="additive shamir", parties="8")
+    one.expect("main h3", "Side by side")
+    one.expect("main", "shamir")
+    assert violations(one) == []
+    for aggregator in ("additive", "masking"):
+        with Federation(8, aggregator=aggregator) as federation:
+            federation.run("mean").write(served.folder / aggregator)
+    one.page.wait_for_function("() => document.querySelectorAll('nav li').length === 3")
+    boxes = one.page.get_by_role("checkbox", name="Put mean, ")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    one.page.get_by_role("button", name="Side by side").click()
+    one.expect("main table", "mean, additive")
+    one.expect("main table", "mean, masking")
+    assert violations(one) == []
+
+
+def test_ten_thousand_parties(served: Served, window: Open) -> None:
+    one = window()
+    start(one, "histogram", parties="10000", data="synthetic:scores?n=10000")
+    one.expect("main h2 .state", "done", 60)
+    label = one.page.locator("canvas.parties").get_attribute("aria-label")
+    assert label == "10,000 parties: 0 waiting, 10,000 submitted, 0 refused, 0 gone"
+
+
+def test_the_pages_death_touches_no_run(served: Served, window: Open) -> None:
+    one = window()
+    start(one, "ecdf", parties="12", runtime="processes", seed="1")
+    one.page.wait_for_function("() => location.hash.length > 1")
+    port = served.port
+    served.kill()
+    one.expect("#connection", "away")
+    one.said.clear()  # the browser's own complaint that nobody answers
+    answer, until = only_run(served) / "report.html", time.monotonic() + 60
+    while not answer.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert answer.exists()
+    served.start(port)
+    one.expect("main h2 .state", "done")
+    one.said.clear()
+
+
+def test_it_is_used_with_the_keyboard_alone(served: Served, window: Open) -> None:
+    one = window()
+    press = one.page.keyboard.press
+    one.expect("#connection", "live")
+    for _ in range(2):  # past the link that skips the list
+        press("Tab")
+    press("Enter")
+    one.page.get_by_role("button", name="Start").wait_for()
+    one.page.get_by_label("epsilon", exact=True).focus()
+    one.page.keyboard.type("3")
+    press("Enter")
+    one.expect("main h2 .state", "done")
+    one.expect("main", "ε = 3")

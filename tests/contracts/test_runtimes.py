@@ -1,0 +1,22 @@
+"""Every installed runtime under the contract; `docker` needs an engine: tests/compose."""
+
+import pytest
+
+from simulation.runtimes import runtimes
+from simulation.runtimes.contract import RuntimeContract
+from simulation.runtimes.inprocess import InProcess
+from simulation.runtimes.processes import Processes
+
+
+class TestInProcess(RuntimeContract):
+    runtime = InProcess
+
+
+@pytest.mark.slow
+class TestProcesses(RuntimeContract):
+    runtime = Processes
+
+
+def test_every_installed_runtime_is_under_contract() -> None:
+    tested = {kind.runtime.name for kind in RuntimeContract.__subclasses__()}
+    assert runtimes().keys() - tested <= {"docker", "ray"}

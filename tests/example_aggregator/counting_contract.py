@@ -1,0 +1,9 @@
+"""The package's own tests of its runtime: the contract."""
+
+from counting import Counting
+
+from simulation.runtimes.contract import RuntimeContract
+
+
+class TestCounting(RuntimeContract):
+    runtime = Counting

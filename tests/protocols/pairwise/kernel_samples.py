@@ -1,0 +1,27 @@
+"""The kernels that are tested, and their values on records."""
+
+from protocols.pairwise.kernels.bundled import (
+    Auc,
+    CollisionEntropy,
+    Gini,
+    KendallTau,
+    KendallTauB,
+    PublicClassesAuc,
+    Variance,
+)
+from protocols.pairwise.kernels.contract import Grid, Kernel
+
+KINDS: list[type[Kernel]] = [
+    Gini,
+    Variance,
+    CollisionEntropy,
+    KendallTau,
+    KendallTauB,
+    Auc,
+    PublicClassesAuc,
+]
+LABEL = Grid.integers(0, 1)
+
+
+def on(kind: type[Kernel], grid: Grid) -> Kernel:
+    return kind([LABEL if column == "label" else grid for column in kind.columns])

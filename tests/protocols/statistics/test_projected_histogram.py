@@ -1,0 +1,236 @@
+"""S4's projected histogram on a federation: exact without noise, private picks and cells."""
+
+import csv
+import itertools
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from protocols.categories import encode_names
+from protocols.errors import LocalError, RunFailed
+from protocols.privacy.projected import private_projection
+from protocols.privacy.thresholded import ThresholdedHistogram
+from protocols.randomness import Randomness
+from protocols.records import Holdings, deal
+from protocols.statistics.attributes import parse_attribute
+from protocols.statistics.estimates import Counts
+from protocols.statistics.projected import (
+    MAX_CELLS,
+    CuratedNextAttribute,
+    CuratedProjectedCells,
+    NextAttribute,
+    ProjectedCells,
+)
+from protocols.statistics.synthetic_rows import SyntheticRows
+from protocols.studies.contract import Answer
+from protocols.studies.projected_histogram import ProjectedHistogram
+from simulation.federation import Federation
+
+SCHEMA = ("age=0:90", "sex=f,m", "pay=low,high", "town=a,b,c", "job=1,2,3")
+
+
+def people(records: int = 1500, seed: int = 0) -> Holdings:
+    """`pay` follows age and job; sex and town tell nothing of it."""
+    generator = np.random.default_rng(seed)
+    age = generator.uniform(0, 90, records)
+    job = generator.integers(1, 4, records)
+    high = (age > 45) ^ (job == 2) ^ (generator.random(records) < 0.05)
+    columns = {
+        "age": age,
+        "sex": encode_names(generator.choice(["f", "m"], records).tolist()),
+        "pay": encode_names(np.where(high, "high", "low").tolist()),
+        "town": encode_names(generator.choice(["a", "b", "c", "elsewhere"], records).tolist()),
+        "job": job.astype(float),
+    }
+    return deal(columns, 4)
+
+
+def coded(holdings: Holdings, names: tuple[str, ...], bins: int) -> np.ndarray:
+    schema = {each.name: each for each in map(parse_attribute, SCHEMA)}
+    return np.stack([schema[name].codes(holdings, bins) for name in names], axis=1)
+
+
+def test_attributes_are_binned_and_named_as_the_schema_says() -> None:
+    held = deal(
+        {
+            "age": np.array([-5.0, 0.0, 44.9, 45.0, 90.0, 99.0]),
+            "town": encode_names(["a", "c", "b", "x", "", "a"]),
+            "job": np.array([1.0, 3.0, 2.0, 7.0, np.nan, 1.0]),
+        },
+        1,
+    )
+    age, town, job = (parse_attribute(SCHEMA[at]) for at in (0, 3, 4))
+    assert age.codes(held, 2).tolist() == [0, 0, 0, 1, 1, 1]
+    assert age.labels(2) == [22.5, 67.5]
+    assert town.codes(held, 2).tolist() == [0, 2, 1, 3, 3, 0]
+    assert job.codes(held, 2).tolist() == [0, 2, 1, 3, 3, 0]
+    assert (age.clipped(held), town.clipped(held)) == (2, 2)
+
+
+@pytest.mark.parametrize("chosen", [(), ("age",), ("job", "town")])
+def test_scores_are_the_pairs_left_together(chosen: tuple[str, ...]) -> None:
+    """By looking at all pairs of 60 records."""
+    held = people(60)
+    found = NextAttribute(SCHEMA, "pay", chosen, 3).noiseless(held)
+    assert isinstance(found, Counts)
+    classes = coded(held, ("pay",), 3)[:, 0]
+    for name, score in zip(found.names, found.y, strict=True):
+        rows = coded(held, (*chosen, name), 3)
+        pairs = sum(
+            bool((rows[i] == rows[j]).all() and classes[i] != classes[j])
+            for i, j in itertools.combinations(range(60), 2)
+        )
+        assert score == -pairs
+
+
+@pytest.mark.parametrize("aggregator", ["curator", "additive"])
+def test_without_noise_it_is_the_greedy_projection_and_the_exact_histogram(
+    aggregator: str,
+) -> None:
+    held = people()
+    study = ProjectedHistogram(SCHEMA, "pay", k=2, gamma=0.5, bins=3)
+    with Federation(parties=4, data=held.columns, aggregator=aggregator) as federation:
+        found = federation.run(study, epsilon="inf").estimate
+    assert isinstance(found, SyntheticRows)
+    names = ("age", "sex", "town", "job")
+    table, classes = coded(held, names, 3), coded(held, ("pay",), 3)[:, 0]
+    greedy = private_projection(table, classes, 2, None, Randomness.from_seed(0, ""))
+    assert found.columns == [*(names[at] for at in greedy), "pay"]
+    rows = coded(held, tuple(found.columns), 3)
+    cells, counts = np.unique(rows, axis=0, return_counts=True)
+    assert (found.codes == cells).all()
+    assert (found.counts == counts).all()
+
+
+def test_a_curators_pick_is_greedy_at_large_epsilon_and_uniform_at_tiny() -> None:
+    """600 picks among four at ε = 10^-6: uniform by chi-square at α = 10^-6."""
+    statistic = CuratedNextAttribute(SCHEMA, "pay", (), 3)
+    total = statistic.encode(people(200)).sum(axis=0, dtype=np.uint64)
+    randomness = Randomness.from_seed(4, "picks")
+    best = int(np.argmax(statistic.scores(total)))
+    sure = {int(statistic.published(total, Fraction(10**4), 0.0, randomness)[0]) for _ in range(9)}
+    assert sure == {best}
+    picks = [
+        int(statistic.published(total, Fraction(1, 10**6), 0.0, randomness)[0]) for _ in range(600)
+    ]
+    assert stats.chisquare(np.bincount(picks, minlength=4)).pvalue > 1e-6
+
+
+def test_empirical_epsilon_of_a_pick() -> None:
+    """2 × 700 picks at ε = 1 on adjacent data of 6 records: no attribute is more than e times as
+    likely on one of them, 5 standard errors of the log ratio allowed (under 1 of 10^6)."""
+    schema = ("a=0,1", "b=0,1", "y=0,1")
+    base = {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 0, 1, 0, 1], "y": [0, 0, 0, 1, 1, 1]}
+    statistic = CuratedNextAttribute(schema, "y", (), 2)
+    found = []
+    for at, changed in enumerate((0, 1)):
+        columns = {name: np.array(column, dtype=float) for name, column in base.items()}
+        columns["a"][0] = columns["y"][0] = changed
+        total = statistic.encode(deal(columns, 1))[0]
+        randomness = Randomness.from_seed(at, "picks")
+        picks = [
+            int(statistic.published(total, Fraction(1), 0.0, randomness)[0]) for _ in range(700)
+        ]
+        found.append(np.bincount(picks, minlength=2))
+    one, two = found
+    error = 5 * np.sqrt(1 / one + 1 / two)
+    assert (np.abs(np.log(one / two)) <= 1 + error).all()
+
+
+def test_a_curators_cells_are_those_of_the_sampler_that_enumerates() -> None:
+    """Counts of cells passed over 400 draws in a space of 12 cells, each against 400 draws with a
+    noise on every cell: chi-square of two samples at α = 10^-6, for the number of cells."""
+    statistic = CuratedProjectedCells(("a=0,1,2", "y=0,1"), "y", ("a",), 2, threshold=3)
+    columns = {"a": np.array([0.0] * 6 + [1.0] * 3), "y": np.array([1.0] * 5 + [0.0] * 4)}
+    total = statistic.encode(deal(columns, 1))[0]
+    mechanism = ThresholdedHistogram.spending(Fraction(1, 2), 3)
+    randomness = Randomness.from_seed(8, "cells")
+    drawn = np.zeros((2, statistic.length + 1))
+    for _ in range(400):
+        found = statistic.published(total, Fraction(1, 2), 0.0, randomness)
+        every = total.astype(np.int64) + mechanism.noise.draw(statistic.length, randomness)
+        for at, passing in enumerate((found > 0, every > 3)):
+            drawn[at, int(passing.sum())] += 1
+    seen = drawn[:, drawn.sum(axis=0) >= 10]
+    assert stats.chi2_contingency(seen).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("aggregator", ["curator", "additive", "masking"])
+def test_private_rows_keep_what_tells_classes_apart(aggregator: str, tmp_path: Path) -> None:
+    held = people(4000)
+    with Federation(parties=4, data=held.columns, aggregator=aggregator, seed=3) as federation:
+        result = federation.run(ProjectedHistogram(SCHEMA, "pay", k=2, bins=6), epsilon=4)
+    assert isinstance(result.estimate, SyntheticRows)
+    assert set(result.estimate.columns) == {"age", "job", "pay"}
+    assert result.privacy.epsilon == pytest.approx(4)
+    assert result.error is not None
+    assert result.error["max"] < 0.1
+    assert any("k = 2" in note for note in result.notes)
+    result.write(tmp_path)
+    with (tmp_path / "estimate.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == result.estimate.records
+    assert {row["pay"] for row in rows} <= {"low", "high", "other"}
+
+
+def test_k_and_gamma_follow_from_public_numbers() -> None:
+    study = ProjectedHistogram(SCHEMA, "pay").of_records(1500)
+    assert 1 <= study.chosen_k <= 4
+    assert 0 < study.chosen_gamma < 1
+    assert sum(study.shares()) == 1
+    assert study.shares() == ProjectedHistogram(SCHEMA, "pay").of_records(1500).shares()
+    with pytest.raises(LocalError, match="how many records"):
+        ProjectedHistogram(SCHEMA, "pay").shares()
+
+
+def test_attributes_that_do_not_fit_are_no_candidates() -> None:
+    """By the public schema, before anything is asked; the ε of picks that fall away is not lost."""
+    wide = tuple(f"c{at}={','.join(map(str, range(700)))}" for at in range(4))
+    study = ProjectedHistogram((*wide, "y=0,1"), "y", k=3, gamma=0.5, bins=2)
+    data = {f"c{at}": np.arange(40.0) % 7 for at in range(4)} | {"y": np.arange(40.0) % 2}
+    with Federation(parties=2, data=data, aggregator="curator") as federation:
+        result = federation.run(study, epsilon=50)
+    assert isinstance(result.estimate, SyntheticRows)
+    assert len(result.estimate.columns) == 2
+    assert result.privacy.epsilon == pytest.approx(50)
+    assert any("fits into" in note for note in result.notes)
+    assert NextAttribute((*wide, "y=0,1"), "y", ("c0",)[:0]).length <= MAX_CELLS
+
+
+def test_bad_input_is_one_clear_line() -> None:
+    for schema, target, changes, words in (
+        (SCHEMA, "pay", {"k": 5}, "4 attributes besides the target"),
+        (SCHEMA, "pay", {"gamma": 1.0}, "gamma is between"),
+        (SCHEMA, "pay", {"bins": -1}, "bins is from"),
+        (SCHEMA, "wage", {}, "the target needs its values"),
+        (("pay=low,high",), "pay", {}, "besides the target"),
+        (("age", "pay=low,high"), "pay", {}, "COLUMN=NAME,NAME"),
+        (("age=9:1", "pay=low,high"), "pay", {}, "must be below"),
+        (("age=0:9", "age=0:8", "pay=low,high"), "pay", {}, "one attribute"),
+    ):
+        with pytest.raises(LocalError, match=words):
+            ProjectedHistogram(schema, target, **changes)
+    names = [f"c{at}" for at in range(13)]
+    wide = (*(f"{name}=0:1" for name in names), "y=0:1")
+    with pytest.raises(LocalError, match="past 2"):
+        ProjectedCells(wide, "y", tuple(names), 32)
+    unknown = ProjectedHistogram((*SCHEMA, "none=0:1"), "pay", k=1, gamma=0.5, bins=2)
+    with (
+        Federation(parties=2, data=people(60).columns, aggregator="curator") as federation,
+        pytest.raises(LocalError, match="no column"),
+    ):
+        federation.run(unknown)
+
+
+def test_no_cell_above_the_threshold_is_said_and_no_crash() -> None:
+    study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
+    steps = study.steps()
+    picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
+    held = people(60)
+    cells = steps.send(Answer(picked.statistic.noiseless(held), np.zeros(4), 60))
+    nothing = cells.statistic.decode(np.zeros(cells.statistic.length, dtype=np.uint64), 60)
+    with pytest.raises(RunFailed, match="no synthetic row"):
+        steps.send(Answer(nothing, np.zeros(1), 60))
