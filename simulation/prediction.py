@@ -18,6 +18,8 @@ def predicted_links(
     if not isinstance(question, Statistic) or aggregator.stages > 1:
         return {}
     asked = question.asked_of(aggregator.name)
+    if asked.machines() is not None:  # pairs speak among themselves
+        return {}
     values = {"L": asked.length, "n": parties, "m": servers, "k": records_each}
     try:
         sent = evaluate(aggregator.party_bytes, values)

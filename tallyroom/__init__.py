@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from protocols.statistics.estimates import Curve
     from protocols.statistics.histogram import Histogram
+    from protocols.statistics.linear_regression import LinearRegression
     from protocols.statistics.magnitudes import Magnitudes
     from protocols.statistics.moments import Mean, Sum
     from protocols.statistics.of_pairs import (
@@ -32,13 +33,19 @@ if TYPE_CHECKING:
     from protocols.statistics.running_sum import RunningSum
     from protocols.studies.contract import Answer, Ask, Finding, Study
     from protocols.studies.private_bounds import PrivateBounds
+    from protocols.studies.projected_histogram import ProjectedHistogram
+    from protocols.studies.residual_plot import ResidualPlot
     from simulation.deployment import Deployment
     from simulation.federation import Federation
     from simulation.result import Result
 
 _HOMES = {
+    "protocols.statistics.linear_regression": ("LinearRegression",),
     "protocols.studies.quantile_search": ("QuantileSearchStudy",),
     "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
+    "protocols.studies.projected_histogram": ("ProjectedHistogram",),
+    "protocols.studies.residual_plot": ("ResidualPlot",),
+    "protocols.statistics.linear_regression": ("LinearRegression",),
     "protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
     "protocols.statistics.choices": ("Mode", "TopK"),
     "protocols.statistics.areas": ("AveragePrecision",),
@@ -104,6 +111,7 @@ __all__ = [
     "Histogram",
     "HosmerLemeshow",
     "KendallTau",
+    "LinearRegression",
     "LocalError",
     "Magnitudes",
     "Mean",
@@ -112,9 +120,11 @@ __all__ = [
     "PeerError",
     "PrCurve",
     "PrivateBounds",
+    "ProjectedHistogram",
     "Quantile",
     "QuantileSearch",
     "QuantileSearchStudy",
+    "ResidualPlot",
     "Result",
     "Roc",
     "RunFailed",

@@ -91,7 +91,7 @@ ELSEWHERE = {
     "--runtime": "processes: tests/e2e",
     "NAME": "a placeholder",
     "KEY": "a placeholder",
-    "incomes.csv": "a file of the reader's own: tests/simulation/test_studies.py",
+    "incomes.csv": "a file of the reader's own",
     "compare": "each takes seconds: tests/simulation/test_compare.py",
     "--parties 100": "a hundred parties that mask: tests/simulation/test_masked_and_shared_sums.py",
 }

@@ -11,9 +11,11 @@ import pytest
 
 from protocols import registry
 from protocols.errors import LocalError
-from protocols.statistics import statistic_named, statistic_names
+from protocols.statistics import offered, statistic_named
+from protocols.statistics.bounded import Bounded
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.option import option
+from protocols.statistics.ranged import Ranged
 from simulation.command.by_statistic import statistic_command
 from simulation.command.common import GROUPS, CompareOptions, RunOptions, parameters_of
 from tests.conftest import COMMAND, Tally
@@ -30,11 +32,13 @@ FOR_ALL = {"--help"}
 def flags_of(name: str) -> set[str]:
     kind = statistic_named(name)
     own = {each.flag for each in kind.options()}
+    if issubclass(kind, Bounded | Ranged):
+        own |= {"--bounds", "--bounds-share"}
     return own | {"--pilot"} if getattr(kind, "takes_pilot", False) else own
 
 
 @pytest.mark.parametrize("action", ["run", "compare"])
-@pytest.mark.parametrize("name", statistic_names())
+@pytest.mark.parametrize("name", sorted(offered()))
 def test_help_has_the_statistics_options_and_the_common_ones_and_no_others(
     tally_here: Tally, action: str, name: str
 ) -> None:
@@ -56,7 +60,7 @@ def test_help_of_the_action_lists_every_statistic_with_its_line(
 ) -> None:
     done = tally_here(action, "--help")
     assert done.returncode == 0
-    for name in statistic_names():
+    for name in sorted(offered()):
         words = statistic_named(name).summary().split()
         assert re.search(rf"^  {name} +{re.escape(words[0])}", done.stdout, re.M)
 

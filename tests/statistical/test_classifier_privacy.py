@@ -29,7 +29,7 @@ from protocols.statistics.contract import Statistic
 from protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tests.samples import a_query
 from tests.statistical.bulk_noise import in_bulk
-from tests.statistical.test_curve_privacy import likelihood
+from tests.statistical.likelihoods import likelihood
 
 ALPHA = 1e-7
 HALF = Fraction(1, 2)
