@@ -77,10 +77,15 @@ BROKEN = pytest.mark.xfail(
     raises=ValueError, strict=True, reason="under local its deviations and cells differ in number"
 )
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[BROKEN] * (n == "projected-histogram")) for n in NAMES]
+SATURATED = pytest.mark.xfail(
+    raises=AssertionError,
+    strict=True,
+    reason="under shuffle two noisy rehearsals agree, and the plan calls its error certain",
 )
+KNOWN = {"projected-histogram": [BROKEN], "auc": [SATURATED]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=KNOWN.get(n, [])) for n in NAMES])
 def test_a_plan_is_that_of_the_runs_that_follow(name: str, data: str) -> None:
     """Bytes and privacy of the rehearsal on uniform values. The error too, where it does not depend
     on data; else that of a rehearsal on data like it."""
