@@ -79,7 +79,7 @@ BROKEN = pytest.mark.xfail(
 
 SATURATED = pytest.mark.xfail(
     raises=AssertionError,
-    strict=True,
+    strict=False,  # it fails in some executions and not in others
     reason="under shuffle two noisy rehearsals agree, and the plan calls its error certain",
 )
 KNOWN = {"projected-histogram": [BROKEN], "auc": [SATURATED]}
