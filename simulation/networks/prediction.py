@@ -11,7 +11,8 @@ from simulation.networks.profile import PROFILES, Profile
 
 CALLS = 8
 """One-way delays that a question takes beside those of its rounds, in calls that wait for an
-acknowledgement. Measured under emulated delays of 0.1 and 0.3 s, with additive and masking."""
+acknowledgement. Fitted to additive and masking under delays of 0.1 and 0.3 s; too low for others,
+pairs above all (docs/laboratory.md)."""
 HANDSHAKES = 4
 """As many again where it is the first one, of TCP and TLS with the servers."""
 

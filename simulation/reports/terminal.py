@@ -144,11 +144,9 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     if times := result.network_times:
         others = times["predicted_seconds"]
         assert isinstance(others, dict)
-        yield (
-            "network",
-            f"{times['network_seconds']:.2f} s, computing {times['computing_seconds']:.2f} s; it "
-            f"would take {', '.join(f'{each:.2f} s ({name})' for name, each in others.items())}",
-        )
+        listed = ", ".join(f"{each:.2f} s ({name})" for name, each in others.items())
+        waited, computed = times["network_seconds"], times["computing_seconds"]
+        yield "network", f"{waited:.2f} s, computing {computed:.2f} s; elsewhere about {listed}"
 
 
 def _error_words(error: Mapping[str, float]) -> str:

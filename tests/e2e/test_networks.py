@@ -1,4 +1,7 @@
-"""Emulated networks: what a run under one says of the time under another."""
+"""Emulated networks: what a run under one says of the time under another.
+
+The prediction's constants were fitted to the two aggregators that are tried here.
+"""
 
 import numpy as np
 import pytest
