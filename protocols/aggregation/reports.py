@@ -220,9 +220,13 @@ class LocalReports(Reports):
 def local_deviations(
     query: Query, randomizer: LocalRandomizer, released: Vector, records: int
 ) -> Column:
-    """Of a histogram's bins at the counts that were estimated; of other statistics, at most."""
+    """Of a histogram's bins at the counts that were estimated; of other statistics, at most. NaN
+    where an estimate mixes counts: their errors are not independent."""
     variances = randomizer.variances(signed(released).astype(np.float64), records)
-    deviations: Column = query.statistic.deviations(1.0, records) * np.sqrt(variances)
+    each = query.statistic.deviations(1.0, records)
+    if each.shape != variances.shape and variances.size != 1:
+        return np.full_like(each, np.nan)
+    deviations: Column = each * np.sqrt(variances)
     return deviations
 
 
