@@ -31,8 +31,10 @@ check: lint
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow and not e2e and not statistical' $(TESTS)
 
 # Three workers on two cores: many tests wait for processes of their own.
+# A browser is driven by an event loop of its own, which other tests cannot share a process with.
 test: lint protos-check
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal --ignore tests/browser
+	$(BIN)/pytest -n 2 tests/browser
 
 # Kills a random process at a random moment of a run, two hundred times.
 chaos: setup

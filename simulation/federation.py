@@ -159,7 +159,7 @@ class Federation:
         setting = self._setting
         return predicted_links(
             setting.aggregator,
-            question,
+            self._with_bounds(question) if isinstance(question, Statistic) else question,
             setting.parties,
             setting.servers,
             setting.max_records_per_party,

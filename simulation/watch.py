@@ -4,6 +4,7 @@ The file is replaced whole, so that nobody reads half of it. A lock on `.running
 takes back when a process dies in whatever way, tells whether somebody still works on it.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -101,6 +102,8 @@ class Watch:
             return
         self._events.append({"at": time.time(), "text": reason or state})
         self._write(state, reason)
+        with contextlib.suppress(OSError):
+            (self._folder / LOCK).unlink()
         os.close(self._lock)
         self._lock = None
 

@@ -42,6 +42,10 @@ class RunningSum(BoundedColumn):
             raise LocalError(f"--steps must be between 1 and {MAX_STEPS}, not {self.steps}")
 
     @property
+    def valued(self) -> tuple[str, ...]:
+        return (self.value,)
+
+    @property
     def grid(self) -> FixedPoint:
         return FixedPoint.for_bounds(*self.bounds)
 

@@ -244,11 +244,11 @@ PAIR_TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
     "pairing": (pairing, tuple(told.body.tobytes() for told in lists_of_meetings().values())),
     "opening": (opening, (_openings()[0][2],)),
     "paired": (paired, _bitmaps()),
-    "records for a server": (
+    "records-for-a-server": (
         records_for_a_server,
         (the_query_to_servers()[1][0].body[1].tobytes(),),
     ),
-    "release of pairs by servers": (release_of_pairs_by_servers, (RELEASED,)),
+    "release-of-pairs-by-servers": (release_of_pairs_by_servers, (RELEASED,)),
     "envelope": (envelope, _envelopes()),
     "sealed_message": (sealed_message, tuple(m.encode() for m in lists_of_meetings().values())),
 }

@@ -52,6 +52,13 @@ QUERIES = {
         noise=Placement.CURATOR,
         delta=1e-6,
     ),
+    "local": a_query(
+        parties=PARTIES,
+        aggregator="local",
+        servers=1,
+        epsilon=Fraction(1),
+        noise=Placement.CURATOR,
+    ),
     "shuffle, exact": a_query(parties=PARTIES, aggregator="shuffle", servers=1),
 }
 """Every aggregator that hides anything from its servers."""

@@ -1,5 +1,6 @@
 """Bad input gets one line on standard error and exit code 2; nothing is written."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -229,4 +230,7 @@ def test_a_run_that_cannot_finish_ends_with_3(tally: Tally, tmp_path: Path) -> N
     (line,) = done.stderr.splitlines()
     assert "could not finish" in line
     assert "of 12 parties" in line
-    assert list((tmp_path / "work").iterdir()) == []
+    for told in (tmp_path / "work").rglob("*.*"):  # no result; if it ever began, how it ended
+        progress = json.loads(told.read_text())
+        assert (told.name, progress["state"]) == ("progress.json", "failed")
+        assert progress["reason"] in line

@@ -94,7 +94,8 @@ def test_out_has_json_table_plot_and_page(tally_here: Tally, tmp_path: Path) -> 
     found = compared(tally_here(*words, "--out", "a/b", "--json"))
     folder = tmp_path / "work" / "a" / "b"
     names = {path.name for path in folder.iterdir()}
-    assert names == {f"comparison.{kind}" for kind in ("json", "csv", "png", "html")}
+    files = {f"comparison.{kind}" for kind in ("json", "csv", "png", "html")}
+    assert names == files | {"progress.json"}
     assert json.loads((folder / "comparison.json").read_text()) == found
     with (folder / "comparison.csv").open() as file:
         rows = {row["aggregator"]: row for row in csv.DictReader(file)}

@@ -155,6 +155,7 @@ def test_out_has_everything_and_the_table_adds_up(tally_here: Tally, tmp_path: P
     names = {path.name for path in folder.iterdir()}
     assert names == {
         "result.json",
+        "progress.json",
         "communication.csv",
         "estimate.csv",
         "estimate.png",

@@ -253,6 +253,7 @@ CASES: dict[str, list[Case]] = {
 
 
 ELSEWHERE = {
+    "linear-regression": "tests/protocols/statistics/test_linear_regression.py",
     "magnitudes": "tests/protocols/studies/test_private_bounds.py",
     "roc": "tests/protocols/statistics/test_classifier_curves.py",
     "pr-curve": "tests/protocols/statistics/test_classifier_curves.py",

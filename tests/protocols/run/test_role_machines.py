@@ -105,7 +105,4 @@ def test_only_the_room_of_pairs_asks_whether_a_statistic_is_of_pairs() -> None:
         and node.func.id in ("isinstance", "issubclass", "hasattr")
         and "Pairs" in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     }
-    assert asking == {
-        "protocols/pairwise/sampling/schedule.py",
-        "protocols/statistics/local_forms.py",  # the local form of a statistic of pairs
-    }
+    assert asking == {"protocols/pairwise/sampling/schedule.py"}
