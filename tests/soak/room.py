@@ -1,6 +1,8 @@
 """A federation with stores of its own, asked by many aggregators, and what its processes take."""
 
+import contextlib
 import os
+import stat
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,11 +136,16 @@ class Room:
 
 
 def _usage(pid: int | None, store: Path) -> Usage:
-    files = [path for path in store.rglob("*") if path.is_file()] if store.exists() else []
+    sizes = []
+    for path in store.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a run that ends takes its files along
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode):
+                sizes.append(found.st_size)
     return Usage(
         megabytes=resident_bytes(pid) / 1e6,
         descriptors=len(os.listdir(f"/proc/{pid}/fd")),
         threads=len(os.listdir(f"/proc/{pid}/task")),
-        store_bytes=sum(path.stat().st_size for path in files),
-        files=len(files),
+        store_bytes=sum(sizes),
+        files=len(sizes),
     )
