@@ -23,6 +23,4 @@ def test_the_nearest_names_come_first(typed: str, near: str) -> None:
 
 def test_without_a_near_name_all_are_listed() -> None:
     with pytest.raises(LocalError, match=r"there are auc, .*collision-entropy, .*histogram"):
-        LocalError, match="there are auc, .*collision-entropy, cumulative-histogram"
-    ):
         statistic_named("zzzzzzzz")
