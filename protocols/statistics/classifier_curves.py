@@ -259,7 +259,7 @@ class ClassifierCurves(ClassCounts):
 class Drawn(ClassifierCurves):
     """A curve of every score."""
 
-    style: ClassVar[Style] = Style("steps")
+    style: ClassVar[Style] = Style()
 
     @abstractmethod
     def shape(self, named: dict[str, Judgement]) -> Judgements: ...

@@ -218,7 +218,7 @@ class Judgements(Shape):
                 continue
             axes.plot(x[best], y[best], "o", ms=5, color=colour)
             axes.annotate(
-                f"{each.thresholds[best]:.3g}",
+                f"threshold {each.thresholds[best]:.3g}",
                 (float(x[best]), float(y[best])),
                 xytext=(6, -10),
                 textcoords="offset points",

@@ -198,7 +198,7 @@ class BinormalRoc(SmoothAuc):
 
     name: ClassVar[str] = "roc-binormal"
     way_of: ClassVar[str] = "roc"
-    style: ClassVar[Style] = Style("steps")
+    style: ClassVar[Style] = Style()
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         area = self.number(released, exact)

@@ -34,7 +34,7 @@ class CuratedRoc(Curated):
     best: str = option("youden", "Which threshold is: youden, or cost=R.")
     depth: int = 0
 
-    style: ClassVar[Style] = Style("steps")
+    style: ClassVar[Style] = Style()
     no_interval: ClassVar[str] = "where counts were merged, and by how much they err, is secret"
 
     def __post_init__(self) -> None:
