@@ -106,9 +106,8 @@ def test_the_meter_agrees_with_the_sockets(runtime: Relayed) -> None:
 
     # All links and directions, with handshakes: more than was metered, and not by much.
     overhead = runtime.everything() - small.wire_bytes - large.wire_bytes
-    # What the coordinator tells the analyst is not on the bill: the total, and each server's share.
-    answers = (1 + SERVERS) * 8 * (BINS + 2 * BINS)
-    assert 0 < overhead - answers < 0.03 * (small.wire_bytes + large.wire_bytes)
+    # What the coordinator tells the analyst is not on the bill, nor does it pass the relay.
+    assert 0 < overhead < 0.03 * (small.wire_bytes + large.wire_bytes)
 
 
 def test_a_vector_that_no_message_can_carry_is_refused_as_such(runtime: Relayed) -> None:

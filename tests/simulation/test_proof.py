@@ -142,7 +142,7 @@ def resigned(opened: Opened, authority: Authority, **claims: str) -> Callable[[A
 
 def test_a_coordinator_cannot_alter_the_answer(opened: Opened) -> None:
     total = opened.total.copy()
-    total[0] += 1
+    total[:1] += 1  # modulo 2^64
     lies = {
         "its total is not the sum": replace(opened, total=total),
         "names other contributors": replace(opened, contributors=opened.contributors[:-1]),
@@ -285,8 +285,8 @@ def tampered(document: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
     return changed
 
 
-READING = {"smooth", "box", "solver"}
-"""How a curve is read off its release, where another value may read the same."""
+READING = {"smooth", "box", "solver", "nonnegative"}
+"""How a release is read, where another value may read the same."""
 SAID = ("statistic", "estimate", "receipts")
 STATED = {
     "privacy": ("epsilon", "delta", "noise"),
