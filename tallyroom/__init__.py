@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "protocols.statistics.linear_regression": ("LinearRegression",),
     "protocols.studies.quantile_search": ("QuantileSearchStudy",),
+    "protocols.studies.gini_coefficient": ("GiniCoefficient",),
     "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
     "protocols.studies.projected_histogram": ("ProjectedHistogram",),
     "protocols.studies.residual_plot": ("ResidualPlot",),
@@ -107,6 +108,7 @@ __all__ = [
     "Federation",
     "Finding",
     "Gini",
+    "GiniCoefficient",
     "Histogram",
     "HosmerLemeshow",
     "KendallTau",

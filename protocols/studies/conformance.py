@@ -46,14 +46,17 @@ class StudySteps:
 
     def exactly(self, ask: Ask) -> Answer:
         """The answer without noise."""
-        estimate = ask.statistic.noiseless(self.holdings())
+        estimate = _prepared(ask.statistic, self.holdings()).noiseless(self.holdings())
         return Answer(estimate, np.zeros(len(shape_of(estimate).values())), self.holdings().rows)
 
     def drowned(self, generator: np.random.Generator) -> Answering:
         """Answers in which nothing is left but noise."""
 
         def answer(ask: Ask) -> Answer:
-            statistic, holdings = ask.statistic, self.holdings()
+            holdings = self.holdings()
+            statistic = _prepared(ask.statistic, holdings)
+            if statistic.machines() is not None:  # no party has a vector of its own
+                return Answer(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
             total = statistic.measure(_total(statistic, holdings))
             drawn = generator.integers(-(1 << 30), 1 << 30, len(total)).astype(np.uint64)
             estimate = statistic.decode(total + drawn, holdings.rows)
@@ -141,6 +144,11 @@ def _outcome(study: Study, answering: Answering) -> tuple[str, list[Ask]]:
         return json.dumps(plain(_conclude(study, answering, asked).estimate)), asked
     except RunFailed as error:
         return str(error), asked
+
+
+def _prepared(statistic: Statistic, holdings: Holdings) -> Statistic:
+    most = int(holdings.counts.max())
+    return statistic.prepared(holdings.rows, most, Fraction(1), inside=False, seed=bytes(32))
 
 
 def _total(statistic: Statistic, holdings: Holdings) -> Vector:

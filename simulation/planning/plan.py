@@ -76,10 +76,10 @@ def settled(one: Result, other: Result) -> bool:
     """Whether the mechanism tells the same error of two releases of unlike data: then of all.
 
     In the local model it depends on what was released even where two releases are so noisy that
-    they agree; and an error of rounding alone tells nothing.
+    they agree, and that of a study on its answers; an error of rounding alone tells nothing.
     """
     first, second = noise_of(one), noise_of(other)
-    if first is None or second is None or first < ROUNDING:
+    if first is None or second is None or first < ROUNDING or one.questions:
         return False
     local = str(one.federation["aggregator"]).partition("?")[0] in LOCAL_MODELS
     return not local and math.isclose(first, second, rel_tol=1e-9)

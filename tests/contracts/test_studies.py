@@ -8,6 +8,7 @@ from protocols.records import Holdings
 from protocols.statistics.moments import Mean
 from protocols.studies import study_names
 from protocols.studies.conformance import StudyContract, StudySteps
+from protocols.studies.gini_coefficient import GiniCoefficient
 from protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from protocols.studies.logistic_regression import LogisticRegression
 from protocols.studies.private_bounds import PrivateBounds
@@ -44,6 +45,10 @@ class TestLogisticRegression(StudyContract):
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
         found = super().holdings(seed, parties, records)
         return replace(found, columns=found.columns | {"label": np.round(found.columns["label"])})
+
+
+class TestGiniCoefficient(StudyContract):
+    study = GiniCoefficient(value="value", lower=0.0, upper=1.0, pairs_per_party="2")
 
 
 class TestHosmerLemeshow(StudyContract):
