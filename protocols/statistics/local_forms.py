@@ -111,10 +111,7 @@ class LocalForm(Statistic):
 
     def encode(self, holdings: Holdings) -> Vector:
         """Each party's counts of cells."""
-        cells, parties = self.exact_cells(holdings), len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
-        counts = np.bincount(party * self.length + cells, minlength=parties * self.length)
-        return counts.astype(np.uint64).reshape(parties, self.length)
+        return holdings.count_by_party(self.exact_cells(holdings), self.length)
 
     @abstractmethod
     def exact_cells(self, holdings: Holdings) -> NDArray[np.int64]:

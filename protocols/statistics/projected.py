@@ -119,16 +119,11 @@ class NextAttribute(OfAttributes):
         return 2 * len(self.candidates)
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties = len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
         tables = [
-            np.bincount(
-                party * size + self.cells_of([each, *self.projected], holdings),
-                minlength=parties * size,
-            ).reshape(parties, size)
+            holdings.count_by_party(self.cells_of([each, *self.projected], holdings), size)
             for each, size in zip(self.candidates, self._sizes, strict=True)
         ]
-        return np.concatenate(tables, axis=1).astype(np.uint64)
+        return np.concatenate(tables, axis=1)
 
     def scores(self, total: Vector) -> list[int]:
         """For each candidate, the pairs that stay together, below 0.
@@ -240,10 +235,7 @@ class ProjectedCells(OfAttributes):
         return self.cells_of(self.projected, holdings)
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties = len(holdings.ids)
-        row = np.repeat(np.arange(parties), holdings.counts) * self.length
-        counts = np.bincount(row + self.measured(holdings), minlength=parties * self.length)
-        return counts.reshape(parties, self.length).astype(np.uint64)
+        return holdings.count_by_party(self.measured(holdings), self.length)
 
     def prepared(
         self,

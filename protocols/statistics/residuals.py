@@ -102,16 +102,9 @@ class ResidualReach(Residuals):
         return 4
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties, width = len(holdings.ids), self.doublings + 1
-        row = np.repeat(np.arange(parties), holdings.counts) * width
-        axes = [
-            np.bincount(
-                row + bound_of(each, self.least_reach, self.doublings), minlength=parties * width
-            )
-            for each in self.points(holdings)
-        ]
-        both = [each.reshape(parties, width) for each in axes]
-        return np.concatenate(both, axis=1).astype(np.uint64)
+        width = self.doublings + 1
+        axes = [holdings.count_by_party(each, width) for each in self._bounds(holdings)]
+        return np.concatenate(axes, axis=1)
 
     def _bounds(self, holdings: Holdings) -> list[NDArray[np.int64]]:
         """Of each record, for fitted values and for residuals."""
@@ -268,10 +261,7 @@ class ResidualCells(Residuals):
         return self.grid.cell_of(*self.points(holdings))
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties = len(holdings.ids)
-        row = np.repeat(np.arange(parties), holdings.counts) * self.length
-        counts = np.bincount(row + self.measured(holdings), minlength=parties * self.length)
-        return counts.reshape(parties, self.length).astype(np.uint64)
+        return holdings.count_by_party(self.measured(holdings), self.length)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         found = signed(released).astype(np.float64)
