@@ -83,7 +83,7 @@ class CuratedRoc(Curated):
         where = "evenly spaced thresholds" if self.fixed else "thresholds by recursive medians"
         return f"{self.counts} between {where}: the curator must see every record's score"
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         return 0.0
 
     def published(

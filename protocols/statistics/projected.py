@@ -25,6 +25,7 @@ from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_thres
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.contract import Statistic
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
@@ -153,11 +154,10 @@ class NextAttribute(OfAttributes):
 
 
 @dataclass(frozen=True)
-class CuratedNextAttribute(NextAttribute):
+class CuratedNextAttribute(ByCurator, NextAttribute):
     """The same, picked by a curator: one step of S4's PrivateKD. 1 for the attribute that is."""
 
     name: ClassVar[str] = "next-attribute-curated"
-    curated: ClassVar[bool] = True
 
     @property
     def sensitivity(self) -> int:
@@ -167,17 +167,6 @@ class CuratedNextAttribute(NextAttribute):
     @property
     def released(self) -> int:
         return 1
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
@@ -276,26 +265,10 @@ class ProjectedCells(OfAttributes):
 
 
 @dataclass(frozen=True)
-class CuratedProjectedCells(ProjectedCells):
+class CuratedProjectedCells(ByCurator, ProjectedCells):
     """The same by a curator, who draws the empty cells that pass without looking at each."""
 
     name: ClassVar[str] = "projected-cells-curated"
-    curated: ClassVar[bool] = True
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def measurement(self) -> None:
-        return None
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is sampled from exact counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness

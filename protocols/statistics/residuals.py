@@ -30,6 +30,7 @@ from protocols.privacy.prirp import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
+from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.contract import Statistic
 from protocols.statistics.estimates import Estimate, Rows
 from protocols.statistics.measurement import Measurement, OneHot
@@ -130,26 +131,14 @@ class ResidualReach(Residuals):
 
 
 @dataclass(frozen=True)
-class CuratedReach(ResidualReach):
+class CuratedReach(ByCurator, ResidualReach):
     """The same by a curator, with the sparse vector technique: S2's Algorithm 2."""
 
     name: ClassVar[str] = "residual-reach-curated"
-    curated: ClassVar[bool] = True
 
     @property
     def released(self) -> int:
         return 2
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
@@ -289,11 +278,10 @@ class ResidualCells(Residuals):
 
 
 @dataclass(frozen=True)
-class CuratedCells(ResidualCells):
+class CuratedCells(ByCurator, ResidualCells):
     """The same by a curator, with both stages of DAWA."""
 
     name: ClassVar[str] = "residual-cells-curated"
-    curated: ClassVar[bool] = True
 
     @property
     def buckets(self) -> None:
@@ -303,21 +291,6 @@ class CuratedCells(ResidualCells):
     def sensitivity(self) -> int:
         """In no metric: DAWA has its own. Above 0, so that there is noise."""
         return 1
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def measurement(self) -> None:
-        return None
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
