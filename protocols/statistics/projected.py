@@ -26,7 +26,7 @@ from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
 from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.synthetic_rows import SyntheticRows
@@ -226,16 +226,11 @@ class ProjectedCells(OfAttributes):
     def encode(self, holdings: Holdings) -> Vector:
         return holdings.count_by_party(self.measured(holdings), self.length)
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
-        above = 0 if epsilon is None else min(lei_threshold(records, epsilon), MAX_THRESHOLD)
-        return replace(self, threshold=above)
+    def prepared(self, known: Circumstances) -> Self:
+        if known.epsilon is None:
+            return replace(self, threshold=0)
+        above = lei_threshold(known.records, known.epsilon)
+        return replace(self, threshold=min(above, MAX_THRESHOLD))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         counts = signed(released)

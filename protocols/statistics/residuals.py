@@ -31,7 +31,7 @@ from protocols.privacy.prirp import (
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.estimates import Estimate, Rows
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.ranged import MAX_COLUMNS
@@ -198,18 +198,11 @@ class ResidualCells(Residuals):
     def grid(self) -> PlotGrid:
         return PlotGrid(self.fitted_reach, self.residual_reach, self.side or SIDES[0])
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         if self.side:
             return self
-        whole = None if epsilon is None else float(epsilon) / self.part
-        return replace(self, side=side_for(records, whole))
+        whole = None if known.epsilon is None else float(known.epsilon) / self.part
+        return replace(self, side=side_for(known.records, whole))
 
     @cached_property
     def buckets(self) -> Buckets | None:
