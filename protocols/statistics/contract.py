@@ -66,6 +66,8 @@ class Statistic(Parametrized, ABC):
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
     span: ClassVar[Bounds] = (-math.inf, math.inf)
     """Where an estimate can lie."""
+    after_release: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that change what is made of released values, and not those themselves."""
     one_noise: ClassVar[bool] = False
     """Whether each value has the noise on one released integer, and no other."""
 
@@ -310,7 +312,8 @@ class Statistic(Parametrized, ABC):
 
     def release_key(self) -> str:
         """The parameters that released values depend on; what is left out is post-processing."""
-        return repr((self.name, sorted(self.parameters().items())))
+        kept = self.parameters().items()
+        return repr((self.name, sorted(each for each in kept if each[0] not in self.after_release)))
 
     def mechanism_words(self, scale: float) -> str:
         """The mechanism by name, given the scale of one noise in units of the sum."""
