@@ -92,6 +92,6 @@ def test_a_bad_address_of_one_server_does_not_move_the_others(bad: str) -> None:
             )
             message = await heard.messages.get()
             await others.close()
-            return message.body[0].tobytes()
+            return bytes(message.body[0])
 
     assert asyncio.run(run()) == b"hello"
