@@ -34,6 +34,21 @@ Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class Circumstances:
+    """What is known before a statistic is asked, all of it public.
+
+    `epsilon` is None where there is no noise; `inside` tells that pairs of parties draw it in their
+    circuits. What is drawn at random is drawn from `seed`.
+    """
+
+    records: int
+    max_records_per_party: int
+    epsilon: Fraction | None
+    inside: bool
+    seed: bytes
+
+
+@dataclass(frozen=True)
 class Statistic(ABC):
     """A statistic over records with named columns. Most are about one column, clipped to public
     bounds: `protocols.statistics.bounded.BoundedColumn`.
@@ -234,18 +249,8 @@ class Statistic(ABC):
         """
         return self
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
-        """What the coordinator decides before it asks: most statistics leave nothing open.
-
-        `inside` tells that noise is drawn by pairs of parties, `seed` is public.
-        """
+    def prepared(self, known: Circumstances) -> Self:
+        """What the coordinator decides before it asks: most statistics leave nothing open."""
         return self
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:

@@ -97,10 +97,7 @@ class Histogram(BoundedColumn):
         return np.minimum(bins, self.bins - 1)
 
     def encode(self, holdings: Holdings) -> Vector:
-        bins = self.measured(holdings)
-        party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
-        counts = np.bincount(party * self.cells + bins, minlength=len(holdings.ids) * self.cells)
-        return counts.astype(np.uint64).reshape(len(holdings.ids), self.cells)
+        return holdings.count_by_party(self.measured(holdings), self.cells)
 
     def _named(self, holdings: Holdings) -> Column:
         column = holdings.column(self.value)
