@@ -16,6 +16,7 @@ from protocols.run.query import (
     read_later,
 )
 from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.contract import Circumstances
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,13 @@ class Question:
         return Query(
             nonce=nonce,
             statistic=self.statistic.prepared(
-                records,
-                max_records_per_party,
-                self.epsilon,
-                self.noise is Placement.PER_PAIR,
-                hashlib.blake2s(nonce, person=b"matching").digest(),
+                Circumstances(
+                    records=records,
+                    max_records_per_party=max_records_per_party,
+                    epsilon=self.epsilon,
+                    inside=self.noise is Placement.PER_PAIR,
+                    seed=hashlib.blake2s(nonce, person=b"matching").digest(),
+                )
             ),
             aggregator=self.aggregator,
             parties=parties,
