@@ -91,6 +91,7 @@ def test_what_cannot_be_chosen_is_one_line(statistic: object, words: str) -> Non
         ("additive", 2, "each-server", "noise joint"),
         ("additive", 3, None, "two servers, not by 3"),
         ("prio3", 2, None, "no servers that choose"),
+        ("fss?verified=yes", 2, None, "mode is chosen by the two servers"),
     ],
 )
 def test_who_cannot_choose_is_told_so(
