@@ -25,6 +25,8 @@ from protocols.statistics.ranged import MAX_COLUMNS, Ranged
 
 STEPS = 1 << 20
 """Of the grid, in 1."""
+MAX_COEFFICIENT = 1e6
+"""Of scaled columns. Sums of larger ones could overflow to no number, which has no sensitivity."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class LogisticStep(Ranged):
             raise LocalError("--x names one column or more, each once, and none is the label")
         if len(self.columns) > MAX_COLUMNS:
             raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
-        if len(self.at) != len(self.x) + 1 or not all(map(math.isfinite, self.at)):
-            raise LocalError(f"{len(self.x)} columns have {len(self.x) + 1} finite coefficients")
+        if len(self.at) != len(self.x) + 1 or not all(abs(at) <= MAX_COEFFICIENT for at in self.at):
+            raise LocalError(
+                f"{len(self.x)} columns have {len(self.x) + 1} coefficients, each from "
+                f"{-MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}"
+            )
         super().__post_init__()
 
     @property

@@ -94,6 +94,8 @@ def parse_ranges(texts: tuple[str, ...]) -> dict[str, Bounds]:
             lower = upper = math.nan
         if not (equals and name and math.isfinite(upper - lower)):
             raise LocalError(f"a range is COLUMN=LOWER:UPPER, not {text[:60]!r}")
+        if lower < upper and not ((upper - lower) / 2 > 0 and math.isfinite(lower + upper)):
+            raise LocalError(f"--range {name}: doubles have no middle of {lower:g} and {upper:g}")
         if name in found:
             raise LocalError(f"column {name!r} has two ranges")
         if not lower < upper:
