@@ -9,7 +9,6 @@ on rows is private for.
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,18 +17,18 @@ from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.privacy.laplace import Integers
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.by_curator import ByCurator
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.interval import Interval
 
 
 @dataclass(frozen=True)
-class Gathered(Statistic):
+class Gathered(ByCurator):
     """`max_records` is how many the largest party holds; the coordinator fills it in."""
 
     max_records: int = 1
 
-    curated: ClassVar[bool] = True
     gathered: ClassVar[bool] = True
     no_interval: ClassVar[str] = "what noise did to it depends on the records, so it is secret"
 
@@ -51,15 +50,8 @@ class Gathered(Statistic):
     def length(self) -> int:
         return 1 + self.max_records * self.width
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
-        return replace(self, max_records=max_records_per_party)
+    def prepared(self, known: Circumstances) -> Self:
+        return replace(self, max_records=known.max_records_per_party)
 
     def encode(self, holdings: Holdings) -> Vector:
         if int(holdings.counts.max()) > self.max_records:
@@ -89,14 +81,6 @@ class Gathered(Statistic):
     def sensitivity(self) -> int:
         """In no metric: the noise is not on a sum. Above 0, so that there is noise."""
         return 1
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
 
     def measure(self, total: Vector) -> Vector:
         raise LocalError(f"{self.asked_as} by this method needs records: --aggregator curator")
