@@ -31,8 +31,9 @@ HEADS = (
     "MB",
 )
 LEGEND = (
-    "error: expected of the noise (rmse); bytes: a party's; server's: bytes of the busiest server; "
-    "seconds: network and computing; MB: memory of all roles in one process"
+    "error: expected of the noise (rmse); bytes: per party; server's: bytes of the busiest server; "
+    "seconds: network and computing, on a LAN, a WAN and a mobile network; MB: memory of all roles "
+    "in one process"
 )
 
 
@@ -45,7 +46,8 @@ class PlanOptions(CompareOptions):
         option(TARGET, "Find the least ε whose expected error (rmse) is at most this."),
     ] = None
     target_bytes: Annotated[
-        float | None, option(TARGET, "Leave out what takes more bytes of a party than this.")
+        float | None,
+        option(TARGET, "Leave out what takes more bytes per party than this."),
     ] = None
     public: Annotated[
         str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")

@@ -56,7 +56,7 @@ def opening(query: Query) -> bytes:
     """What server 1 says first."""
     step = server_machine(query, 1, Randomness.from_seed(1, "server-1"), Memory()).start()
     assert isinstance(step, Continue)
-    return step.messages[0].body[0].tobytes()
+    return bytes(step.messages[0].body[0])
 
 
 @pytest.mark.parametrize(("stage", "phase"), STAGES)

@@ -29,5 +29,6 @@ def test_whole_numbers_as_bounds_ask_for_the_same_as_real_ones(statistic: Statis
     question = Question(statistic, "additive", Fraction(1), Placement.EACH_SERVER)
     put = Question.decode(question.encode()).query(b"nonce678", 3, 2, 12, 4)
     assert question.difference(put) is None
-    other = replace(put, statistic=replace(put.statistic, upper=2.0))
+    parameters = put.statistic.parameters() | {"upper": 2.0}
+    other = replace(put, statistic=put.statistic.from_parameters(parameters))
     assert question.difference(other) == "statistic"
