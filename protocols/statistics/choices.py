@@ -2,6 +2,7 @@
 counts that they share, under noise that neither knows (`protocols.joint.choice`)."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.joint.above_threshold import FirstAbove
 from protocols.joint.choice import Choice
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
@@ -34,23 +36,20 @@ class Chosen(Statistic):
 
     @property
     def released(self) -> int:
-        return self._choice(MAX_CANDIDATES).chosen
+        return self.choice(MAX_CANDIDATES).chosen
 
     @property
     def noises(self) -> int:
-        return self._choice(MAX_CANDIDATES).noises
+        return self.choice(MAX_CANDIDATES).noises
 
-    def _choice(self, records: int) -> Choice:
+    @abstractmethod
+    def choice(self, records: int) -> Choice | FirstAbove:
         """What is chosen; how many and of how many does not depend on the records."""
-        raise NotImplementedError
-
-    def choice(self, records: int) -> Choice:
-        return self._choice(records)
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
-        counts = self.encode(pooled)[0].astype(np.int64)
-        chosen = self._choice(holdings.rows).in_clear(counts)
+        scores = signed(self.measure(self.encode(pooled)[0]))
+        chosen = self.choice(holdings.rows).in_clear(scores)
         return self.decode(chosen.astype(np.uint64), holdings.rows, exact=True)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
@@ -82,6 +81,8 @@ class TopK(Chosen, Histogram):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.categories:
+            raise LocalError(f"{self.name} is of bins of numbers: it takes no --categories")
         if not 2 <= self.bins <= MAX_CANDIDATES:
             raise LocalError(f"--bins must be between 2 and {MAX_CANDIDATES}, not {self.bins}")
         if not 1 <= self.k <= min(self.bins, MAX_CHOSEN):
@@ -95,7 +96,7 @@ class TopK(Chosen, Histogram):
         """A replaced record moves every count by at most one, not all of them the same way."""
         return 2 * self.k
 
-    def _choice(self, records: int) -> Choice:
+    def choice(self, records: int) -> Choice:
         return Choice(self.bins, records, self.k)
 
     @property
@@ -186,7 +187,7 @@ class QuantileByMax(Chosen, Cumulative):
     def release_key(self) -> str:
         return repr((self.name, sorted(self.parameters().items())))
 
-    def _choice(self, records: int) -> Choice:
+    def choice(self, records: int) -> Choice:
         ranks = (max(1, math.ceil(as_written(q) * records)) for q in self.quantile)
         return Choice(self.thresholds, records, ranks=tuple(ranks))
 
