@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.joint.above_threshold import FirstAbove
 from protocols.joint.choice import Choice
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
@@ -42,7 +43,7 @@ class Chosen(Statistic):
         return self.choice(MAX_CANDIDATES).noises
 
     @abstractmethod
-    def choice(self, records: int) -> Choice:
+    def choice(self, records: int) -> Choice | FirstAbove:
         """What is chosen; how many and of how many does not depend on the records."""
 
     # --- counts are added up as they are: nothing is measured, and no release is given again ---
@@ -66,8 +67,8 @@ class Chosen(Statistic):
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
-        counts = self.encode(pooled)[0].astype(np.int64)
-        chosen = self.choice(holdings.rows).in_clear(counts)
+        scores = signed(self.measure(self.encode(pooled)[0]))
+        chosen = self.choice(holdings.rows).in_clear(scores)
         return self.decode(chosen.astype(np.uint64), holdings.rows, exact=True)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
@@ -99,6 +100,8 @@ class TopK(Chosen, Histogram):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.categories:
+            raise LocalError(f"{self.name} is of bins of numbers: it takes no --categories")
         if not 2 <= self.bins <= MAX_CANDIDATES:
             raise LocalError(f"--bins must be between 2 and {MAX_CANDIDATES}, not {self.bins}")
         if not 1 <= self.k <= min(self.bins, MAX_CHOSEN):

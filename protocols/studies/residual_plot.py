@@ -19,6 +19,7 @@ from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.contract import Bounds
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, Rows
+from protocols.statistics.first_above import JointReach
 from protocols.statistics.linear_regression import LinearRegression, least_squares
 from protocols.statistics.option import option, role
 from protocols.statistics.residual_estimates import ResidualCounts, plot_of
@@ -33,6 +34,7 @@ from protocols.statistics.residuals import (
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 CURATOR = "curator"
+REACHES = ("counts", "sparse-vector")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ class ResidualPlot(Study):
     doublings: int = option(32, "How often at most.")
     fit_share: float = option(0.3, "Of ε, for coefficients that nobody gave.")
     reach_share: float = option(0.2, "Of ε, for how far the axes reach.")
+    reach_by: str = option(
+        REACHES[0],
+        "How that is found: in noisy counts, or by an index that two servers choose; a curator "
+        "needs neither.",
+        choices=REACHES,
+    )
     curated: bool = False
 
     name: ClassVar[str] = "residual-plot"
@@ -68,6 +76,7 @@ class ResidualPlot(Study):
 
     def __post_init__(self) -> None:
         look_up("method", self.method, dict.fromkeys(METHODS))
+        look_up("reach-by", self.reach_by, dict.fromkeys(REACHES))
         if self.side and not SIDES[0] <= self.side <= SIDES[1]:
             raise LocalError(f"--side is from {SIDES[0]} to {SIDES[1]}, not {self.side}")
         for share in (self.fit_share, self.reach_share, 1 - self.fit_share - self.reach_share):
@@ -119,7 +128,8 @@ class ResidualPlot(Study):
         return LinearRegression(self.ranges, self.x, self.y)
 
     def _reach(self, coefficients: tuple[float, ...]) -> ResidualReach:
-        kind = CuratedReach if self.curated else ResidualReach
+        chosen = JointReach if self.reach_by == "sparse-vector" else ResidualReach
+        kind = CuratedReach if self.curated else chosen
         return kind(self.x, self.y, coefficients, self.least_reach, self.doublings)
 
     def _cells(

@@ -236,7 +236,7 @@ def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
         return with_pilot(built, chosen.pilot, dataset)
     if chosen.pilot is not None:
         raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
-    return PrivateBounds(built, chosen.bounds_share)
+    return PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
