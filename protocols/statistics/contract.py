@@ -62,6 +62,9 @@ class Statistic(Parametrized, ABC):
     curated: ClassVar[bool] = False
     """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
     publishes what `published` says."""
+    gathered: ClassVar[bool] = False
+    """Whether the curator is to see parties' vectors one after another rather than their sum: for
+    what no sum tells (`protocols.statistics.gathered`)."""
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
     span: ClassVar[Bounds] = (-math.inf, math.inf)
@@ -301,6 +304,10 @@ class Statistic(Parametrized, ABC):
     ) -> Vector:
         """What a curator publishes of the exact sum, its noise included, if `curated`."""
         raise LocalError(f"{self.name} has no noise of its own")
+
+    def published_exactly(self, total: Vector) -> Vector:
+        """What a curator publishes if there is to be no noise and the vectors are `gathered`."""
+        raise LocalError(f"{self.name} is of a sum")
 
     def published_words(self, epsilon: Fraction, delta: float) -> str:
         """That mechanism by name."""

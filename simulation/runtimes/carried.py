@@ -275,9 +275,7 @@ class Carried(Runtime, Generic[Place]):
         return role.named(servers.index(place)) if role is Role.SERVER else role.label
 
 
-def submitted_to(
-    meters: Iterable[Meter], parties: int
-) -> NDArray[np.bool_]:
+def submitted_to(meters: Iterable[Meter], parties: int) -> NDArray[np.bool_]:
     """Whose submissions all servers hold that have any, by what servers metered."""
     heard = [found for meter in meters if (found := meter.submitted(parties)).any()]
     return np.logical_and.reduce(heard) if heard else np.zeros(parties, dtype=bool)
