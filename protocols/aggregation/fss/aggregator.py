@@ -71,6 +71,8 @@ class Fss(Aggregator):
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
+    rounds: ClassVar[int] = 5
+    """And three more with `verified`, where no key is bad."""
     party_bytes: ClassVar[str] = (
         "m(8 + 768k); for m ≥ 3 about (8L + 16m)k; verified 48k a bit of the number of thresholds"
     )
