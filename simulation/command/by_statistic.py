@@ -204,7 +204,7 @@ def _bounds_share(bounds: str | None, share: float | None) -> float | None:
     if bounds == "private":
         return DEFAULT_SHARE if share is None else share
     if share is not None:
-        raise LocalError("--bounds-share is of bounds that are found: give --bounds private")
+        raise LocalError("--bounds-share is for bounds that are found: give --bounds private")
     return None
 
 
