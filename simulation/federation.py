@@ -124,10 +124,11 @@ class Federation:
         self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
         if (silent or scripted) and not kind.scripted:
             raise LocalError(
-                "--dropout and --cheat are of simulated parties: choose inprocess or processes"
+                "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
+                "or processes"
             )
         if policy is not None and not kind.scripted:
-            raise LocalError("--policy is tried with inprocess or processes")
+            raise LocalError("--policy works with --runtime inprocess or processes")
         if network is not None and not kind.networks:
             raise LocalError("--network is emulated between processes: choose --runtime processes")
         plan = Plan(
@@ -343,7 +344,7 @@ class Federation:
             )
         if tied := question.statistic.tied_by_rounding(self.holdings):
             notes.append(
-                f"{tied} distinct values were rounded to others and count as equal to them: "
+                f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"
             )
         return notes

@@ -91,7 +91,7 @@ class Chosen(Statistic):
 
 @dataclass(frozen=True)
 class TopK(Chosen, Histogram):
-    """The k bins with most records, in order, and nothing of how many they are."""
+    """The k fullest bins, in order; how many records they have stays hidden."""
 
     k: int = option(3, "How many bins.")
 
@@ -142,7 +142,7 @@ class TopK(Chosen, Histogram):
 
 @dataclass(frozen=True)
 class Mode(TopK):
-    """The middle of the bin with most records, and nothing of how many they are."""
+    """The middle of the fullest bin; how many records it has stays hidden."""
 
     k: int = 1
 

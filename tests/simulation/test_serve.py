@@ -233,6 +233,15 @@ def test_a_killed_run_is_not_taken_for_a_living_one(tmp_path: Path) -> None:
     assert (seen.state, "killed" in seen.reason) == ("failed", True)
 
 
+def test_a_partys_token_is_not_taken_for_the_pages(
+    tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page prints its token; that of a party, in the environment, lets somebody join as it."""
+    monkeypatch.setenv("TALLY_TOKEN", "too-short")
+    done = tally("serve", "--port", "70000")
+    assert done.stderr == "tally: --port 70000: ports are from 0 to 65535\n"
+
+
 def test_bad_options_get_one_line(tally: Tally, tmp_path: Path) -> None:
     for words in (["--token", "short"], ["--port", "70000"], ["--coordinator", "a:1"]):
         done = tally("serve", str(tmp_path / "runs"), *words)
