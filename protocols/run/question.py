@@ -122,7 +122,9 @@ class Question:
         expected = self.as_put(query)
         for each in fields(Query):
             if each.name == "statistic":
-                if expected.statistic.release_key() != query.statistic.release_key():
+                # As it comes off the wire: bounds that a caller wrote as 0 and 1 are 0.0 and 1.0.
+                asked = expected.statistic.from_parameters(expected.statistic.parameters())
+                if asked.release_key() != query.statistic.release_key():
                     return each.name
             elif each.name == "deadline" or (each.name in _LATER and self._may_reuse):
                 continue

@@ -44,6 +44,7 @@ class Histogram(BoundedColumn):
 
     name: ClassVar[str] = "histogram"
     one_noise: ClassVar[bool] = True
+    after_release: ClassVar[frozenset[str]] = frozenset({"nonnegative"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,10 +118,6 @@ class Histogram(BoundedColumn):
         span = (0.0, math.inf) if self.nonnegative else self.span
         deviations = self.deviations(noise_variance, records)
         return Interval.around(counts, deviations, width, span)
-
-    def release_key(self) -> str:
-        kept = {key: value for key, value in self.parameters().items() if key != "nonnegative"}
-        return repr((self.name, sorted(kept.items())))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.cells, math.sqrt(noise_variance))

@@ -9,6 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.local import LocalBudget, LocalRandomizer, RandomizedResponse
-from protocols.local.auc import MAX_DEPTH, AucResponse
+from protocols.local.auc import MAX_DEPTH
+from protocols.local.every_level import auc_response
 from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
@@ -280,13 +282,18 @@ def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class ScoresAndLabels(Measurement):
-    """A record is a score of `depth` bits and a label."""
+    """A record is a score of `depth` bits and a label. `asked` is what a report tells of
+    (`protocols.local.every_level`)."""
 
     depth: int = 1
     private_labels: bool = True
+    asked: str = "auto"
 
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return AucResponse.spending(budget(None), self.depth, self.private_labels)
+        return self.randomizer_by_itself(budget(None), Fraction(0))
+
+    def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
+        return auc_response(self.asked, epsilon, delta, self.depth, self.private_labels)
 
 
 @dataclass(frozen=True)
@@ -327,7 +334,8 @@ class LocalAuc(LocalForm):
     def measurement(self) -> Measurement:
         if self.depth < 1:
             raise LocalError("the domain of scores is not decided yet")
-        return ScoresAndLabels(None, self.depth, self.private_labels)
+        asked = getattr(self.inner, "levels", "auto")
+        return ScoresAndLabels(None, self.depth, self.private_labels, asked)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """A domain of d scores fills the first d cells of the tree."""
