@@ -44,7 +44,6 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
             raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
-    from protocols.studies.contract import Study
     from simulation.deployment import Deployment
     from simulation.watch import watched
 
@@ -52,7 +51,6 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
-    several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
     about = about_run(question.name, spec, options)
     with (
         deployment as asked,
@@ -70,7 +68,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
             delta=options.delta,
             fresh=options.fresh,
             key=options.key,
-            begun=show_study_key if several else show_key,
+            begun=lambda key, study: (show_study_key if study else show_key)(key),
         )
     show(result, options.out, options.as_json)
 
