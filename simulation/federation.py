@@ -24,6 +24,7 @@ from protocols.statistics import Estimate, Statistic, statistic_named
 from protocols.studies import studies
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
+from protocols.studies.quantile_zoom import zoomed
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from simulation.networks.profile import profile_of
@@ -200,6 +201,8 @@ class Federation:
         statistic = self._named(statistic)
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        per_unit = self._setting.max_records_per_party if unit == "party" else 1
+        statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.name)

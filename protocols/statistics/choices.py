@@ -4,6 +4,7 @@ counts that they share, under noise that neither knows (`protocols.joint.choice`
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,10 +22,11 @@ from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.option import option
 from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from protocols.statistics.thresholds import as_written
+from protocols.statistics.thresholds import as_written, threshold_values
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
+LEAST_IN_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -160,9 +162,15 @@ class Mode(TopK):
 
 @dataclass(frozen=True)
 class QuantileByMax(Chosen, QuantilesAmongThresholds):
-    """Each quantile as the threshold whose records' ranks come nearest, by report noisy max."""
+    """Each quantile as the middle of the cell between two thresholds whose records' ranks come
+    nearest, by report noisy max.
+
+    Thresholds lie closer `within` a part of the range, where there is one: an eighth of them are on
+    either side of it.
+    """
 
     thresholds: int = 1024
+    within: tuple[float, ...] = ()
 
     name: ClassVar[str] = "quantile-by-max"
     way_of: ClassVar[str] = "quantile"
@@ -177,6 +185,27 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
             )
         if self.smooth in ("1", "2"):
             raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
+        if self.within and (len(self.within) != 2 or self.thresholds < LEAST_IN_PARTS):
+            raise LocalError(f"a part of the range has two ends, and {LEAST_IN_PARTS} thresholds")
+        if self.within and None not in (self.lower, self.upper):
+            _ = self.x
+
+    @cached_property
+    def x(self) -> Column:
+        """Raises `LocalError` where doubles cannot tell them apart."""
+        if not self.within:
+            return threshold_values(*self.bounds, self.thresholds, self.spacing)
+        (lower, upper), (left, right) = self.bounds, self.within
+        if not lower <= left < right <= upper:
+            raise LocalError(f"[{left:g}, {right:g}] is no part of [{lower:g}, {upper:g}]")
+        outside = self.thresholds // 8
+        before, after = (outside if wide else 0 for wide in (lower < left, right < upper))
+        parts = (
+            (lower, left, before),
+            (left, right, self.thresholds - before - after),
+            (right, upper, after),
+        )
+        return np.concatenate([threshold_values(*each, self.spacing) for each in parts if each[2]])
 
     @property
     def sensitivity(self) -> int:
@@ -189,5 +218,15 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
         return Choice(self.thresholds, records, ranks=tuple(ranks))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found = self.x[self._indices(released, self.thresholds)].tolist()
+        edges = np.concatenate([[self.bounds[0]], self.x])
+        middles = (edges[:-1] + edges[1:]) / 2
+        found = middles[self._indices(released, self.thresholds)].tolist()
         return at_quantiles(self.quantile, found)
+
+    @property
+    def grid_step(self) -> float:
+        return super().grid_step / 2
+
+    @property
+    def grid_words(self) -> str:
+        return f"a quantile is told by the middle of its cell, up to {self.grid_step:.3g} off"

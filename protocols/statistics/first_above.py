@@ -23,7 +23,7 @@ from protocols.statistics.option import option
 from protocols.statistics.residuals import ResidualReach
 
 MAX_THRESHOLD = 1 << 32
-BEYOND = 1e-3
+BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""
 
 

@@ -48,7 +48,6 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
             raise LocalError(
                 f"--{flag} is for simulations; --coordinator asks a running federation"
             )
-    from protocols.studies.contract import Study
     from simulation.deployment import Deployment
     from simulation.watch import watched
 
@@ -56,7 +55,6 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
-    several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
     about = about_run(question.name, spec, options)
     with (
         deployment as asked,
@@ -67,7 +65,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
             question,
             report=report,
             key=options.key,
-            begun=show_study_key if several else show_key,
+            begun=lambda key, study: (show_study_key if study else show_key)(key),
             **asking(options),
         )
     show(result, options.out, options.as_json)

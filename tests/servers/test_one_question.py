@@ -182,6 +182,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "side": lambda value: value + 1,
     "part": lambda value: value / 2,
     "lengths": lambda value: (*value, 1.0),
+    "within": lambda value: (0.25, 0.5),
     "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
