@@ -1,4 +1,4 @@
-"""Answers about every level: their (ε, δ) as drawn from integers, and the error beside Theorem 4."""
+"""Answers about every level: their (ε, δ) as drawn from integers, and their error."""
 
 import itertools
 import math

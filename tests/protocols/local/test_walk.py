@@ -69,9 +69,7 @@ def test_the_walk_goes_down_to_the_leaves_and_visits_few_nodes(
     visited: list[int] = []
     children = walk.TreeReports.children
 
-    def counting(
-        self: walk.TreeReports, bits: int, parents: NDArray[np.int64]
-    ) -> walk.Classes:
+    def counting(self: walk.TreeReports, bits: int, parents: NDArray[np.int64]) -> walk.Classes:
         visited.append(len(parents))
         return children(self, bits, parents)
 

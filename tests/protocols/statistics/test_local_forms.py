@@ -194,15 +194,17 @@ def test_bad_input_is_one_line(build: Any, reason: str) -> None:
     [
         (Gini(value="score"), 0.1),
         (Gini(value="score", rounding="randomized"), 0.1),
-        (Auc(), 0.2),
-        (Auc(labels="public"), 0.2),
+        (Auc(), 0.55),
+        (Auc(labels="public"), 0.3),
     ],
     ids=["gini", "randomized", "auc", "public"],
 )
 def test_a_run_estimates_it_under_its_own_name(
     aggregator: str, statistic: Pairs, allowed: float
 ) -> None:
-    """Seeded: the same estimate every time. The data set publishes the bounds."""
+    """Seeded: the same estimate every time. The data set publishes the bounds. 4000 records tell
+    an AUC to a deviation of 0.13, or of 0.07 with public labels: four of them are allowed, and how
+    it errs on average is tested with the randomizers."""
     data = "synthetic:scores?n=4000"
     with Federation(200, aggregator=aggregator, data=data, seed=3) as federation:
         result = federation.run(statistic, 4, delta=1e-6)
