@@ -2,6 +2,7 @@
 counts that they share, under noise that neither knows (`protocols.joint.choice`)."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,12 +15,12 @@ from protocols.joint.choice import Choice
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
-from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.option import option
-from protocols.statistics.thresholds import as_written, quantiles
+from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
+from protocols.statistics.thresholds import as_written
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
@@ -34,23 +35,39 @@ class Chosen(Statistic):
 
     @property
     def released(self) -> int:
-        return self._choice(MAX_CANDIDATES).chosen
+        return self.choice(MAX_CANDIDATES).chosen
 
     @property
     def noises(self) -> int:
-        return self._choice(MAX_CANDIDATES).noises
+        return self.choice(MAX_CANDIDATES).noises
 
-    def _choice(self, records: int) -> Choice:
-        """What is chosen; how many and of how many does not depend on the records."""
-        raise NotImplementedError
-
+    @abstractmethod
     def choice(self, records: int) -> Choice:
-        return self._choice(records)
+        """What is chosen; how many and of how many does not depend on the records."""
+
+    # --- counts are added up as they are: nothing is measured, and no release is given again ---
+
+    @property
+    def measures(self) -> bool:
+        return False
+
+    def measure(self, total: Vector) -> Vector:
+        return total
+
+    def place(self, noise: Vector) -> Vector:
+        return noise
+
+    @property
+    def reuse_key(self) -> str | None:
+        return None
+
+    def release_key(self) -> str:
+        return Statistic.release_key(self)
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
         counts = self.encode(pooled)[0].astype(np.int64)
-        chosen = self._choice(holdings.rows).in_clear(counts)
+        chosen = self.choice(holdings.rows).in_clear(counts)
         return self.decode(chosen.astype(np.uint64), holdings.rows, exact=True)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
@@ -95,7 +112,7 @@ class TopK(Chosen, Histogram):
         """A replaced record moves every count by at most one, not all of them the same way."""
         return 2 * self.k
 
-    def _choice(self, records: int) -> Choice:
+    def choice(self, records: int) -> Choice:
         return Choice(self.bins, records, self.k)
 
     @property
@@ -139,23 +156,18 @@ class Mode(TopK):
 
 
 @dataclass(frozen=True)
-class QuantileByMax(Chosen, Cumulative):
+class QuantileByMax(Chosen, QuantilesAmongThresholds):
     """Each quantile as the threshold whose records' ranks come nearest, by report noisy max."""
 
-    quantile: tuple[float, ...] = (0.5,)
     thresholds: int = 1024
 
     name: ClassVar[str] = "quantile-by-max"
     way_of: ClassVar[str] = "quantile"
-    style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= len(self.quantile) <= MAX_CHOSEN:
+        if len(self.quantile) > MAX_CHOSEN:
             raise LocalError(f"--mechanism max takes 1 to {MAX_CHOSEN} quantiles")
-        for quantile in self.quantile:
-            if not 0 <= quantile <= 1:
-                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
         if not 2 <= self.thresholds <= MAX_CANDIDATES:
             raise LocalError(
                 f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
@@ -164,45 +176,15 @@ class QuantileByMax(Chosen, Cumulative):
             raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
 
     @property
-    def measures(self) -> bool:
-        return False
-
-    @property
     def sensitivity(self) -> int:
         """A replaced record moves every score by at most one. Each quantile is a contest of its
         own."""
         return 2 * len(self.quantile)
 
-    def measure(self, total: Vector) -> Vector:
-        return total
-
-    def place(self, noise: Vector) -> Vector:
-        return noise
-
-    @property
-    def reuse_key(self) -> str | None:
-        return None
-
-    def release_key(self) -> str:
-        return repr((self.name, sorted(self.parameters().items())))
-
-    def _choice(self, records: int) -> Choice:
+    def choice(self, records: int) -> Choice:
         ranks = (max(1, math.ceil(as_written(q) * records)) for q in self.quantile)
         return Choice(self.thresholds, records, ranks=tuple(ranks))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._at(self.x[self._indices(released, self.thresholds)].tolist())
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        return self._at(quantiles(self.raw(holdings), self.quantile))
-
-    @property
-    def grid_step(self) -> float:
-        return float(np.diff(self.x, prepend=self.bounds[0]).max())
-
-    @property
-    def grid_words(self) -> str:
-        return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"
-
-    def _at(self, values: list[float]) -> Estimate:
-        return values[0] if len(values) == 1 else Curve(list(self.quantile), values)
+        found = self.x[self._indices(released, self.thresholds)].tolist()
+        return at_quantiles(self.quantile, found)

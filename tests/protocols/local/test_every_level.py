@@ -1,4 +1,4 @@
-"""Answers about every level: their (ε, δ) as drawn from integers, and their error."""
+"""Answers about every level: their (ε, δ) as drawn from integers, and Theorem 4's error."""
 
 import itertools
 import math
