@@ -124,22 +124,24 @@ class OracleLevels(LocalRandomizer):
         return np.concatenate([oracle.estimate(part) for oracle, part in each]) * self.shape.height
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
-        """Of a node that holds all records, if that is the worst: a record that is asked about it
-        adds the second moment of its estimate, h times as often as not."""
+        """One for all nodes, at most: that of a node which holds all records, if that is worst."""
         return np.array([reports * self.worst])
 
     @property
     def worst(self) -> float:
-        """What a record adds to the variance of a node at most."""
-        return self.shape.height * max(map(_second_moment, self.oracles))
+        """What a record adds to the variance of a node at most: asked about its level once in h
+        times, and told h-fold, h times the variance there, and h - 1 for the node that it is in."""
+        height = self.shape.height
+        return height * max(map(_spread, self.oracles)) + height - 1
 
 
-def _second_moment(oracle: FrequencyOracle) -> float:
-    """Of one record's estimate at the value that it holds, or at another if that is more. Those of
-    randomized response go together: their covariances are at most p·gain² on the diagonal."""
+def _spread(oracle: FrequencyOracle) -> float:
+    """The largest eigenvalue of the covariance of one record's estimates. Those of randomized
+    response go together: gain² times that of a multinomial with one p and k - 1 times q."""
     if isinstance(oracle, RandomizedResponse):
-        return 1 + oracle.p * oracle.gain**2
-    return max(1 + float(oracle.variances(np.ones(1), 1)[0]), oracle.empty_variance)
+        p, k = oracle.p, oracle.values
+        return oracle.gain**2 * max(oracle.q, p * (1 - p) * k / (k - 1))
+    return max(float(oracle.variances(np.ones(1), 1)[0]), oracle.empty_variance)
 
 
 def _tallied(oracle: FrequencyOracle) -> int:
@@ -148,6 +150,8 @@ def _tallied(oracle: FrequencyOracle) -> int:
     return len(oracle.tally(none, np.zeros((0, oracle.question_bytes), dtype=np.uint8)))
 
 
+WORTH = 0.99
+"""How much less a node must vary for more than one bit to be told."""
 KINDS: dict[str, str] = {
     "response": "randomized response",
     "unary": "optimised unary encoding",
@@ -175,5 +179,5 @@ def level_randomizer(name: str, budget: LocalBudget, shape: Hierarchy) -> LocalR
         except LocalError:
             continue
         assert isinstance(found, OracleLevels)
-        best = found if found.worst < best.worst else best
+        best = found if found.worst < WORTH * best.worst else best
     return best

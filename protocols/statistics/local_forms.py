@@ -308,6 +308,7 @@ class LocalAuc(LocalForm):
 
     name: ClassVar[str] = "local-auc"
     way_of: ClassVar[str] = "auc"
+    span: ClassVar[Bounds] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -335,7 +336,9 @@ class LocalAuc(LocalForm):
 
     @property
     def protected(self) -> str:
-        return "one record" if self.private_labels else "the score of one record, its label public"
+        return (
+            "one record" if self.private_labels else "the score (labels are public) of one record"
+        )
 
     @property
     def measurement(self) -> Measurement:

@@ -57,19 +57,23 @@ def test_all_nodes_are_unbiased_within_the_variance_that_is_stated(name: str) ->
 
 
 def test_auto_is_response_for_a_few_nodes_and_else_hadamard() -> None:
-    """By the paper's formulas: e^ε(k-1+e^ε)/(e^ε-1)² + 1 against ((e^ε+1)/(e^ε-1))², of the level
-    with the most nodes; unary encoding and hashing have at least the latter, and 1."""
+    """The largest eigenvalue of the covariance of all nodes of a level, by numpy and from the
+    papers' probabilities, with the most nodes; unary encoding and hashing vary as Hadamard at
+    least."""
     for epsilon in (Fraction(1, 10), Fraction(1), Fraction(4)):
         e = math.exp(epsilon)
         for shape in (Hierarchy(2, 2), Hierarchy(4, 2), Hierarchy(3, 3), Hierarchy(64, 8)):
             auto = level_randomizer("auto", lambda _, each=epsilon: each, shape)
-            response = e * (max(shape.level_sizes) - 1 + e) / (e - 1) ** 2 + 1
-            hadamard = ((e + 1) / (e - 1)) ** 2
-            expected = OracleLevels if response < hadamard else LevelResponse
+            k, h = max(shape.level_sizes), shape.height
+            law = np.where(np.arange(k) == 0, e, 1.0) / (k - 1 + e)
+            covariance = (np.diag(law) - np.outer(law, law)) / (law[0] - law[-1]) ** 2
+            response = h * np.linalg.eigvalsh(covariance).max() + h - 1
+            hadamard = h * ((e + 1) / (e - 1)) ** 2
+            expected = OracleLevels if response < 0.99 * hadamard else LevelResponse
             assert type(auto) is expected, (epsilon, shape)
-            least = shape.height * min(response, hadamard)
+            least = response if expected is OracleLevels else hadamard
             assert auto.variances(np.zeros(1), 1) == pytest.approx([least])
-            assert all(built(name, epsilon, shape).worst >= least * 0.999 for name in OTHERS)
+            assert all(built(name, epsilon, shape).worst >= least * 0.98 for name in OTHERS)
 
 
 @pytest.mark.parametrize("name", OTHERS)
