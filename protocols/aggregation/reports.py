@@ -70,6 +70,10 @@ class Reports(ABC):
     def possible(self, payloads: Bodies) -> Flags:
         """Which of some payloads of the right length, one a row, a party may make."""
 
+    def possible_from(self, ids: Ids, rows: Bodies) -> Flags:
+        """The same of payloads of parties that are known, a row a party."""
+        return self.possible(rows.reshape(-1, self.payload_bytes))
+
     @abstractmethod
     def open(self, payloads: Bodies) -> OpenedReports:
         """The sum, from payloads of the right length, one a row. Raises `LocalError` where they
@@ -196,6 +200,14 @@ class LocalReports(Reports):
         if self._coins is not None:
             questions = np.zeros((len(payloads), self.randomizer.question_bytes), dtype=np.uint8)
         answers = payloads[:, self._asked : self._used]
+        return self._padded(payloads) & self.randomizer.possible(answers, questions)
+
+    def possible_from(self, ids: Ids, rows: Bodies) -> Flags:
+        if self._coins is None or self.randomizer.answers_alike:
+            return super().possible_from(ids, rows)
+        payloads = rows.reshape(-1, self._width)
+        questions = self.questions(ids, rows.shape[1] // self._width)
+        answers = payloads[:, : self._used]
         return self._padded(payloads) & self.randomizer.possible(answers, questions)
 
     def open(self, payloads: Bodies) -> OpenedReports:
