@@ -115,7 +115,12 @@ class Federation:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         max_records_per_party = int(self.holdings.counts.max())
         self._setting = Setting(
-            self._aggregator, count, self.servers, max_records_per_party, self.holdings.rows
+            self._aggregator,
+            count,
+            self.servers,
+            max_records_per_party,
+            self.holdings.rows,
+            kind.trust,
         )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:

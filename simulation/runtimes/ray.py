@@ -46,6 +46,7 @@ class Ray(Carried[ActorPlace]):
     name: ClassVar[str] = "ray"
     summary: ClassVar[str] = "actors of a Ray cluster, on one machine or many; one trust domain"
     own_hosts: ClassVar[int] = 0
+    trust: ClassVar[str] = "simulation: a Ray cluster is one trust domain"
     at_once: ClassVar[int] = 1 << 16
 
     def __init__(self, plan: Plan) -> None:

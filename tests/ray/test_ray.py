@@ -111,6 +111,7 @@ def test_parties_of_several_actors_believe_what_they_sign_for_each_other() -> No
     assert here.estimate == there.estimate != here.truth
     assert here.communication == there.communication
     assert here.error == there.error
+    assert there.privacy.threat_model == f"{Ray.trust}; {here.privacy.threat_model}"
 
 
 def test_a_release_is_given_again_and_costs_nothing(up: Ray) -> None:
