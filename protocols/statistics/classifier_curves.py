@@ -178,6 +178,10 @@ class ClassifierCurves(ClassCounts):
         return "the score of one record" if self.labels == "public" else super().protected
 
     @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        return (self.label,) if self.labels == "public" else ()
+
+    @property
     def measures(self) -> bool:
         return True
 
