@@ -10,8 +10,9 @@ density of θ changes by two factors.
   cube it has a third of the variance of Chaudhuri's noise in Euclid's norm, and b is a cube's
   uniform point times a sum of m + 1 exponential variables.
 - The Jacobian's, det(λI + Σπ(1 − π)wwᵀ). Both determinants are that of the other records, A, with
-  a term of rank one: det A·(1 + v) for v = π(1 − π)wᵀA⁻¹w from 0 to m/4λ. So it costs
-  ε₂ = ln(1 + m/4λ), where Chaudhuri et al. have twice that: they bound two changes of rank one.
+  a term of rank one: det A·(1 + v) for v = π(1 − π)wᵀA⁻¹w from 0 to s/4λ, where s is the most that
+  ‖w‖² can be: m, or less where of several entries one alone is not 0. So it costs
+  ε₂ = ln(1 + s/4λ), where Chaudhuri et al. have twice that: they bound two changes of rank one.
 
 ε = ε₁ + ε₂, for any λ that does not come from the data; δ is 0. Both hold for the exact minimiser
 and a real b. What is published is θ rounded to a public grid, and it is that of the ideal θ with
@@ -78,39 +79,46 @@ class CubeNoise:
 
 @dataclass(frozen=True)
 class ObjectivePerturbation:
-    """The mechanism and its privacy map. `noise` is ε₁, `penalty` is λ, of all records together."""
+    """The mechanism and its privacy map. `noise` is ε₁, `penalty` is λ, of all records together;
+    `terms` is m and `square` is s."""
 
     noise: Fraction
     penalty: float
     terms: int
+    square: int
 
     @classmethod
     def spending(
-        cls, epsilon: Fraction, terms: int, penalty: float = 0.0
+        cls, epsilon: Fraction, terms: int, penalty: float = 0.0, square: int | None = None
     ) -> "ObjectivePerturbation":
-        """With a λ of `penalty` or more. Raises `LocalError` for an ε too small for numbers."""
+        """With a λ of `penalty` or more; s is m unless given. Raises `LocalError` for a penalty
+        that is none."""
         if not 0 <= penalty <= MAX_PENALTY:
             raise LocalError(f"a penalty is from 0 to {MAX_PENALTY:g}, not {penalty:g}")
+        square = terms if square is None else square
         share = min(float(JACOBIAN_SHARE * epsilon), 700.0)
-        least = terms / (4 * math.expm1(share)) * (1 + 1e-12)
+        least = square / (4 * math.expm1(share)) * (1 + 1e-12)
         penalty = max(least, penalty, LEAST_PENALTY)
         # A unit of the last place more than the logarithm, which may be off by as much.
-        spent = Fraction(math.log1p(terms / (4 * penalty)) * (1 + 1e-12))
-        return cls(epsilon - min(spent, JACOBIAN_SHARE * epsilon), penalty, terms)
+        spent = Fraction(math.log1p(square / (4 * penalty)) * (1 + 1e-12))
+        return cls(epsilon - min(spent, JACOBIAN_SHARE * epsilon), penalty, terms, square)
 
     def privacy_map(self) -> float:
         """ε when one record is replaced. δ is 0."""
-        return float(self.noise) + math.log1p(self.terms / (4 * self.penalty))
+        return float(self.noise) + math.log1p(self.square / (4 * self.penalty))
 
     def fit(
         self, records: Integers, positive: NDArray[np.bool], randomness: Randomness
     ) -> Integers:
         """Coefficients in multiples of 1/GRID, from records in multiples of 1/STEPS, one a row.
 
-        Raises ValueError for records outside [−1, 1].
+        Raises ValueError for records outside [−1, 1], or longer than s allows.
         """
+        design = records / STEPS
         if records.shape[1] != self.terms or (np.abs(records) > STEPS).any():
             raise ValueError(f"records are of {self.terms} entries within [-1, 1]")
+        if len(design) and float((design**2).sum(axis=1).max()) > self.square * (1 + 1e-9):
+            raise ValueError(f"squares of a record's entries come to {self.square} at most")
         noise = CubeNoise(self.terms, 2 / self.noise, randomness)
         return certain_minimum(records, positive, self.penalty, noise)
 
