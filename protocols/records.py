@@ -40,6 +40,14 @@ class Holdings:
         """How many records each party holds."""
         return np.diff(self.starts, append=self.rows)
 
+    def count_by_party(self, cells: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
+        """How many of each party's records are in each of `width` cells, shape (parties, width);
+        `cells` has the cell of every record."""
+        parties = len(self.ids)
+        places = np.repeat(np.arange(parties), self.counts) * width + cells
+        counts = np.bincount(places, minlength=parties * width)
+        return counts.astype(np.uint64).reshape(parties, width)
+
     def column(self, name: str) -> Column:
         try:
             return self.columns[name]

@@ -4,6 +4,7 @@ Names of methods and numbers only: nothing here is from a message's body.
 """
 
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -122,6 +123,6 @@ def watch_ledger(metrics: Metrics, ledger: Ledger) -> None:
 def parse_address(address: str) -> tuple[str, int]:
     """host and port of host:port. Raises `LocalError`."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise LocalError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)

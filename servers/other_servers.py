@@ -8,11 +8,14 @@ heard before is taken silently.
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv6Address
 
 import grpc
 import grpc.aio
 
+from protocols.errors import LocalError
 from protocols.identity.certificates import Credentials, Identity
 from protocols.run.messages import Message, Role
 from protocols.run.query import MAX_SERVERS
@@ -20,6 +23,8 @@ from protos import tally_pb2 as pb
 from protos.channel import open_channel
 from protos.tally_pb2_grpc import MessagesStub
 from protos.tasks import Tasks
+from servers.hosts import MAX_ADDRESS
+from servers.metrics import parse_address
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +32,7 @@ CALL_SECONDS = 30.0
 """How long the other may take over one message: it garbles or evaluates some megabytes."""
 RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 2.0
-MAX_ADDRESS = 300
+HOST = re.compile(r"[0-9A-Za-z._-]+")
 
 
 class OtherServers:
@@ -45,10 +50,16 @@ class OtherServers:
         self._tasks = Tasks()
 
     def find(self, targets: Sequence[str]) -> None:
-        """Where servers are, by index."""
-        known = [target for target in targets[:MAX_SERVERS] if len(target) <= MAX_ADDRESS]
+        """Where servers are, by index. What is no address is left out: whoever is said to be there
+        cannot be reached until the coordinator says something better."""
+        known: dict[int, str] = {}
+        for index, target in enumerate(targets[:MAX_SERVERS]):
+            try:
+                known[index] = as_target(target)
+            except LocalError as error:
+                log.warning("cannot reach %s: %s", Role.SERVER.named(index), error)
         if known:
-            self._targets = dict(enumerate(known))
+            self._targets = known
             self._found.set()
 
     def send(self, message: Message) -> None:
@@ -110,3 +121,20 @@ class OtherServers:
                 open_channel(target, identity, self._credentials),
             )
         return MessagesStub(known[1])
+
+
+def as_target(address: str) -> str:
+    """A host:port as gRPC's name for it, whatever the host is called: gRPC alone would take
+    `unix:80` for a file. Raises `LocalError`."""
+    if len(address) > MAX_ADDRESS:
+        raise LocalError(f"an address of {len(address)} characters")
+    host, port = parse_address(address)
+    if HOST.fullmatch(host):
+        return f"dns:///{host}:{port}"
+    try:
+        number = IPv6Address(host)
+    except ValueError:
+        number = None
+    if number is None or number.scope_id is not None:
+        raise LocalError(f"{address!r} names no host")
+    return f"dns:///[{number}]:{port}"

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from protocols.aggregation import aggregator_named
 from protocols.errors import Interrupted, LocalError
 from protocols.privacy.mechanisms import parse_epsilon
@@ -27,9 +25,10 @@ from simulation.analyst import Analyst
 from simulation.question_key import check_resumed, keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Progress, Report
-from simulation.statement import Setting, describe_data
+from simulation.statement import Setting, answered
 from simulation.study import Manner, Put, conduct, is_study_key, new_key
 
+DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
 
 
@@ -151,19 +150,7 @@ class Deployment:
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
         statistic = statistic.asked_of(aggregator.name)
-        return Question(
-            statistic,
-            spec,
-            grant.epsilon,
-            setting.placement(manner.noise, statistic),
-            unit=manner.unit,
-            min_parties=manner.min_parties,
-            deadline=manner.deadline,
-            delta=grant.delta,
-            fresh=manner.fresh,
-            later_epsilon=grant.later_epsilon,
-            later_delta=grant.later_delta,
-        )
+        return manner.question(statistic, spec, grant, setting.placement(manner.noise, statistic))
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
@@ -180,45 +167,8 @@ class Deployment:
         return self._result(opened, opened.question)
 
     def _result(self, opened: Opened, question: Question) -> Result:
-        """Of the federation as it was when it was asked, not as it is now."""
-        query, proof = opened.prove(question)
-        aggregator = aggregator_named(question.aggregator)
-        setting = Setting(
-            aggregator, query.parties, query.servers, query.max_records_per_party, query.records
-        )
-        release = aggregator.release(query)
-        interval = release.interval(
-            proof.statistic, opened.total, opened.records, len(opened.contributors)
-        )
-        return Result(
-            question.statistic.asked_as,
-            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
-            None,
-            setting.privacy(question, release),
-            {
-                "parties": query.parties,
-                "servers": query.servers,
-                "aggregator": question.aggregator,
-                "runtime": "deployed",
-                "network": "none",
-                "seed": None,
-            },
-            opened.bill,
-            opened.seconds,
-            np.zeros(1) if interval is None else interval.errors,
-            tuple(setting.notes(question, opened)),
-            caught=opened.caught,
-            server_cpu_seconds=opened.server_cpu_seconds,
-            prepare_cpu_seconds=opened.prepare_cpu_seconds,
-            reused=opened.reused,
-            lost_pairs=opened.lost_pairs,
-            key=question.key,
-            refusals=opened.refusals,
-            data=describe_data("deployed", question.statistic, query.records),
-            proof=proof,
-            style=question.statistic.style,
-            interval=interval,
-        )
+        result, _ = answered(question, opened, "deployed", DEPLOYED)
+        return replace(result, key=question.key)
 
     def _setting(self, there: pb.Description) -> Setting:
         return Setting(

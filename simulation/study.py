@@ -18,6 +18,8 @@ from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column
 from protocols.run.meter import Bill
+from protocols.run.question import Question
+from protocols.statistics import Statistic
 from protocols.statistics.choices import Chosen
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.studies.budget import Budget, Grant
@@ -60,6 +62,24 @@ class Manner:
         if isinstance(statistic, Chosen) or (of_pairs and statistic.machines() is None):
             noise = None
         return dataclasses.replace(self, noise=noise, report=question.report)
+
+    def question(
+        self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
+    ) -> Question:
+        """About a statistic, for what is granted, without a key."""
+        return Question(
+            statistic,
+            spec,
+            grant.epsilon,
+            placement,
+            unit=self.unit,
+            min_parties=self.min_parties,
+            deadline=self.deadline,
+            delta=grant.delta,
+            fresh=self.fresh,
+            later_epsilon=grant.later_epsilon,
+            later_delta=grant.later_delta,
+        )
 
 
 PutQuestion = Callable[[Put], Result]

@@ -37,7 +37,7 @@ def runs_of(states: "np.typing.NDArray[np.uint8]") -> list[list[int]]:
 def is_running(folder: Path) -> bool:
     """Whether a living process holds the lock."""
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

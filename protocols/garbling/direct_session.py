@@ -27,18 +27,12 @@ from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.garbling import base_ot, outputs
 from protocols.garbling import half_gates as garbling
+from protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.links import Bits, Links, Mask, checked_rows, refuse
 from protocols.garbling.outputs import Form, OutputShares
 from protocols.garbling.primitives import BLOCK_BYTES
-from protocols.garbling.session import (
-    DIGEST_BYTES,
-    NUMBER_BYTES,
-    Answer,
-    BatchShape,
-    Side,
-    digests,
-)
+from protocols.garbling.session import Side, digests
 from protocols.randomness import Randomness
 
 MOST_DIRECT: Final = 96
@@ -148,7 +142,7 @@ class DirectGarbler(Side):
 
     def answer(
         self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = OutputShares.XOR
-    ) -> Answer:
+    ) -> GarblerAnswer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 
         Raises PeerError if a request is not of the right length, or not the one awaited, or has
@@ -186,7 +180,9 @@ class DirectGarbler(Side):
         )
         self._transcript = self._heard(heard, body)
         self._number += 1
-        return Answer(np.hstack([body, digests(self._transcript, sealed.check)]), sealed.shares)
+        return GarblerAnswer(
+            np.hstack([body, digests(self._transcript, sealed.check)]), sealed.shares
+        )
 
     def _keep(self, chosen: Mask) -> None:
         super()._keep(chosen)

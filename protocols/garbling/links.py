@@ -39,7 +39,7 @@ def checked_rows(links: Links, rows: Bytes, width: int, what: str) -> Bytes:
     return np.ascontiguousarray(rows)
 
 
-def refuse(links: Links, wrong: Mask, reason: str) -> None:
-    """Raises PeerError if any link is wrong, and names those that are."""
+def refuse(links: Links, wrong: Mask, reason: str, error: type[PeerError] = PeerError) -> None:
+    """Raises the error if any link is wrong, and names those that are."""
     if wrong.any():
-        raise PeerError(names(links[wrong]), reason)
+        raise error(names(links[wrong]), reason)

@@ -30,16 +30,16 @@ Errors leave a session as it was, but for links that were closed. After a PeerEr
 
 import copy
 import hashlib
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 
 from fss.ring import Bytes
 from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
+from protocols.errors import LocalError, PeerError
 from protocols.garbling import base_ot, outputs
 from protocols.garbling import half_gates as garbling
+from protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.links import Bits, Links, Mask, checked_links, checked_rows, refuse
 from protocols.garbling.ot_extension import (
@@ -48,16 +48,10 @@ from protocols.garbling.ot_extension import (
     Sender,
     bits_of,
     check,
-    request_bytes,
 )
 from protocols.garbling.outputs import Form, OutputShares
-from protocols.garbling.primitives import BLOCK_BYTES, keystream
+from protocols.garbling.primitives import BLOCK_BYTES
 from protocols.randomness import Randomness
-
-NUMBER_BYTES: Final = 4
-DIGEST_BYTES: Final = 16
-MOST_HASHES: Final = 1 << 30
-"""Secret hash calls of one batch on one link: leaves 97 bits of security, see `blocks`."""
 
 _USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
 _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"
@@ -65,69 +59,8 @@ _USAGE_SECRET: Final = b"tallyroom pairwise v1 secret"
 _USAGE_CHALLENGE: Final = b"tallyroom pairwise v1 challenge"
 
 
-class Answer(NamedTuple):
-    """`rows` are for the evaluator, `shares` for the garbler, in the shape of the output's form."""
-
-    rows: Bytes
-    shares: Vector
-
-    def __repr__(self) -> str:
-        return "<Answer>"
-
-
-@dataclass(frozen=True)
-class BatchShape:
-    """What both sides know of a batch."""
-
-    circuit: Circuit
-    output: Form
-    instances: int
-
-    def __post_init__(self) -> None:
-        self.output.check(len(self.circuit.outputs))
-        if self.instances < 1:
-            raise LocalError("a batch has at least one instance")
-        hashes = self.instances * (2 * self.circuit.ands + len(self.circuit.outputs))
-        if hashes > MOST_HASHES:
-            raise LocalError(f"a batch of {hashes} hashes on one link: {MOST_HASHES} at most")
-
-    @property
-    def choices(self) -> int:
-        return self.instances * self.circuit.evaluator_inputs
-
-    @property
-    def request_bytes(self) -> int:
-        return NUMBER_BYTES + request_bytes(self.choices)
-
-    @property
-    def table_bytes(self) -> int:
-        return self.instances * self.circuit.ands * garbling.TABLE_BYTES
-
-    @property
-    def answer_bytes(self) -> int:
-        ciphertexts = self.instances * outputs.ciphertext_bytes(
-            self.output, len(self.circuit.outputs)
-        )
-        return BLOCK_BYTES + self.table_bytes + ciphertexts + DIGEST_BYTES
-
-    def fingerprint(self) -> bytes:
-        circuit = self.circuit
-        sizes = (circuit.garbler_inputs, circuit.evaluator_inputs, self.instances)
-        data = repr((self.output, *sizes, len(circuit.gates))).encode()
-        data += np.ascontiguousarray(circuit.gates).tobytes() + circuit.outputs.tobytes()
-        return hashlib.sha256(data).digest()
-
-    def key_and_garbler_labels(self, seeds: Bytes) -> tuple[Bytes, Bytes]:
-        """The hash key, and the garbler's active labels (K, I, inputs, 16), as both derive them."""
-        inputs = self.circuit.garbler_inputs
-        stream = keystream(seeds, 0, 1 + self.instances * inputs)
-        shape = (len(seeds), self.instances, inputs, BLOCK_BYTES)
-        return stream[:, 0], stream[:, 1:].reshape(shape)
-
-
-def answer_bytes(circuit: Circuit, output: Form, instances: int) -> int:
-    """What a warm link receives for a batch."""
-    return BatchShape(circuit, output, instances).answer_bytes
+class InconsistentError(PeerError):
+    """An evaluator deviated, and may have learnt bits of Δ by not being caught until now."""
 
 
 class Side:
@@ -338,7 +271,7 @@ class Garbler(Side):
 
     def answer(
         self, circuit: Circuit, bits: Bits, rows: Bytes, output: Form = OutputShares.XOR
-    ) -> Answer:
+    ) -> GarblerAnswer:
         """Garbles I instances on every link, with its own (K, I, inputs) bits.
 
         Raises PeerError if a request is not of the right length or not of the batch awaited, or if
@@ -362,7 +295,12 @@ class Garbler(Side):
             asked[:, NUMBER_BYTES:], batch.choices, _challenges(heard), checks
         )
         self._closed = ~consistent
-        refuse(self._links, self._closed, "choices that are inconsistent: the link is closed")
+        refuse(
+            self._links,
+            self._closed,
+            "choices that are inconsistent: the link is closed",
+            InconsistentError,
+        )
         heard = self._heard(heard, checks)
         given = np.packbits(bits.reshape(len(bits), -1), axis=1)
         seeds = self._secret(f"garbling {self._number}", np.hstack([heard, given]))
@@ -385,7 +323,7 @@ class Garbler(Side):
         self._transcript = self._heard(heard, body)
         self._number += 1
         answer[:, -DIGEST_BYTES:] = digests(self._transcript, sealed.check)
-        return Answer(answer, sealed.shares)
+        return GarblerAnswer(answer, sealed.shares)
 
     def branch(self, label: bytes, randomness: Randomness) -> Self:
         """A session of its own for one purpose, from the same base transfers.

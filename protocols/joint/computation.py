@@ -16,6 +16,7 @@ the same. So each end may be started anew and told again all that it had heard.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -26,9 +27,10 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError, PeerError
 from protocols.garbling import base_ot
+from protocols.garbling.batch import answer_bytes
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.outputs import Form
-from protocols.garbling.session import Evaluator, Garbler, answer_bytes
+from protocols.garbling.session import Evaluator, Garbler, InconsistentError
 from protocols.joint.base_transfers import BaseTransfers
 from protocols.randomness import Randomness
 
@@ -99,7 +101,7 @@ def instances_that_fit(circuit: Circuit, form: Form, inputs: int | None = None) 
     return fit
 
 
-class Computation:
+class Computation(ABC):
     """`take` what the other server said, and send it what is returned. `done` once there is a
     `result`."""
 
@@ -118,9 +120,9 @@ class Computation:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at step {len(self._taken)}>"
 
+    @abstractmethod
     def start(self) -> Bytes | None:
         """What is to be said first, if it is for this end to say."""
-        raise NotImplementedError
 
     def take(self, body: Bytes) -> Bytes | None:
         """What to answer. Raises `PeerError` on what the protocol does not allow; then nothing is
@@ -139,8 +141,9 @@ class Computation:
         self._taken.append(digest)
         return answer
 
+    @abstractmethod
     def _step(self, step: int, body: Bytes) -> Bytes | None:
-        raise NotImplementedError
+        """What to answer to the next step. Raises `PeerError`."""
 
     def _next(self, shares: Vector | None) -> Task | Reveal | None:
         """The next task; None when the program is over."""
@@ -205,9 +208,9 @@ class GarblerEnd(Computation):
             return _said(step, _words(task))
         try:
             answer = self._session.answer(task.circuit, task.bits[None], body[None], task.form)
-        except PeerError as error:
-            if "inconsistent" in error.reason and self._opening is not None:
-                self._bases.close(self._opening)
+        except InconsistentError:
+            assert self._opening is not None
+            self._bases.close(self._opening)
             raise
         self._next(answer.shares[0])
         return _said(step, answer.rows[0])

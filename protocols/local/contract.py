@@ -62,6 +62,11 @@ class LocalRandomizer(ABC):
         return None
 
     @property
+    def delta(self) -> Fraction:
+        """The δ of a report that is (ε, δ)-private by itself; 0 of those that are ε-private."""
+        return Fraction(0)
+
+    @property
     @abstractmethod
     def report_bits(self) -> int:
         """Bits that a report says."""

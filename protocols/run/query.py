@@ -216,7 +216,7 @@ class Query:
     def released(self) -> int:
         """How many values each server releases."""
         statistic = self.statistic
-        sums = self.mechanism is None and self.choice is None
+        sums = self.mechanism is None and self.choice is None and not statistic.gathered
         return statistic.length if sums else statistic.released
 
     @property

@@ -16,6 +16,7 @@ from protocols.run.query import (
     read_later,
 )
 from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.contract import Circumstances
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,13 @@ class Question:
         return Query(
             nonce=nonce,
             statistic=self.statistic.prepared(
-                records,
-                max_records_per_party,
-                self.epsilon,
-                self.noise is Placement.PER_PAIR,
-                hashlib.blake2s(nonce, person=b"matching").digest(),
+                Circumstances(
+                    records=records,
+                    max_records_per_party=max_records_per_party,
+                    epsilon=self.epsilon,
+                    inside=self.noise is Placement.PER_PAIR,
+                    seed=hashlib.blake2s(nonce, person=b"matching").digest(),
+                )
             ),
             aggregator=self.aggregator,
             parties=parties,
@@ -119,7 +122,9 @@ class Question:
         expected = self.as_put(query)
         for each in fields(Query):
             if each.name == "statistic":
-                if expected.statistic.release_key() != query.statistic.release_key():
+                # As it comes off the wire: bounds that a caller wrote as 0 and 1 are 0.0 and 1.0.
+                asked = expected.statistic.from_parameters(expected.statistic.parameters())
+                if asked.release_key() != query.statistic.release_key():
                     return each.name
             elif each.name == "deadline" or (each.name in _LATER and self._may_reuse):
                 continue

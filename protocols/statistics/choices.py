@@ -17,12 +17,12 @@ from protocols.joint.choice import Choice
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
-from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.option import option
-from protocols.statistics.thresholds import as_written, quantiles, threshold_values
+from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
+from protocols.statistics.thresholds import as_written, threshold_values
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
@@ -47,6 +47,25 @@ class Chosen(Statistic):
     @abstractmethod
     def choice(self, records: int) -> Choice | FirstAbove:
         """What is chosen; how many and of how many does not depend on the records."""
+
+    # --- counts are added up as they are: nothing is measured, and no release is given again ---
+
+    @property
+    def measures(self) -> bool:
+        return False
+
+    def measure(self, total: Vector) -> Vector:
+        return total
+
+    def place(self, noise: Vector) -> Vector:
+        return noise
+
+    @property
+    def reuse_key(self) -> str | None:
+        return None
+
+    def release_key(self) -> str:
+        return Statistic.release_key(self)
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
@@ -142,7 +161,7 @@ class Mode(TopK):
 
 
 @dataclass(frozen=True)
-class QuantileByMax(Chosen, Cumulative):
+class QuantileByMax(Chosen, QuantilesAmongThresholds):
     """Each quantile as the middle of the cell between two thresholds whose records' ranks come
     nearest, by report noisy max.
 
@@ -150,21 +169,16 @@ class QuantileByMax(Chosen, Cumulative):
     either side of it.
     """
 
-    quantile: tuple[float, ...] = (0.5,)
     thresholds: int = 1024
     within: tuple[float, ...] = ()
 
     name: ClassVar[str] = "quantile-by-max"
     way_of: ClassVar[str] = "quantile"
-    style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= len(self.quantile) <= MAX_CHOSEN:
+        if len(self.quantile) > MAX_CHOSEN:
             raise LocalError(f"--mechanism max takes 1 to {MAX_CHOSEN} quantiles")
-        for quantile in self.quantile:
-            if not 0 <= quantile <= 1:
-                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
         if not 2 <= self.thresholds <= MAX_CANDIDATES:
             raise LocalError(
                 f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
@@ -194,27 +208,10 @@ class QuantileByMax(Chosen, Cumulative):
         return np.concatenate([threshold_values(*each, self.spacing) for each in parts if each[2]])
 
     @property
-    def measures(self) -> bool:
-        return False
-
-    @property
     def sensitivity(self) -> int:
         """A replaced record moves every score by at most one. Each quantile is a contest of its
         own."""
         return 2 * len(self.quantile)
-
-    def measure(self, total: Vector) -> Vector:
-        return total
-
-    def place(self, noise: Vector) -> Vector:
-        return noise
-
-    @property
-    def reuse_key(self) -> str | None:
-        return None
-
-    def release_key(self) -> str:
-        return repr((self.name, sorted(self.parameters().items())))
 
     def choice(self, records: int) -> Choice:
         ranks = (max(1, math.ceil(as_written(q) * records)) for q in self.quantile)
@@ -223,10 +220,8 @@ class QuantileByMax(Chosen, Cumulative):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         edges = np.concatenate([[self.bounds[0]], self.x])
         middles = (edges[:-1] + edges[1:]) / 2
-        return self._at(middles[self._indices(released, self.thresholds)].tolist())
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        return self._at(quantiles(self.raw(holdings), self.quantile))
+        found = middles[self._indices(released, self.thresholds)].tolist()
+        return at_quantiles(self.quantile, found)
 
     @property
     def grid_step(self) -> float:
@@ -235,6 +230,3 @@ class QuantileByMax(Chosen, Cumulative):
     @property
     def grid_words(self) -> str:
         return f"a quantile is told by the middle of its cell, up to {self.grid_step:.3g} off"
-
-    def _at(self, values: list[float]) -> Estimate:
-        return values[0] if len(values) == 1 else Curve(list(self.quantile), values)

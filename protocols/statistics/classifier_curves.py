@@ -114,13 +114,9 @@ class ClassCounts(Bounded):
         return 2 * self.thresholds * len(self.score)
 
     def encode(self, holdings: Holdings) -> Vector:
-        width, parties = 2 * self.thresholds, len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
-        rows = [
-            np.bincount(party * width + cells, minlength=parties * width).reshape(parties, width)
-            for cells in self._cells(holdings)
-        ]
-        return np.concatenate([np.cumsum(row, axis=1) for row in rows], axis=1).astype(np.uint64)
+        width = 2 * self.thresholds
+        rows = [holdings.count_by_party(cells, width) for cells in self._cells(holdings)]
+        return np.concatenate([np.cumsum(row, axis=1) for row in rows], axis=1)
 
     @property
     def grid_step(self) -> float:

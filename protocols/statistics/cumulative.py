@@ -107,10 +107,7 @@ class Cumulative(BoundedColumn):
     def encode(self, holdings: Holdings) -> Vector:
         """Each party's own counts at the thresholds: S0 §4.1, for any `sum` aggregator."""
         cells = self.cells(holdings.column(self.value))
-        parties = len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
-        counts = np.bincount(party * self.length + cells, minlength=parties * self.length)
-        return np.cumsum(counts.reshape(parties, self.length), axis=1).astype(np.uint64)
+        return np.cumsum(holdings.count_by_party(cells, self.length), axis=1)
 
     # --- noise ---
 

@@ -27,6 +27,7 @@ from protocols.privacy.smooth_sensitivity import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
+from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.classifier_curves import (
     ClassCounts,
     shares_of,
@@ -44,10 +45,8 @@ CURATED_STEPS = 1024
 
 
 @dataclass(frozen=True)
-class Curated(ClassCounts):
+class Curated(ByCurator, ClassCounts):
     """A function of one score's counts in both classes, under the curator's noise."""
-
-    curated: ClassVar[bool] = True
 
     thresholds: int = option(CURATED_STEPS, "Steps that scores are rounded up to.")
 
@@ -71,7 +70,7 @@ class Curated(ClassCounts):
         kind = f"Laplace, δ = {delta:g}" if delta else "Cauchy, δ = 0"
         return f"{kind}, scaled by smooth sensitivity: the curator must see every record's score"
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         return delta
 
     def cells_of(self, total: Vector) -> tuple[Integers, Integers]:
@@ -87,17 +86,6 @@ class Curated(ClassCounts):
     @property
     def released(self) -> int:
         return 1
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Nobody may know: the scale of the noise is a secret, and Cauchy noise has no variance."""

@@ -3,7 +3,6 @@ index is all that is released (`protocols.joint.above_threshold`)."""
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from protocols.joint.above_threshold import FirstAbove, units_of_epsilon
 from protocols.privacy.prirp import wanted
 from protocols.records import Holdings
 from protocols.statistics.choices import MAX_CANDIDATES, Chosen
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, Rows
 from protocols.statistics.histogram import Histogram
@@ -121,19 +121,13 @@ class MagnitudeBounds(Searched, Magnitudes):
         if not 0 <= self.beyond <= MAX_THRESHOLD:
             raise LocalError("beyond bounds lie 0 records or more")
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         """P(ρ − ν > t) is at most exp(−t/s)/2 for noises ρ and ν of scale s."""
-        if epsilon is None or self.beyond:
+        if known.epsilon is None or self.beyond:
             return self
-        scale = self.sensitivity / float(epsilon)
-        return replace(self, beyond=min(math.ceil(-math.log(2 * BEYOND) * scale), records - 1))
+        scale = self.sensitivity / float(known.epsilon)
+        beyond = min(math.ceil(-math.log(2 * BEYOND) * scale), known.records - 1)
+        return replace(self, beyond=beyond)
 
     @property
     def noises(self) -> int:

@@ -44,6 +44,7 @@ class Histogram(BoundedColumn):
 
     name: ClassVar[str] = "histogram"
     one_noise: ClassVar[bool] = True
+    after_release: ClassVar[frozenset[str]] = frozenset({"nonnegative"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,10 +98,7 @@ class Histogram(BoundedColumn):
         return np.minimum(bins, self.bins - 1)
 
     def encode(self, holdings: Holdings) -> Vector:
-        bins = self.measured(holdings)
-        party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
-        counts = np.bincount(party * self.cells + bins, minlength=len(holdings.ids) * self.cells)
-        return counts.astype(np.uint64).reshape(len(holdings.ids), self.cells)
+        return holdings.count_by_party(self.measured(holdings), self.cells)
 
     def _named(self, holdings: Holdings) -> Column:
         column = holdings.column(self.value)
@@ -120,10 +118,6 @@ class Histogram(BoundedColumn):
         span = (0.0, math.inf) if self.nonnegative else self.span
         deviations = self.deviations(noise_variance, records)
         return Interval.around(counts, deviations, width, span)
-
-    def release_key(self) -> str:
-        kept = {key: value for key, value in self.parameters().items() if key != "nonnegative"}
-        return repr((self.name, sorted(kept.items())))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.cells, math.sqrt(noise_variance))

@@ -19,7 +19,6 @@ would show are taken to spread that much, which shrinks their coefficients: the 
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -30,7 +29,7 @@ from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import sum_by_party
+from protocols.statistics.contract import Circumstances, sum_by_party
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.interval import NORMAL, Interval
@@ -58,6 +57,7 @@ class LinearRegression(Ranged):
 
     name: ClassVar[str] = "linear-regression"
     style: ClassVar[Style] = Style("marks", "coefficient", "")
+    after_release: ClassVar[frozenset[str]] = frozenset({"least_spread"})
 
     def __post_init__(self) -> None:
         if not self.x or len(set(self.columns)) != len(self.columns):
@@ -106,25 +106,14 @@ class LinearRegression(Ranged):
         rows, columns = self._pairs
         return sum_by_party((whole[:, rows] * whole[:, columns]).view(np.uint64), holdings)
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         """The norm of a symmetric matrix of p² noises of deviation s is about 2s√p."""
-        if records > MAX_RECORDS:
-            raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {records}")
-        if epsilon is None:
+        if known.records > MAX_RECORDS:
+            raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {known.records}")
+        if known.epsilon is None:
             return replace(self, least_spread=0.0)
-        deviation = math.sqrt(2) * self.sensitivity / STEPS**2 / float(epsilon)
+        deviation = math.sqrt(2) * self.sensitivity / STEPS**2 / float(known.epsilon)
         return replace(self, least_spread=2 * deviation * math.sqrt(len(self.x)))
-
-    def release_key(self) -> str:
-        kept = {key: each for key, each in self.parameters().items() if key != "least_spread"}
-        return repr((self.name, sorted(kept.items())))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         fit = self._fit(released, records, exact)

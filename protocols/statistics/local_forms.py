@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.local import LocalBudget, LocalRandomizer, RandomizedResponse
-from protocols.local.auc import MAX_DEPTH, AucResponse
+from protocols.local.auc import MAX_DEPTH
+from protocols.local.every_level import auc_response
 from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Statistic
+from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
@@ -111,10 +112,7 @@ class LocalForm(Statistic):
 
     def encode(self, holdings: Holdings) -> Vector:
         """Each party's counts of cells."""
-        cells, parties = self.exact_cells(holdings), len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
-        counts = np.bincount(party * self.length + cells, minlength=parties * self.length)
-        return counts.astype(np.uint64).reshape(parties, self.length)
+        return holdings.count_by_party(self.exact_cells(holdings), self.length)
 
     @abstractmethod
     def exact_cells(self, holdings: Holdings) -> NDArray[np.int64]:
@@ -154,22 +152,15 @@ class LocalPairs(LocalForm):
                 " cells, and 2 bins at least: with one, all records are alike"
             )
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         """`auto` is Corollary 1's k = n^¼·√(Lε) with L = 1, of all columns together."""
-        if records < 2:
+        if known.records < 2:
             raise LocalError(f"{self.of} needs at least two records")
         if self.inner.bins != "auto":
             return replace(self, bins=int(self.inner.bins))
         valued = max(1, len(self.inner.valued))
         labels = 2 ** (len(self.columns) - len(self.inner.valued))
-        k = corollary_1(records, 1.0 if epsilon is None else float(epsilon))
+        k = corollary_1(known.records, 1.0 if known.epsilon is None else float(known.epsilon))
         most_bins = math.floor((MAX_CELLS / labels) ** (1 / valued) + 1e-9)
         return replace(self, bins=max(2, min(round(k ** (1 / valued)), most_bins)))
 
@@ -291,13 +282,18 @@ def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class ScoresAndLabels(Measurement):
-    """A record is a score of `depth` bits and a label."""
+    """A record is a score of `depth` bits and a label. `asked` is what a report tells of
+    (`protocols.local.every_level`)."""
 
     depth: int = 1
     private_labels: bool = True
+    asked: str = "auto"
 
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return AucResponse.spending(budget(None), self.depth, self.private_labels)
+        return self.randomizer_by_itself(budget(None), Fraction(0))
+
+    def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
+        return auc_response(self.asked, epsilon, delta, self.depth, self.private_labels)
 
 
 @dataclass(frozen=True)
@@ -316,18 +312,11 @@ class LocalAuc(LocalForm):
         if self.of != "auc" or not 0 <= self.depth <= MAX_DEPTH:
             raise LocalError(f"a domain of scores has 2 to 2^{MAX_DEPTH} values")
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         """A domain that is no power of two is padded to the next. `auto` is about √n scores, 16 to
         4096: the error grows with the number of levels, and less is lost to ties than to noise."""
         if self.inner.bins == "auto":
-            return replace(self, depth=min(12, max(4, round(math.log2(records) / 2))))
+            return replace(self, depth=min(12, max(4, round(math.log2(known.records) / 2))))
         bins = int(self.inner.bins)
         if not 2 <= bins <= 1 << MAX_DEPTH:
             raise LocalError(f"--bins of scores are 2 to {1 << MAX_DEPTH}, not {bins}")
@@ -345,7 +334,8 @@ class LocalAuc(LocalForm):
     def measurement(self) -> Measurement:
         if self.depth < 1:
             raise LocalError("the domain of scores is not decided yet")
-        return ScoresAndLabels(None, self.depth, self.private_labels)
+        asked = getattr(self.inner, "levels", "auto")
+        return ScoresAndLabels(None, self.depth, self.private_labels, asked)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """A domain of d scores fills the first d cells of the tree."""

@@ -59,10 +59,7 @@ class Magnitudes(OneColumn):
         return SIDE + np.sign(values).astype(np.int64) * np.minimum(steps, SIDE)
 
     def encode(self, holdings: Holdings) -> Vector:
-        party = np.repeat(np.arange(len(holdings.ids)), holdings.counts)
-        cells = party * BINS + self.measured(holdings)
-        counts = np.bincount(cells, minlength=len(holdings.ids) * BINS)
-        return counts.astype(np.uint64).reshape(len(holdings.ids), BINS)
+        return holdings.count_by_party(self.measured(holdings), BINS)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         return _curve(signed(released).astype(float))

@@ -6,6 +6,7 @@ statistic answers with its `measurement`; `Statistic.measured` is what each reco
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,10 @@ class Measurement:
         Its estimates are those of the sum of all records' vectors.
         """
         return None
+
+    def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
+        """The same where nothing but the report hides the record: it may be (ε, δ)-private."""
+        return self.randomizer(lambda _: epsilon)
 
     def points(self, bits: int) -> Points:
         """The cells in a comparison key's domain of 2^bits, which is spread over all of the fine

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError
+from protocols.local.every_level import ASKED
 from protocols.names import look_up
 from protocols.pairwise.kernels import bundled as kernels
 from protocols.pairwise.kernels.contract import Grid, Kernel
@@ -150,6 +151,12 @@ class Auc(Ordered):
     labels: str = option(
         "private", "In the local model: whether labels are hidden too.", choices=LABELS
     )
+    levels: str = option(
+        "auto",
+        "In the local model: whether a report tells of one level of scores, which takes no δ, or "
+        "of all, within --delta; auto takes what errs less.",
+        choices=tuple(ASKED),
+    )
 
     name: ClassVar[str] = "auc"
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -159,6 +166,7 @@ class Auc(Ordered):
         look_up("method", self.method, dict.fromkeys(AUC_METHODS))
         look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
         look_up("labels", self.labels, dict.fromkeys(LABELS))
+        look_up("levels", self.levels, ASKED)
 
     def asked_of(self, aggregator: str) -> Statistic:
         """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other

@@ -29,7 +29,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.run.messages import MAX_ROW
 from protocols.statistics.bounded import Bounded
-from protocols.statistics.contract import Bounds, Statistic
+from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
@@ -115,40 +115,33 @@ class Pairs(Bounded):
 
     takes_pilot: ClassVar[bool] = True
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         """The statistic with its pairs decided. Raises `LocalError` if there are none."""
-        if records < 2:
+        if known.records < 2:
             raise LocalError(f"{self.name} needs at least two records")
-        matchings = min(self._matchings(records, epsilon, inside), rounds(records))
+        matchings = min(self._matchings(known), rounds(known.records))
         return replace(
             self,
             matchings=matchings,
-            met=min(matchings, records - 1),
-            max_records_per_party=max_records_per_party,
-            inside=inside,
-            pairing=seed[:SEED_BYTES].hex(),
+            met=min(matchings, known.records - 1),
+            max_records_per_party=known.max_records_per_party,
+            inside=known.inside,
+            pairing=known.seed[:SEED_BYTES].hex(),
         )
 
-    def _matchings(self, records: int, epsilon: Fraction | None, inside: bool) -> int:
+    def _matchings(self, known: Circumstances) -> int:
         if self.pairs_per_party == "all":
-            return rounds(records)
+            return rounds(known.records)
         if self.pairs_per_party != "auto":
             return int(self.pairs_per_party)
         output, sensitivity = self.kernel.outputs[0], float(self.kernel.sensitivity)
         zetas = Zetas.worst(float(output.high - output.low))
         if self.pilot:
             zetas = Zetas(*self.pilot)
-        budget = 1e9 if epsilon is None else float(epsilon)
-        if inside:
-            return best_matchings(records, zetas, sensitivity, budget)
-        return min(enough_matchings(records, zetas, sensitivity, budget), MOST_AUTOMATIC)
+        budget = 1e9 if known.epsilon is None else float(known.epsilon)
+        if known.inside:
+            return best_matchings(known.records, zetas, sensitivity, budget)
+        return min(enough_matchings(known.records, zetas, sensitivity, budget), MOST_AUTOMATIC)
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""

@@ -17,6 +17,7 @@ from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.statistics.classifier_curves import shares_of, true_auc
 from protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.curated import Curated, Integers
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
@@ -49,15 +50,8 @@ class CuratedRoc(Curated):
     def fixed(self) -> bool:
         """Whether thresholds are evenly spaced."""
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
-        return replace(self, depth=depth_for(records))
+    def prepared(self, known: Circumstances) -> Self:
+        return replace(self, depth=depth_for(known.records))
 
     @property
     def released(self) -> int:
@@ -83,7 +77,7 @@ class CuratedRoc(Curated):
         where = "evenly spaced thresholds" if self.fixed else "thresholds by recursive medians"
         return f"{self.counts} between {where}: the curator must see every record's score"
 
-    def numeric_delta(self, epsilon: Fraction, delta: float, group: int) -> float:
+    def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         return 0.0
 
     def published(

@@ -25,7 +25,8 @@ from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_thres
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
-from protocols.statistics.contract import Statistic
+from protocols.statistics.by_curator import ByCurator
+from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.synthetic_rows import SyntheticRows
@@ -119,16 +120,11 @@ class NextAttribute(OfAttributes):
         return 2 * len(self.candidates)
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties = len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
         tables = [
-            np.bincount(
-                party * size + self.cells_of([each, *self.projected], holdings),
-                minlength=parties * size,
-            ).reshape(parties, size)
+            holdings.count_by_party(self.cells_of([each, *self.projected], holdings), size)
             for each, size in zip(self.candidates, self._sizes, strict=True)
         ]
-        return np.concatenate(tables, axis=1).astype(np.uint64)
+        return np.concatenate(tables, axis=1)
 
     def scores(self, total: Vector) -> list[int]:
         """For each candidate, the pairs that stay together, below 0.
@@ -158,11 +154,10 @@ class NextAttribute(OfAttributes):
 
 
 @dataclass(frozen=True)
-class CuratedNextAttribute(NextAttribute):
+class CuratedNextAttribute(ByCurator, NextAttribute):
     """The same, picked by a curator: one step of S4's PrivateKD. 1 for the attribute that is."""
 
     name: ClassVar[str] = "next-attribute-curated"
-    curated: ClassVar[bool] = True
 
     @property
     def sensitivity(self) -> int:
@@ -172,17 +167,6 @@ class CuratedNextAttribute(NextAttribute):
     @property
     def released(self) -> int:
         return 1
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
@@ -240,21 +224,13 @@ class ProjectedCells(OfAttributes):
         return self.cells_of(self.projected, holdings)
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties = len(holdings.ids)
-        row = np.repeat(np.arange(parties), holdings.counts) * self.length
-        counts = np.bincount(row + self.measured(holdings), minlength=parties * self.length)
-        return counts.reshape(parties, self.length).astype(np.uint64)
+        return holdings.count_by_party(self.measured(holdings), self.length)
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
-        above = 0 if epsilon is None else min(lei_threshold(records, epsilon), MAX_THRESHOLD)
-        return replace(self, threshold=above)
+    def prepared(self, known: Circumstances) -> Self:
+        if known.epsilon is None:
+            return replace(self, threshold=0)
+        above = lei_threshold(known.records, known.epsilon)
+        return replace(self, threshold=min(above, MAX_THRESHOLD))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         counts = signed(released)
@@ -284,26 +260,10 @@ class ProjectedCells(OfAttributes):
 
 
 @dataclass(frozen=True)
-class CuratedProjectedCells(ProjectedCells):
+class CuratedProjectedCells(ByCurator, ProjectedCells):
     """The same by a curator, who draws the empty cells that pass without looking at each."""
 
     name: ClassVar[str] = "projected-cells-curated"
-    curated: ClassVar[bool] = True
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def measurement(self) -> None:
-        return None
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is sampled from exact counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness

@@ -30,7 +30,8 @@ from protocols.privacy.prirp import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.by_curator import ByCurator
+from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.estimates import Estimate, Rows
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.ranged import MAX_COLUMNS
@@ -102,16 +103,9 @@ class ResidualReach(Residuals):
         return 4
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties, width = len(holdings.ids), self.doublings + 1
-        row = np.repeat(np.arange(parties), holdings.counts) * width
-        axes = [
-            np.bincount(
-                row + bound_of(each, self.least_reach, self.doublings), minlength=parties * width
-            )
-            for each in self.points(holdings)
-        ]
-        both = [each.reshape(parties, width) for each in axes]
-        return np.concatenate(both, axis=1).astype(np.uint64)
+        width = self.doublings + 1
+        axes = [holdings.count_by_party(each, width) for each in self._bounds(holdings)]
+        return np.concatenate(axes, axis=1)
 
     def _bounds(self, holdings: Holdings) -> list[NDArray[np.int64]]:
         """Of each record, for fitted values and for residuals."""
@@ -137,26 +131,14 @@ class ResidualReach(Residuals):
 
 
 @dataclass(frozen=True)
-class CuratedReach(ResidualReach):
+class CuratedReach(ByCurator, ResidualReach):
     """The same by a curator, with the sparse vector technique: S2's Algorithm 2."""
 
     name: ClassVar[str] = "residual-reach-curated"
-    curated: ClassVar[bool] = True
 
     @property
     def released(self) -> int:
         return 2
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
@@ -216,18 +198,11 @@ class ResidualCells(Residuals):
     def grid(self) -> PlotGrid:
         return PlotGrid(self.fitted_reach, self.residual_reach, self.side or SIDES[0])
 
-    def prepared(
-        self,
-        records: int,
-        max_records_per_party: int,
-        epsilon: Fraction | None,
-        inside: bool,
-        seed: bytes,
-    ) -> Self:
+    def prepared(self, known: Circumstances) -> Self:
         if self.side:
             return self
-        whole = None if epsilon is None else float(epsilon) / self.part
-        return replace(self, side=side_for(records, whole))
+        whole = None if known.epsilon is None else float(known.epsilon) / self.part
+        return replace(self, side=side_for(known.records, whole))
 
     @cached_property
     def buckets(self) -> Buckets | None:
@@ -268,10 +243,7 @@ class ResidualCells(Residuals):
         return self.grid.cell_of(*self.points(holdings))
 
     def encode(self, holdings: Holdings) -> Vector:
-        parties = len(holdings.ids)
-        row = np.repeat(np.arange(parties), holdings.counts) * self.length
-        counts = np.bincount(row + self.measured(holdings), minlength=parties * self.length)
-        return counts.reshape(parties, self.length).astype(np.uint64)
+        return holdings.count_by_party(self.measured(holdings), self.length)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         found = signed(released).astype(np.float64)
@@ -299,11 +271,10 @@ class ResidualCells(Residuals):
 
 
 @dataclass(frozen=True)
-class CuratedCells(ResidualCells):
+class CuratedCells(ByCurator, ResidualCells):
     """The same by a curator, with both stages of DAWA."""
 
     name: ClassVar[str] = "residual-cells-curated"
-    curated: ClassVar[bool] = True
 
     @property
     def buckets(self) -> None:
@@ -313,21 +284,6 @@ class CuratedCells(ResidualCells):
     def sensitivity(self) -> int:
         """In no metric: DAWA has its own. Above 0, so that there is noise."""
         return 1
-
-    @property
-    def noises(self) -> int:
-        return 1
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def measurement(self) -> None:
-        return None
-
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
 
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness

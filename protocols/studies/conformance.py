@@ -20,7 +20,7 @@ import pytest
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError, RunFailed
 from protocols.records import Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.estimates import plain, shape_of
 from protocols.studies import study_named
 from protocols.studies.budget import Budget
@@ -148,7 +148,7 @@ def _outcome(study: Study, answering: Answering) -> tuple[str, list[Ask]]:
 
 def _prepared(statistic: Statistic, holdings: Holdings) -> Statistic:
     most = int(holdings.counts.max())
-    return statistic.prepared(holdings.rows, most, Fraction(1), inside=False, seed=bytes(32))
+    return statistic.prepared(Circumstances(holdings.rows, most, Fraction(1), False, bytes(32)))
 
 
 def _total(statistic: Statistic, holdings: Holdings) -> Vector:

@@ -296,6 +296,22 @@ class StatisticGroup(LightGroup):
             ) from None
 
 
+def by_statistic(name: str, group: type[StatisticGroup]) -> typer.Typer:
+    """`tally NAME STATISTIC`."""
+    return typer.Typer(
+        name=name,
+        cls=group,
+        invoke_without_command=True,
+        subcommand_metavar="STATISTIC [OPTIONS]",
+        epilog=f"`tally {name} STATISTIC --help` lists the options of one.",
+    )
+
+
+def need_statistic(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        raise LocalError(f"which statistic? `tally {context.command.name} --help` lists them")
+
+
 def comparison_of(args: list[str]) -> tuple[str, list[str]]:
     """`compare-aggregators --statistic NAME …`: which statistic, and the other words."""
     rest, name = [], "histogram"

@@ -17,10 +17,12 @@ from simulation.command.by_statistic import (
     COMPARE,
     Chosen,
     StatisticGroup,
+    by_statistic,
     comparison_of,
+    need_statistic,
     statistic_command,
 )
-from simulation.command.common import CompareOptions, RunOptions, SimulationOptions
+from simulation.command.common import CompareOptions, RunOptions, SimulationOptions, asking
 
 if TYPE_CHECKING:
     from parties.data import Dataset
@@ -59,16 +61,10 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     ):
         result = asked.run(
             question,
-            options.epsilon,
-            noise=options.noise,
-            unit=options.unit,
-            min_parties=options.min_parties,
-            deadline=options.deadline,
             report=report,
-            delta=options.delta,
-            fresh=options.fresh,
             key=options.key,
             begun=lambda key, study: (show_study_key if study else show_key)(key),
+            **asking(options),
         )
     show(result, options.out, options.as_json)
 
@@ -193,17 +189,7 @@ def simulated(
         show_progress() as shown,
         watched(options.out, about, shown) as report,
     ):
-        return federation.run(
-            question,
-            options.epsilon,
-            noise=options.noise,
-            unit=options.unit,
-            min_parties=options.min_parties,
-            deadline=options.deadline,
-            report=report,
-            delta=options.delta,
-            fresh=options.fresh,
-        )
+        return federation.run(question, report=report, **asking(options))
 
 
 def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dict[str, object]:
@@ -308,20 +294,8 @@ class CompareGroup(StatisticGroup):
         return statistic_command(name, CompareOptions, compare_statistic)
 
 
-run = typer.Typer(
-    name="run",
-    cls=RunGroup,
-    invoke_without_command=True,
-    subcommand_metavar="STATISTIC [OPTIONS]",
-    epilog="`tally run STATISTIC --help` lists the options of one.",
-)
-compare = typer.Typer(
-    name="compare",
-    cls=CompareGroup,
-    invoke_without_command=True,
-    subcommand_metavar="STATISTIC [OPTIONS]",
-    epilog="`tally compare STATISTIC --help` lists the options of one.",
-)
+run = by_statistic("run", RunGroup)
+compare = by_statistic("compare", CompareGroup)
 
 
 @run.callback()
@@ -345,11 +319,10 @@ def choose_run(
     ] = False,
 ) -> None:
     """Run one statistic, in a simulated federation or in one that is deployed."""
-    if context.invoked_subcommand is None:
-        if resume is None:
-            raise LocalError("which statistic? `tally run --help` lists them")
+    if context.invoked_subcommand is None and resume is not None:
         show(resume_question(resume, coordinator, identity), out, as_json)
         return
+    need_statistic(context)
     if resume is not None:
         raise LocalError("--resume KEY asks nothing new: leave the statistic out")
     for name in ("coordinator", "identity", "out", "as_json"):
@@ -363,5 +336,4 @@ def choose_run(
 @compare.callback()
 def choose_comparison(context: typer.Context) -> None:
     """One statistic with several aggregators, side by side."""
-    if context.invoked_subcommand is None:
-        raise LocalError("which statistic? `tally compare --help` lists them")
+    need_statistic(context)

@@ -1,13 +1,13 @@
 """Runs in a folder, in progress and past: one subfolder each, as `--out` makes them."""
 
-import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulation.watch import LOCK, PROGRESS, is_running
+from simulation.watch import PROGRESS, is_running
+from simulation.web.documents import document, is_plain_file, read
 
 RESULT, COMPARISON, JOB, LOG = "result.json", "comparison.json", "job.json", "job.log"
 MARKS = (RESULT, COMPARISON, PROGRESS, JOB)
@@ -26,8 +26,8 @@ FILES = {
 """What is given out, and nothing else that may lie there."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 MOST_RUNS = 500
-MOST_BYTES = 32 * 2**20
-MOST_POINTS = 2000
+MOST_BRIEF = 200
+LOG_BYTES = 4000
 KEPT_OUT = ("receipts", "questions")
 """Long, and in the file for whoever wants them."""
 
@@ -52,11 +52,10 @@ class Seen:
         found: dict[str, Any] = self.result or self.comparison or {}
         federation = found.get("federation", {})
         privacy = found.get("privacy", {})
-        return {
+        line = {
             "name": self.name,
             "changed": self.changed,
             "state": self.state,
-            "reason": self.reason,
             "kind": "compare" if self.comparison or self.job.get("action") == "compare" else "run",
             "statistic": found.get("statistic") or known.get("statistic", "?"),
             "aggregator": _part(federation, "aggregator") or known.get("aggregator", ""),
@@ -67,6 +66,7 @@ class Seen:
             "phase": self.progress.get("phase", ""),
             "submissions": self.progress.get("submissions", 0),
         }
+        return {key: _brief(value) for key, value in line.items()} | {"reason": self.reason}
 
     def detail(self) -> dict[str, object]:
         return self.summary() | {
@@ -80,6 +80,13 @@ class Seen:
 
 def _part(value: object, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
+
+
+def _brief(value: object) -> object:
+    """A number, or a text of a line; nothing of what somebody put in its place."""
+    if isinstance(value, str):
+        return value[:MOST_BRIEF]
+    return value if isinstance(value, int | float) else None
 
 
 def is_name(name: str) -> bool:
@@ -113,7 +120,7 @@ class Runs:
         path = self.folder / name / file
         if not is_name(name) or file not in FILES or (self.folder / name).is_symlink():
             return None
-        return path if path.is_file() and not path.is_symlink() else None
+        return path if is_plain_file(path) else None
 
     def _seen(self, name: str) -> Seen:
         path = self.folder / name
@@ -123,7 +130,7 @@ class Runs:
         result = self._document(path / RESULT)
         comparison = self._document(path / COMPARISON)
         state, reason = _state(path, running, progress, job, bool(result or comparison))
-        files = tuple(file for file in FILES if (path / file).is_file())
+        files = tuple(file for file in FILES if is_plain_file(path / file))
         return Seen(name, _changed(path), state, reason, progress, job, result, comparison, files)
 
     def _document(self, path: Path) -> dict[str, Any] | None:
@@ -132,18 +139,14 @@ class Runs:
             mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if path in self._read and self._read[path][0] == mark:
                 return self._read[path][1]
-            if stat.st_size > MOST_BYTES or path.is_symlink():
-                return None
-            found = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
-        except (OSError, ValueError, RecursionError):
+            found = document(path)
+        except OSError:
             return None
-        document = None
-        if isinstance(found, dict):
-            document = {key: value for key, value in found.items() if key not in KEPT_OUT}
-            document = _thinned(document)
-            document |= _charges(found.get("receipts"))
-        self._read[path] = mark, document
-        return document
+        if found is not None:
+            charges = _charges(found.get("receipts"))
+            found = {key: value for key, value in found.items() if key not in KEPT_OUT} | charges
+        self._read[path] = mark, found
+        return found
 
 
 def _is_run(entry: os.DirEntry[str]) -> bool:
@@ -177,9 +180,7 @@ def _state(
 
 def _last_line(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 4000))
-            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        lines = read(path, LOG_BYTES, end=True).decode("utf-8", "replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1][:1000] if lines else ""
@@ -195,18 +196,3 @@ def _charges(receipts: object) -> dict[str, Any]:
         if isinstance(each, dict)
     ]
     return {"charges": charged}
-
-
-def _thinned(value: Any) -> Any:
-    """Lists of numbers that are longer than any screen is wide, evenly thinned."""
-    if isinstance(value, dict):
-        return {key: _thinned(each) for key, each in value.items()}
-    if isinstance(value, list):
-        if len(value) > MOST_POINTS:
-            step = -(-len(value) // MOST_POINTS)
-            value = value[::step]
-        return [_thinned(each) for each in value]
-    return value
-
-
-__all__ = ["FILES", "JOB", "LOCK", "LOG", "Runs", "Seen", "is_name"]

@@ -18,6 +18,7 @@ from simulation.runtimes import runtimes
 ACTIONS = {"run": RunOptions, "compare": CompareOptions}
 NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts"})
 """Files of this machine, and where things run: the page simulates in one process or in several."""
+DATA_FLAGS = ("--data", "--pilot")
 MOST_VALUES, MOST_CHARACTERS = 64, 500
 
 
@@ -100,9 +101,10 @@ def arguments(asked: object, any_file: bool) -> list[str]:
         if flag not in known:
             raise LocalError(f"{statistic} has no {str(flag)[:40]}")
         words += _words(known[flag], value)
-    data = options.get("--data")
-    if data and not any_file and str(data).partition("?")[0] not in BUNDLED:
-        raise LocalError("from another machine, only bundled data can be asked about")
+    for flag in DATA_FLAGS:
+        data = options.get(flag)
+        if data and not any_file and str(data).partition("?")[0] not in BUNDLED:
+            raise LocalError(f"from another machine, {flag} is one of the bundled data sets")
     return words
 
 

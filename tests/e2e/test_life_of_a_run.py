@@ -1,54 +1,34 @@
 """Nothing acknowledged is lost, nothing that failed is done later, nothing is left behind."""
 
 import itertools
-import math
 import os
 import shutil
 import signal
-import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
 from protocols.errors import RunFailed
-from protocols.identity.certificates import Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.policy import Policy
 from protocols.run.question import Question
-from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import Gini
 from protocols.statistics.on_demand import EcdfPoints
-from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
 from simulation import Federation
 from simulation.runtimes import Opened, Plan
 from simulation.runtimes.processes import Processes
-from tests.e2e.addressed import ANALYST, COORDINATOR, Addressed, party
+from tests.e2e.addressed import Addressed
+from tests.e2e.keepers import ANYTHING, KEEPERS, PATIENCE, journals, spends, wait_until
 from tests.e2e.siege import Hand, LoneServers, resident_bytes
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
 BINS = 50
 QUERY = a_query(statistic=Histogram(lower=0.0, upper=1.0, bins=BINS))
-KEEPERS = ("coordinator", "server-0", "server-1")
-PATIENCE = 30.0
-ANYTHING = Policy(epsilon_per_question=math.inf, epsilon_in_all=math.inf)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.05)
 
 
 def submission(party: int, length: int = BINS) -> Message:
@@ -74,20 +54,6 @@ def test_refused_messages_cost_nobody_his_acknowledged_submission(tmp_path: Path
             assert hand.send(submission(0)) == []
             (roster,) = hand.heard(1)
             assert roster.body.tobytes()[:1] == bitmap(4, [0, 1, 2, 3])
-
-
-def spends(folder: Path) -> list[int]:
-    """How many there are in each ledger."""
-    return [
-        sqlite3.connect(folder / keeper / "ledger.sqlite")
-        .execute("SELECT count(*) FROM spends")
-        .fetchone()[0]
-        for keeper in KEEPERS
-    ]
-
-
-def journals(folder: Path) -> list[Path]:
-    return [path for keeper in KEEPERS for path in (folder / keeper / "runs").glob("*.log")]
 
 
 def test_questions_that_failed_are_not_answered_later(tmp_path: Path) -> None:
@@ -185,31 +151,6 @@ def test_a_server_that_lost_its_store_is_named_at_once(tmp_path: Path) -> None:
         assert spends(tmp_path)[1:] == [2, 1]
 
 
-def test_a_stored_trees_journal_does_not_grow_with_what_is_asked_of_it(tmp_path: Path) -> None:
-    """Nor does what is said again after a crash: the last question, and its answer."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, store=tmp_path)
-
-    def ask(at: float) -> list[int]:
-        points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(at,))
-        question = Question(points, "fss", None, Placement.EACH_SERVER, key=f"{at}", deadline=20)
-        opened = federation.ask(question, lambda _: None)
-        opened.prove(question)
-        return [int(each) for each in opened.total]
-
-    def sizes() -> list[int]:
-        wait_until(lambda: len(journals(tmp_path)) == 2)
-        return [path.stat().st_size for path in journals(tmp_path)]
-
-    with Processes(plan) as federation:
-        assert ask(0.25) == [1]
-        before = sizes()
-        for begin in (0.5, 0.55):
-            assert [ask(begin + i / 100) for i in range(4)] == [[2]] * 4
-            assert sizes() == before
-            federation.children["server-0"].kill()
-            federation.restart("server-0")
-
-
 def _fail(federation: Federation) -> None:
     with pytest.raises(RunFailed):
         federation.run(Mean(value="score"), 1, deadline=2.0, min_parties=1)
@@ -252,69 +193,6 @@ def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
         assert after[name][2] < before[name][2] + more * (10 << 10), f"{name} grows"
 
 
-class Changing(Processes):
-    """A party may come back with other data."""
-
-    def change(self, number: int, values: list[float]) -> None:
-        block = self._blocks[number]
-        columns = {"value": np.array(values)}
-        self._blocks[number] = type(block)(block.ids, block.starts, columns)
-        self.children[f"host-{number}"].kill()
-        self.restart(f"host-{number}")
-
-
-@pytest.mark.parametrize(
-    ("statistic", "aggregator"),
-    [
-        (Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4), "additive"),
-        (EcdfPoints(value="value", lower=0.0, upper=1.0, at=(0.25, 0.5, 0.75, 1.0)), "fss"),
-    ],
-    ids=["curve", "on demand"],
-)
-def test_a_release_belongs_to_the_data_it_was_made_of(
-    statistic: Any, aggregator: str, tmp_path: Path
-) -> None:
-    """Also when there are as many records as before; the coordinator is restarted in between."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path)
-
-    def ask(fresh: bool = False) -> Opened:
-        key = os.urandom(8).hex()
-        asked = Question(
-            statistic, aggregator, None, Placement.EACH_SERVER, key=key, fresh=fresh, deadline=10
-        )
-        return federation.ask(asked, lambda _: None)
-
-    def counts(opened: Opened) -> list[float]:
-        curve = statistic.decode(opened.total, opened.records, exact=True)
-        return [round(y * opened.records) for y in curve.y]
-
-    with Changing(plan) as federation:
-        first = ask()
-        assert (counts(first), first.reused) == ([1, 2, 3, 4], False)
-        federation.children["coordinator"].kill()
-        federation.restart("coordinator")
-        again = ask()
-        assert counts(again) == [1, 2, 3, 4]
-        assert again.question is not None
-        assert federation._analyst is not None
-        for _ in range(2):  # what was given again is kept under its own key as well
-            resumed = federation._analyst.resume(again.question.key, lambda _: None)
-            assert (counts(resumed), resumed.question) == (counts(again), again.question)
-            resumed.prove(again.question)
-            federation.children["coordinator"].kill()
-            federation.restart("coordinator")
-        spent = spends(tmp_path)
-        assert spent == [1, 1, 1]
-        federation.change(0, [0.2, 0.24])
-        wait_until(lambda: counts(ask()) == [2, 2, 3, 4])
-        assert spends(tmp_path) == [2, 2, 2]
-        federation.change(0, [0.2, 0.24, 0.3])
-        wait_until(lambda: counts(ask()) == [2, 3, 4, 5])
-        newest = spends(tmp_path)
-        assert counts(ask(fresh=True)) == [2, 3, 4, 5]
-        assert spends(tmp_path) == [count + 1 for count in newest]
-
-
 def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
     """A party that stands still keeps those waiting that are to meet it, each for its deadline."""
     with Federation(
@@ -344,100 +222,3 @@ def test_lost_pairs_are_counted_and_nobody_who_is_well_is_left_out() -> None:
     expected = np.mean([abs(a - b) for a, b in itertools.combinations(scores, 2)])
     assert isinstance(result.estimate, float)
     assert abs(result.estimate - expected) < 2 / 2**8
-
-
-@pytest.fixture(scope="module")
-def addressed() -> Iterator[Addressed]:
-    with Addressed(Plan(holdings_of([0.1, 0.3], 2), 2, 1, seed=1)) as federation:
-        yield federation
-
-
-@pytest.mark.parametrize(
-    "identity", [party(0, 1), Identity(Role.SERVER, 0, 0), COORDINATOR], ids=lambda who: who.name
-)
-def test_only_an_analyst_resumes_or_cancels(addressed: Addressed, identity: Identity) -> None:
-    with addressed.reach("coordinator", identity) as channel:
-        desk = CoordinatorStub(channel)
-        key = pb.QuestionKey(key="mean")
-        with pytest.raises(grpc.RpcError) as refused:
-            desk.Cancel(key, timeout=5)
-        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-        with pytest.raises(grpc.RpcError) as refused:
-            list(desk.Resume(key, timeout=5))
-        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-
-
-@pytest.mark.parametrize("identity", [party(0, 1), ANALYST], ids=lambda who: who.name)
-def test_only_the_coordinator_hears_which_runs_a_server_keeps(
-    addressed: Addressed, identity: Identity
-) -> None:
-    with addressed.reach("server-0", identity) as channel:
-        with pytest.raises(grpc.RpcError) as refused:
-            MessagesStub(channel).Kept(pb.Subscription(), timeout=5)
-        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-
-
-def test_keys_that_cannot_be_and_keys_that_nobody_used(addressed: Addressed) -> None:
-    with addressed.reach("coordinator", ANALYST) as channel:
-        desk = CoordinatorStub(channel)
-        for key in ("", "k" * 201):
-            with pytest.raises(grpc.RpcError) as refused:
-                desk.Cancel(pb.QuestionKey(key=key), timeout=5)
-            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        (event,) = desk.Resume(pb.QuestionKey(key="never"), timeout=5)
-        assert "nothing is known of that key" in event.failure.reason
-        # Cancelled before it came: a question that was still on its way does not begin.
-        early = pb.QuestionKey(key="early")
-        assert desk.Cancel(early, timeout=5) == pb.Cancelled(
-            cancelled=True, words="it had not begun"
-        )
-    asked = Question(
-        Mean(value="value", lower=0.0, upper=1.0),
-        "additive",
-        None,
-        Placement.EACH_SERVER,
-        key="early",
-    )
-    with pytest.raises(RunFailed, match="it was cancelled"):
-        addressed.ask(asked, lambda _: None)
-    done = replace(asked, key="done")
-    opened = addressed.ask(done, lambda _: None)
-    with addressed.reach("coordinator", ANALYST) as channel:
-        late = CoordinatorStub(channel).Cancel(pb.QuestionKey(key="done"), timeout=5)
-        assert (late.cancelled, late.words) == (False, "it was over already")
-    assert addressed.ask(done, lambda _: None).total.tolist() == opened.total.tolist()
-
-
-def test_a_stored_tree_is_asked_across_restarts_and_parties_have_no_part_in_it(
-    tmp_path: Path,
-) -> None:
-    """A server that is back says again what it said of other points; a party that is back is not
-    asked, nor charged, for what its keys were uploaded for before."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
-    answers: list[Opened] = []
-    here: list[int] = []
-
-    def ask(at: float) -> None:
-        points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(at,))
-        question = Question(points, "fss", None, Placement.EACH_SERVER, key=f"{at}", deadline=20)
-        opened = federation.ask(question, lambda progress: here.append(progress.enrolled))
-        opened.prove(question)
-        answers.append(opened)
-
-    with Processes(plan) as federation:
-        ask(0.25)
-        ask(0.5)
-        federation.children["server-1"].kill()
-        asking = threading.Thread(target=ask, args=(0.75,))
-        asking.start()
-        federation.children["host-0"].kill()
-        wait_until(lambda: here and here[-1] == 1)
-        federation.restart("host-0")
-        wait_until(lambda: here[-1] == 2)
-        federation.restart("server-1")
-        asking.join(PATIENCE)
-        assert not asking.is_alive()
-    assert [opened.total.tolist() for opened in answers] == [[1], [2], [3]]
-    for host in ("host-0", "host-1"):
-        with sqlite3.connect(tmp_path / host / "ledger.sqlite") as ledger:
-            assert ledger.execute("SELECT COUNT(*) FROM spends").fetchone() == (1,)

@@ -55,6 +55,17 @@ def test_owners_keep_their_records_in_order(owner: list[int]) -> None:
     assert held == [[float(i) for i, name in enumerate(owner) if name == each] for each in names]
 
 
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=40))
+def test_cells_are_counted_for_each_party(records: list[tuple[int, int]]) -> None:
+    owner, cells = np.array(records).T
+    holdings = deal_by({"value": cells.astype(float)}, owner)
+    counts = holdings.count_by_party(holdings.column("value").astype(np.int64), 7)
+    assert counts.dtype == np.uint64
+    assert counts.tolist() == [
+        [held.count(cell) for cell in range(7)] for held in by_party(holdings).values()
+    ]
+
+
 @pytest.mark.parametrize("parties", [0, -1, 6])
 def test_impossible_numbers_of_parties(parties: int) -> None:
     with pytest.raises(LocalError, match="part"):

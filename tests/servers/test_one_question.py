@@ -164,6 +164,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "of": lambda value: "variance" if value == "gini" else "gini",
     "asked": lambda value: value.replace('"value":"value"', '"value":"other"'),
     "depth": lambda value: value + 1,
+    "levels": lambda value: "one" if value == "all" else "all",
     "nonnegative": lambda value: not value,
     "categories": lambda value: "a,b",
     "randomizer": lambda value: "unary" if value != "unary" else "auto",

@@ -15,6 +15,7 @@ from parties.data import Dataset
 from protocols.errors import LocalError, RunFailed
 from protocols.run.messages import Message, Phase
 from protocols.statistics import Statistic
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.estimates import Rows
 from protocols.statistics.first_above import (
     BEYOND,
@@ -172,7 +173,7 @@ def test_noise_seldom_leads_beyond_all_records() -> None:
     """10,000 searches in the clear by numpy, alpha 1e-9: no more than BEYOND on either side go past
     the outermost bin that has records."""
     scale = 2.0
-    statistic = MagnitudeBounds().prepared(1000, 1, Fraction(2), False, b"")
+    statistic = MagnitudeBounds().prepared(Circumstances(1000, 1, Fraction(2), False, b""))
     assert statistic.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
     draws = np.floor(np.random.default_rng(1).exponential(scale, (2, 10_000)))
     past = np.count_nonzero(draws[0] + statistic.beyond < draws[1])

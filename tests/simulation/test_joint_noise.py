@@ -49,9 +49,10 @@ def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> N
     assert "neither knows it" in result.privacy.threat_model
 
 
-def test_a_curve_of_keys_errs_as_it_says() -> None:
+@pytest.mark.parametrize("aggregator", ["fss", "fss?verified=yes"])
+def test_a_curve_of_keys_errs_as_it_says(aggregator: str) -> None:
     """The root mean square of errors over deviations, at 64 points of a tree: within a factor 3."""
-    with Federation(parties=3, aggregator="fss", data=DATA, seed=4) as federation:
+    with Federation(parties=3, aggregator=aggregator, data=DATA, seed=4) as federation:
         result = federation.run(
             Ecdf(value="value", thresholds=64, smooth="none"), 1.0, noise="joint"
         )

@@ -10,6 +10,7 @@ import pytest
 from parties.data import load
 from protocols.errors import RunFailed
 from protocols.pairwise.sampling.pair_assignment import draw_meetings
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
 from protocols.statistics.pairwise import Pairs
 from simulation import Federation, Result
@@ -247,7 +248,9 @@ def test_an_infinite_entropy_is_told_by_name(tmp_path: Path, tally_here: Tally) 
 @pytest.mark.parametrize(("records", "pairs"), [(4, 3), (5, 4), (7, 6)])
 def test_all_pairs_take_noise_for_those_that_a_record_is_in(records: int, pairs: int) -> None:
     """Of an odd number, every record sits out one of the matchings."""
-    prepared = KendallTau(pairs_per_party="all").prepared(records, 1, None, False, bytes(16))
+    prepared = KendallTau(pairs_per_party="all").prepared(
+        Circumstances(records, 1, None, False, bytes(16))
+    )
     assert prepared.sensitivity == 2 * pairs
     _, entries = draw_meetings(prepared, np.ones(records, dtype=np.int64))
     assert len(entries) == records * pairs

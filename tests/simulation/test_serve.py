@@ -149,9 +149,24 @@ def test_a_form_has_no_other_words(options: dict[str, object]) -> None:
         arguments({"action": "run", "statistic": "mean", "options": options}, False)
 
 
+def test_no_file_is_read_for_another_machine() -> None:
+    """Neither as the data, nor as public data to plan by."""
+    options = {"--pilot": "/etc/passwd"}
+    asked = {"action": "run", "statistic": "auc", "options": options}
+    with pytest.raises(LocalError, match="--pilot is one of the bundled"):
+        arguments(asked, False)
+    assert arguments(asked, True) == ["run", "auc", "--pilot=/etc/passwd"]
+    options["--pilot"] = "synthetic:scores?n=50"
+    assert arguments(asked, False)
+
+
 def test_what_lies_in_a_folder_is_not_believed(tmp_path: Path) -> None:
     texts = {"a": "{", "b": "[]", "c": '{"federation": 3, "privacy": [], "receipts": 7}'}
     texts |= {"d": "[" * 100000, "e": '{"estimate": NaN, "receipts": [1, {}]}'}
+    texts |= {"f": '{"epsilon": 1e999}', "g": r'{"statistic": "\ud800", "\udfff": 1}'}
+    texts |= {"h": '{"a":' * 900 + "1" + "}" * 900, "i": '{"statistic": {"x": [1]}}'}
+    texts |= {"j": json.dumps({"statistic": "x" * 10**6, "points": [0.5] * 10**5})}
+    texts |= {"k": json.dumps({str(i): i for i in range(10**5)})}
     for name, text in texts.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(text)
@@ -160,7 +175,32 @@ def test_what_lies_in_a_folder_is_not_believed(tmp_path: Path) -> None:
     seen = {each.name: each for each in Runs(tmp_path).all()}
     assert set(seen) == {*texts, "deep"}
     assert seen["deep"].state == "failed"
-    assert all(json.dumps(each.detail(), allow_nan=False) for each in seen.values())
+    for each in seen.values():
+        said = json.dumps(each.detail(), allow_nan=False, ensure_ascii=False).encode()
+        assert len(said) < 10**5
+        assert len(json.dumps(each.summary())) < 1000
+
+
+def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
+    """A pipe would be waited for without end, a link would show a file from elsewhere."""
+    secret = tmp_path / "secret"
+    secret.write_text('{"statistic": "of somebody else"}')
+    runs = tmp_path / "runs"
+    for name in ("links", "pipes"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "job.json").write_text('{"statistic": "mean"}')
+    for file in ("result.json", "job.log", "progress.json", ".running", "estimate.csv"):
+        (runs / "links" / file).symlink_to(secret)
+        os.mkfifo(runs / "pipes" / file)
+    program = (
+        "import json, sys; from pathlib import Path; from simulation.web.folder import Runs;"
+        "print(json.dumps([each.detail() for each in Runs(Path(sys.argv[1])).all()]))"
+    )
+    words = [sys.executable, "-c", program, str(runs)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    assert "somebody else" not in done.stdout
+    for each in json.loads(done.stdout):
+        assert (each["statistic"], each["state"], each["files"]) == ("mean", "failed", [])
 
 
 def test_a_watched_run_tells_how_it_ends(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from protocols.algebra.ring import Vector, signed
 from protocols.records import Holdings
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.estimates import shape_of
@@ -70,7 +70,7 @@ def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
 def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS) -> float:
     held = holdings()
     if isinstance(statistic, Pairs):
-        statistic = statistic.prepared(held.rows, 1, None, False, bytes(16))
+        statistic = statistic.prepared(Circumstances(held.rows, 1, None, False, bytes(16)))
     exact, records = exact_release(statistic, held)
     truth = shape_of(statistic.noiseless(held)).values()
     scale = statistic.sensitivity / epsilon

@@ -111,6 +111,11 @@ class Fss(Aggregator):
             return
         if query.servers != SERVERS:
             raise LocalError(f"fss?verified=yes takes exactly {SERVERS} servers")
+        if query.choice is not None:
+            raise LocalError(
+                f"{query.statistic.name} is chosen by the two servers, who check no keys then: "
+                "fss without verified, or additive"
+            )
         size = self.row_bytes(query, query.max_records_per_party)
         if size + 4 * query.parties > MAX_ROW:
             raise LocalError("fss?verified=yes: so many parties or records do not fit a message")

@@ -100,7 +100,10 @@ class Local(Aggregator):
 def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
-    found = _randomizer(query.statistic.measurement, query.epsilon / query.records_per_unit)
+    each = query.records_per_unit
+    found = _randomizer(
+        query.statistic.measurement, query.epsilon / each, Fraction(query.delta) / each
+    )
     if found is None:
         raise LocalError(
             f"local has no randomizer for {query.statistic.name}: choose another aggregator"
@@ -109,8 +112,11 @@ def randomizer_of(query: Query) -> LocalRandomizer:
 
 
 @lru_cache(maxsize=16)
-def _randomizer(measurement: Measurement | None, epsilon: Fraction) -> LocalRandomizer | None:
-    return None if measurement is None else measurement.randomizer(lambda _: epsilon)
+def _randomizer(
+    measurement: Measurement | None, epsilon: Fraction, delta: Fraction
+) -> LocalRandomizer | None:
+    """The reports of a unit's records are independent: their ε add up, and so do their δ."""
+    return None if measurement is None else measurement.randomizer_by_itself(epsilon, delta)
 
 
 def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
@@ -136,7 +142,10 @@ class LocalRelease(Release):
 
     @property
     def delta(self) -> float:
-        return 0.0
+        """What was granted, if reports are not ε-private without it."""
+        if self.exact or not randomizer_of(self.query).delta:
+            return 0.0
+        return self.query.delta
 
     @property
     def words(self) -> str:
@@ -145,8 +154,11 @@ class LocalRelease(Release):
         randomizer = randomizer_of(self.query)
         each = float(self.query.epsilon / self.query.records_per_unit)
         bits, sent = randomizer.report_bits, randomizer.report_bytes
+        budget = f"ε {each:.6g}"
+        if randomizer.delta:
+            budget += f" and δ {float(randomizer.delta):.3g}"
         return (
-            f"{randomizer.name}, of ε {each:.6g} a report; a record's report says {bits} "
+            f"{randomizer.name}, of {budget} a report; a record's report says {bits} "
             f"bit{'s' * (bits > 1)}, sent in {sent} byte{'s' * (sent > 1)}, and the message around "
             f"a party's reports adds {SINGLE_BYTES}"
         )

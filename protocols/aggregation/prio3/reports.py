@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Ids
+from protocols.aggregation.rosters import count_type
 from protocols.algebra.field import Field, Vector, apply_integer_map
 from protocols.algebra.ring import signed
 from protocols.errors import LocalError
@@ -88,15 +89,10 @@ class Reporting(ABC):
         return Parts(*map(np.ascontiguousarray, columns))
 
     @property
-    def count_type(self) -> np.dtype[np.unsignedinteger] | None:
-        """How rosters tell how many reports a party sent; None where it can be but one."""
-        most = self.query.max_records_per_party
-        return None if most == 1 else np.dtype(np.min_scalar_type(most))
-
-    @property
     def head_bytes(self) -> int:
         """What a roster begins with: a contribution, and a count for every party."""
-        size = 0 if self.count_type is None else self.count_type.itemsize
+        counted = count_type(self.query)
+        size = 0 if counted is None else counted.itemsize
         return CONTRIBUTION_BYTES + size * self.query.parties
 
     def chunks(self, members: Members, counts: Counts) -> list[Ids]:

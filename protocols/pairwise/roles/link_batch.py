@@ -26,7 +26,7 @@ STEPS = 4
 
 
 @dataclass(frozen=True)
-class Task:
+class LinkTask:
     """`bits` are our inputs, (links, pairs, wires)."""
 
     circuit: Circuit
@@ -34,13 +34,13 @@ class Task:
     bits: Bytes
 
     def __repr__(self) -> str:
-        return f"<Task of {self.bits.shape[0]} links>"
+        return f"<LinkTask of {self.bits.shape[0]} links>"
 
 
 Side = Evaluator | Garbler | DirectEvaluator | DirectGarbler
 
 
-def _few(tasks: tuple[Task, ...]) -> bool:
+def _few(tasks: tuple[LinkTask, ...]) -> bool:
     """Whether the evaluator's labels go by base transfers alone: both ends know how many bits it
     has on a link, and that there is one task."""
     bits = sum(task.circuit.evaluator_inputs * task.bits.shape[1] for task in tasks)
@@ -53,7 +53,7 @@ class Batch:
     STEPS: ClassVar[tuple[int, ...]]
     """Those that this end takes."""
 
-    def __init__(self, links: Links, tasks: tuple[Task, ...], side: Side) -> None:
+    def __init__(self, links: Links, tasks: tuple[LinkTask, ...], side: Side) -> None:
         self.tasks = tasks
         self.side = side
         self.at = 0
@@ -93,7 +93,7 @@ class Batch:
 class EvaluatorBatch(Batch):
     STEPS: ClassVar[tuple[int, ...]] = (REPLY, ANSWER)
 
-    def __init__(self, links: Links, tasks: tuple[Task, ...], randomness: Randomness) -> None:
+    def __init__(self, links: Links, tasks: tuple[LinkTask, ...], randomness: Randomness) -> None:
         self._asked = False
         kind = DirectEvaluator if _few(tasks) else Evaluator
         super().__init__(links, tasks, kind(links, randomness))
@@ -125,7 +125,7 @@ class EvaluatorBatch(Batch):
 class GarblerBatch(Batch):
     STEPS: ClassVar[tuple[int, ...]] = (OPENING, REQUEST)
 
-    def __init__(self, links: Links, tasks: tuple[Task, ...], randomness: Randomness) -> None:
+    def __init__(self, links: Links, tasks: tuple[LinkTask, ...], randomness: Randomness) -> None:
         kind = DirectGarbler if _few(tasks) else Garbler
         super().__init__(links, tasks, kind(links, randomness))
 

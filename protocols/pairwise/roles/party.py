@@ -27,7 +27,7 @@ from protocols.pairwise.roles.link_batch import (
     Batch,
     EvaluatorBatch,
     GarblerBatch,
-    Task,
+    LinkTask,
 )
 from protocols.pairwise.roles.link_messages import ASKED, end_of, link_message
 from protocols.pairwise.sampling.pair_assignment import (
@@ -263,7 +263,7 @@ class PairwiseParty:
             return Rejected(message.sender, error.reason)
         return Continue(tuple(replies), deadline=self._query.deadline)
 
-    def _by_tasks(self, links: Links) -> list[tuple[tuple[Task, ...], NDArray[np.intp]]]:
+    def _by_tasks(self, links: Links) -> list[tuple[tuple[LinkTask, ...], NDArray[np.intp]]]:
         """Links that have equally many pairs of either kind."""
         kinds: dict[tuple[int, int], list[int]] = {}
         for at, number in enumerate(links.tolist()):
@@ -328,7 +328,7 @@ class PairwiseParty:
         for number in batch.links.tolist():
             self._batches[end_of(number, evaluator)] = batch
 
-    def _tasks(self, links: Links, evaluator: bool) -> tuple[Task, ...]:
+    def _tasks(self, links: Links, evaluator: bool) -> tuple[LinkTask, ...]:
         """What these links compute, with our bits for it: records, and coins for the noise."""
         kernel, schedule = self._statistic.kernel, self._schedule
         keys = [end_of(number, evaluator) for number in links.tolist()]
@@ -346,7 +346,9 @@ class PairwiseParty:
             tossed = drawn[:, : slots.shape[1] * coins].reshape(*slots.shape, coins)
             bits = np.concatenate([bits, tossed], axis=2)
         return tuple(
-            Task(schedule.second if swapped else schedule.first, schedule.form, bits[:, start:end])
+            LinkTask(
+                schedule.second if swapped else schedule.first, schedule.form, bits[:, start:end]
+            )
             for swapped, start, end in schedule.cuts(*self._sizes[keys[0]])
         )
 

@@ -9,11 +9,11 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from protocols.errors import LocalError
+from protocols.garbling.batch import answer_bytes
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.laplace_circuit import CircuitLaplace
 from protocols.garbling.outputs import IntegerShares
 from protocols.garbling.primitives import BLOCK_BYTES
-from protocols.garbling.session import answer_bytes
 from protocols.pairwise.kernels.contract import Kernel
 from protocols.pairwise.roles.link_batch import STEPS
 from protocols.run.messages import MAX_WIRE_BYTES

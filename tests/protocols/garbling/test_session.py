@@ -11,10 +11,11 @@ from fss.ring import Bytes
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError, PeerError
 from protocols.garbling import native
+from protocols.garbling.batch import MOST_HASHES, answer_bytes
 from protocols.garbling.circuit import AND, Circuit
 from protocols.garbling.ot_extension import bits_of
 from protocols.garbling.outputs import OutputShares
-from protocols.garbling.session import MOST_HASHES, Evaluator, Garbler, answer_bytes
+from protocols.garbling.session import Evaluator, Garbler
 from protocols.randomness import Randomness
 from tests.protocols.garbling.circuits import clear, greater, random_circuit
 from tests.protocols.pairwise.dealing import dealt, opened, random_bits, random_bytes
@@ -388,4 +389,4 @@ def test_secrets_do_not_show() -> None:
     x = random_bits(1, 2, 1, 32)
     answer = garbler.answer(CIRCUIT, x, evaluator.request(CIRCUIT, x))
     shown = (repr(evaluator), repr(garbler), repr(answer))
-    assert shown == ("<Evaluator of 2 links>", "<Garbler of 2 links>", "<Answer>")
+    assert shown == ("<Evaluator of 2 links>", "<Garbler of 2 links>", "<GarblerAnswer>")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from protocols.errors import LocalError
-from protocols.local import auc as module
-from protocols.local.auc import AucResponse
+from protocols.local import walk as module
+from protocols.local.auc import AucResponse, TreeResponse
 from protocols.local.pairs import FIXED_POINT
 from protocols.randomness import Randomness
 
@@ -32,12 +32,13 @@ def plain_auc(codes: Codes) -> float:
     return float(found) / (len(positive) * len(negative))
 
 
-def estimates(randomizer: AucResponse, codes: Codes, runs: int) -> NDArray[np.float64]:
+def estimates(randomizer: TreeResponse, codes: Codes, runs: int) -> NDArray[np.float64]:
     source = Randomness(bytes(16))
     found = []
     for _ in range(runs):
-        questions = randomizer.questions(source.words(2 * len(codes)).reshape(-1, 2))
-        words = source.words(len(codes)).reshape(-1, 1)
+        asked = source.words(randomizer.question_words * len(codes))
+        questions = randomizer.questions(asked.reshape(len(codes), -1))
+        words = source.words(randomizer.words * len(codes)).reshape(len(codes), -1)
         reports = randomizer.reports(codes, questions, words)
         assert randomizer.possible(reports, questions).all()
         found.append(randomizer.summarise(reports, questions).vector)
@@ -94,8 +95,8 @@ def test_what_is_looked_up_is_what_is_transformed(monkeypatch: pytest.MonkeyPatc
     codes = some_records(3000, 7)
     randomizer = AucResponse.spending(Fraction(3), 7, private_labels=True)
     whole = estimates(randomizer, codes, 2)
-    monkeypatch.setattr(module, "_WHOLE", 0)
-    monkeypatch.setattr(module, "_CELLS", 5000)
+    monkeypatch.setattr(module, "WHOLE", 0)
+    monkeypatch.setattr(module, "CELLS", 500)
     few = codes[:40]
     assert estimates(randomizer, codes, 2) == pytest.approx(whole)
     looked_up = estimates(randomizer, few, 2)

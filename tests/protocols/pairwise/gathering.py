@@ -29,6 +29,7 @@ from protocols.run.machines import collector_machine, party_machine, server_mach
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.query import Query
 from protocols.run.router import Router
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.pairwise import Pairs
 from tests.samples import a_query
 
@@ -71,7 +72,9 @@ def a_pairs_query(
 ) -> Query:
     max_records_per_party = int(holdings.counts.max())
     inside = noise is Placement.PER_PAIR
-    prepared = statistic.prepared(holdings.rows, max_records_per_party, epsilon, inside, seed)
+    prepared = statistic.prepared(
+        Circumstances(holdings.rows, max_records_per_party, epsilon, inside, seed)
+    )
     parties = len(holdings.ids)
     return a_query(
         statistic=prepared,

@@ -16,7 +16,9 @@ from protocols.privacy.mechanisms import Placement
 from protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
+from protocols.statistics import Statistic, statistics
 from protocols.statistics.areas import AveragePrecision, AveragePrecisionByCurve
+from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.classifier_estimates import RocEstimate
 from protocols.statistics.curated import (
@@ -115,6 +117,16 @@ def test_no_query_puts_them_to_anybody_but_a_curator(
         a_query(statistic=statistic, epsilon=Fraction(1), **changes)
     with pytest.raises(LocalError, match="no linear function"):
         statistic.measure(np.zeros(statistic.length, dtype=np.uint64))
+
+
+def test_whatever_publishes_by_itself_is_neither_summed_nor_reported() -> None:
+    """Whichever statistic it refines: that one may be measured, and reported record by record."""
+    found = [kind for kind in statistics().values() if kind.published is not Statistic.published]
+    assert len(found) >= 9
+    for kind in found:
+        assert kind.curated, kind
+        for name in ("measure", "measures", "measurement", "noises"):
+            assert getattr(kind, name) is getattr(ByCurator, name), (kind, name)
 
 
 @pytest.mark.parametrize(("delta", "words"), [(0.0, "Cauchy, δ = 0"), (1e-6, "Laplace, δ = 1e-06")])

@@ -12,6 +12,7 @@ from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
 from protocols.statistics.coefficients import Coefficients
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.linear_regression import STEPS, LinearRegression
 from protocols.studies.private_bounds import PrivateBounds
 from simulation.federation import Federation
@@ -71,7 +72,7 @@ def test_intervals_hold_the_true_coefficients_as_often_as_they_say() -> None:
     truth = np.array([5.0, 0.3, 1.5])
     held = np.zeros(3)
     wider = 0
-    prepared = REGRESSION.prepared(1000, 1, Fraction(4), False, b"")
+    prepared = REGRESSION.prepared(Circumstances(1000, 1, Fraction(4), False, b""))
     mechanism = DiscreteLaplace.spending(Fraction(4), prepared.sensitivity)
     randomness = Randomness.from_seed(5, "regression")
     for seed in range(300):

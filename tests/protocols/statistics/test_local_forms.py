@@ -17,6 +17,7 @@ from protocols.records import Holdings
 from protocols.run.machines import check
 from protocols.run.query import Query, decode_query
 from protocols.statistics import Statistic, offered, statistics
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
 from protocols.statistics.of_pairs import (
     Auc,
@@ -47,7 +48,9 @@ def holdings() -> Holdings:
 
 
 def form_of(statistic: Pairs, epsilon: Fraction | None = Fraction(1)) -> Statistic:
-    return statistic.asked_of("local").prepared(RECORDS, 50, epsilon, False, bytes(16))
+    return statistic.asked_of("local").prepared(
+        Circumstances(RECORDS, 50, epsilon, False, bytes(16))
+    )
 
 
 def a_query(statistic: Statistic, **changes: Any) -> Query:
@@ -136,7 +139,9 @@ def test_randomized_rounding_goes_to_points_and_has_their_kernel() -> None:
 def test_bins_are_those_of_corollary_1(
     statistic: Pairs, records: int, epsilon: Fraction, bins: tuple[int, ...]
 ) -> None:
-    form = statistic.asked_of("local").prepared(records, 1, Fraction(epsilon), False, b"")
+    form = statistic.asked_of("local").prepared(
+        Circumstances(records, 1, Fraction(epsilon), False, b"")
+    )
     assert isinstance(form, LocalPairs)
     assert form.column_bins == bins
     assert corollary_1(10**4, 1.0) == pytest.approx(10)

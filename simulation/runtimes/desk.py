@@ -1,0 +1,60 @@
+"""The coordinator of a carried run as the runtime speaks to it: a question is put, its run closed.
+
+Wherever the coordinator lives, these are the only two things asked of it beside messages.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from protocols.aggregation.contract import Ids
+from protocols.run.participant import Outcome
+from protocols.run.query import Query
+from protocols.run.question import Question
+from servers.coordinator import Coordinator
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A question that was put: its query, the run it is asked in, and what the coordinator says
+    first. `earlier` is the run whose release answers it; then nothing is asked."""
+
+    query: Query
+    run: bytes
+    outcome: Outcome
+    earlier: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Closed:
+    """`keeps` tells whether its answer may be given again; `over` are runs to be forgotten."""
+
+    keeps: bool
+    over: list[bytes]
+
+
+class Desk:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def put(self, question: Question, kept: Container[bytes]) -> Begun:
+        """`kept` are runs whose answers are there still. Raises `LocalError` and `RunFailed`."""
+        coordinator = self._coordinator
+        query = coordinator.query(question)
+        earlier = coordinator.releases.released(query, coordinator.data)
+        if earlier is not None and earlier in kept:
+            return Begun(query, query.run, Outcome(query.run), earlier)
+        coordinator.releases.disown(query, coordinator.data)
+        run = coordinator.name_of(query)
+        return Begun(query, run, coordinator.ask(query))
+
+    def close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
+        """A run has its answer. One that asked a stored tree again is remembered as that tree."""
+        releases, data = self._coordinator.releases, self._coordinator.data
+        keeps = False
+        if run == query.run:
+            releases.remember(run, query, data, contributors)
+            keeps = releases.released(query, data) == run
+        over = [] if releases.holds(run) else [run]
+        over += releases.outdated
+        releases.outdated.clear()
+        return Closed(keeps, over)
