@@ -16,7 +16,6 @@ from protocols.aggregation.rosters import (
 )
 from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
-from protocols.joint.choice import choose
 from protocols.joint.computation import Program
 from protocols.joint.noise_circuit import JointGeometric
 from protocols.privacy.mechanisms import Placement
@@ -288,7 +287,8 @@ class SummingServer(CollectingServer):
         assert choice is not None
         assert self.total is not None
         width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
-        program = choose(choice, self._index, self.total, self.drawn, width)
+        scores = self._query.statistic.measure(self.total)
+        program = choice.program(self._index, scores, self.drawn, width)
         return repr((choice, width)), program
 
     def take_result(self, result: Vector) -> None:

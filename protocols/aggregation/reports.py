@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Ids
+from protocols.aggregation.release import Release
 from protocols.algebra.ring import Vector, signed
 from protocols.local import LocalRandomizer
 from protocols.randomness import Randomness
@@ -229,17 +230,33 @@ class LocalReports(Reports):
         return OpenedReports(sums.view(np.uint64), summary.records, summary.refused)
 
 
-def local_deviations(
-    query: Query, randomizer: LocalRandomizer, released: Vector, records: int
-) -> Column:
-    """Of a histogram's bins at the counts that were estimated; of other statistics, at most. NaN
-    where an estimate mixes counts: their errors are not independent."""
-    variances = randomizer.variances(signed(released).astype(np.float64), records)
-    each = query.statistic.deviations(1.0, records)
-    if each.shape != variances.shape and variances.size != 1:
-        return np.full_like(each, np.nan)
-    deviations: Column = each * np.sqrt(variances)
-    return deviations
+class RandomizedRelease(Release):
+    """Randomized at the parties, report by report."""
+
+    @property
+    @abstractmethod
+    def randomizer(self) -> LocalRandomizer:
+        """Of one record, if the query is a private one."""
+
+    @property
+    def exact(self) -> bool:
+        return not is_private(self.query)
+
+    @property
+    def placement(self) -> str:
+        return "local"
+
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
+        """Of a histogram's bins at the counts that were estimated; of other statistics, at most.
+        NaN where an estimate mixes counts: their errors are not independent."""
+        if self.exact:
+            return np.zeros(1)
+        variances = self.randomizer.variances(signed(released).astype(np.float64), records)
+        each = self.query.statistic.deviations(1.0, records)
+        if each.shape != variances.shape and variances.size != 1:
+            return np.full_like(each, np.nan)
+        deviations: Column = each * np.sqrt(variances)
+        return deviations
 
 
 def _words(

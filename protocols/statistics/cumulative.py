@@ -39,7 +39,9 @@ class Cumulative(BoundedColumn):
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
-    mechanism: str = option("hierarchy", "Where noise is added.", choices=tuple(MECHANISMS))
+    mechanism: str = option(
+        "hierarchy", "Which mechanism adds the noise.", choices=tuple(MECHANISMS)
+    )
     smooth: str = option(
         "monotone",
         "How the curve is made non-decreasing again: the nearest such curve, or S0's in a norm.",
@@ -47,7 +49,7 @@ class Cumulative(BoundedColumn):
     )
     box: bool = option(True, "Keep a curve smoothed in a norm within [0, 1].")
     solver: str = option(
-        "interior-point", "What computes the smoothing in a norm.", choices=SOLVERS
+        "interior-point", "Which solver computes the smoothing in a norm.", choices=SOLVERS
     )
     randomizer: str = option(
         AUTO,

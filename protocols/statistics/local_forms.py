@@ -341,6 +341,11 @@ class LocalAuc(LocalForm):
         )
 
     @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """A report says a public label as it is."""
+        return () if self.private_labels else self.columns[1:]
+
+    @property
     def measurement(self) -> Measurement:
         if self.depth < 1:
             raise LocalError("the domain of scores is not decided yet")

@@ -62,16 +62,18 @@ class Pairs(Bounded):
     pair's circuit.
     """
 
-    pairs_per_party: str = option("auto", "In how many pairs a record is: a number, all or auto.")
-    bits: int = option(MAX_BITS, "Bits that a column is rounded to.")
+    pairs_per_party: str = option(
+        "auto", "How many pairs each record is in: a number, all or auto."
+    )
+    bits: int = option(MAX_BITS, "How many bits a column's values are rounded to.")
     meet: str = option(
         "parties",
         "Who computes pairs: the parties two by two, or two servers on shares of the records.",
         choices=("parties", "servers"),
     )
-    bins: str = option("auto", "In the local model: bins of a column, a number or auto.")
+    bins: str = option("auto", "In the local model: how many bins a column has, a number or auto.")
     rounding: str = option(
-        "simple", "In the local model: how values go to bins.", choices=ROUNDINGS
+        "simple", "In the local model: how values are put into bins.", choices=ROUNDINGS
     )
     randomizer: str = option(
         AUTO,
