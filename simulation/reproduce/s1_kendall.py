@@ -294,8 +294,8 @@ def explain(cells: Cells, epsilons: Sequence[str]) -> tuple[str, dict[str, dict[
     by_k, by_data, by_noise = (f"{min(each):.2g} to {max(each):.2g}" for each in changed)
     words = (
         f"In closed form, P = 1 errs less than randomized response at ε = {', '.join(judged)} by "
-        f"these times: {told}. So the gain is changed by S1's k = 36 instead of 25 {by_k} times, by "
-        f"data with its tau {by_data} times, and by a pair's noise as Theorem 5 states it for "
+        f"these times: {told}. So the gain changes {by_k} times with S1's k = 36 instead of 25, "
+        f"{by_data} times with data of its tau, and with a pair's noise as Theorem 5 states it for "
         f"kernels within [0, 1] {by_noise} times; at ε = {judged[-1]} the most in any set-up is "
         f"{max(each[-1] for each in gains):.2g}."
     )
