@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.statistics.moments import Mean
+from protocols.statistics.histogram import Histogram
 from simulation.bench import command, flower, peers, ratios
 from simulation.bench.ratios import KNOWN, compared, missing, page_text, write_page
 from simulation.bench.row import Row
@@ -49,12 +49,15 @@ def test_a_peer_that_is_not_there_is_said_and_no_number_is(monkeypatch: pytest.M
     assert "fedcurve" not in page[: page.index("## Not compared")]
 
 
-def test_the_page_is_a_table_and_a_plot(tmp_path: Path) -> None:
+def test_the_page_is_a_table_and_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    present = [KNOWN[key] for _, row in ROWS for key in row.ratios if key in KNOWN]
+    monkeypatch.setattr(ratios, "PEERS", tuple(p for p in ratios.PEERS if p in present))
     table, _, plot = write_page(compared(ROWS), command.machine(), [], tmp_path / "page")
     with table.open() as file:
         listed = list(csv.DictReader(file))
     assert [row["peer"] for row in listed] == ["sycret", "opendp-error", "aes-limit", "curator"]
     assert plot.read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(ratios, "PEERS", ())
     assert len(write_page([], {}, [], tmp_path / "nothing")) == 2
 
 
@@ -66,11 +69,11 @@ def test_composition_is_dp_accountings() -> None:
 
 
 def test_errors_of_ours_are_those_of_laplace_noise() -> None:
-    """Of 100 draws, the root mean square is off by a factor of 2 with chance below 1e-6."""
+    """Of 128 draws, the root mean square is off by a factor of 2 with chance below 1e-6."""
     values = np.random.default_rng(0).random(peers.RECORDS)
-    draw = peers._ours(Mean(), values, "central")
-    error = peers._rmse(draw, np.array([values.mean()]), 100)
-    assert 0.5 < error / (math.sqrt(2) / peers.RECORDS) < 2
+    counts = np.histogram(values, peers.BINS, (0.0, 1.0))[0].astype(float)
+    error = peers._rmse(peers._ours(Histogram(bins=peers.BINS), values, "central"), counts, 2)
+    assert 0.5 < error / (math.sqrt(2) * 2 / peers.EPSILON) < 2
 
 
 def test_where_there_is_no_flower_there_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
