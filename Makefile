@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
+# Tests start hundreds of processes: each would compile every module again.
+export PYTHONDONTWRITEBYTECODE =
 
 NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
 

@@ -48,6 +48,19 @@ def named(group: str, name: str) -> Any:
         raise LocalError(f"{KINDS[group]} {name!r} cannot be loaded: {error}") from None
 
 
+def kind_named(group: str, name: str, base: type) -> Any:
+    """The class of that name, which is derived from `base` and calls itself so. Nothing else of the
+    group is loaded.
+
+    Raises `LocalError` if there is none, or if it cannot be loaded.
+    """
+    kind = named(group, name)
+    found = isinstance(kind, type) and issubclass(kind, base)
+    if not found or getattr(kind, "name", None) != name:
+        raise LocalError(f"{KINDS[group]} {name!r} is none, or calls itself by another name")
+    return kind
+
+
 def loadable(group: str) -> dict[str, Any]:
     """All entries of a group that can be loaded."""
     found = {}

@@ -27,8 +27,9 @@ HEADS = (
 )
 """They fit 80 columns; the threat models are told below."""
 LEGEND = (
-    "rmse: of the answer against the truth, with its spread from run to run; expected: of the "
-    "noise alone; bytes: a party's; CPU: of all servers; collude: how many servers may"
+    "rmse: error of the answer against the truth, and its spread if asked several times; expected: "
+    "error of the noise alone; bytes: per party; CPU: of all servers together; collude: how many "
+    "servers may; caught: parties that cheated and were found out"
 )
 
 FIELDS = (

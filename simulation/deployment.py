@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from protocols.aggregation import aggregator_named
 from protocols.errors import Interrupted, LocalError
 from protocols.privacy.mechanisms import parse_epsilon
@@ -16,8 +14,10 @@ from protocols.run.machines import check
 from protocols.run.messages import NONCE_BYTES, Role
 from protocols.run.question import Question
 from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Quantile
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
+from protocols.studies.quantile_zoom import zoomed
 from protos import tally_pb2 as pb
 from protos.identity_files import read_identity
 from servers.metrics import parse_address
@@ -25,8 +25,11 @@ from simulation.analyst import Analyst
 from simulation.question_key import check_resumed, keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Progress, Report
-from simulation.statement import Setting, describe_data
+from simulation.statement import Setting, answered
 from simulation.study import Manner, Put, conduct, is_study_key, new_key
+
+DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
+Begun = Callable[[str, bool], None]
 
 
 def _quiet(_: Progress) -> None:
@@ -51,9 +54,19 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         self._analyst.close()
 
-    def puts(self, asked: Statistic | Study) -> Statistic | Study:
-        """What is put here: a study that the aggregator answers at once is a single question."""
-        return asked.asked_of(self._aggregator.name) if isinstance(asked, Study) else asked
+    def _puts(
+        self, asked: Statistic | Study, whole: Grant, unit: str, deadline: float
+    ) -> Statistic | Study:
+        """What is put here: a study that the aggregator answers at once is a single question, and a
+        quantile that is better found in two is a study."""
+        if isinstance(asked, Study):
+            return asked.asked_of(self._aggregator.name)
+        if not isinstance(asked, Quantile) or asked.mechanism != "max":
+            return asked
+        there = self._analyst.describe(deadline)
+        return zoomed(
+            asked, whole.epsilon, there.records, there.most_records if unit == "party" else 1
+        )
 
     def run(
         self,
@@ -67,18 +80,19 @@ class Deployment:
         delta: float = 0.0,
         fresh: bool = False,
         key: str | None = None,
-        begun: Callable[[str], None] = lambda _: None,
+        begun: Begun = lambda _, __: None,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
-        `begun` is told the question's key before it is put: `resume` finds the answer under it.
+        `begun` is told the question's key before it is put, and whether it is a study's: `resume`
+        finds the answer to a question under it.
         The same question under the same `key` is not asked again: it gets the same answer. So do
         those of the same study under its key, as far as it had come.
         """
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
-        statistic = self.puts(statistic)
+        statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
             return self._ask(statistic, self._spec, whole, manner, named, begun)
@@ -98,7 +112,7 @@ class Deployment:
             federation = there.parties, there.servers, there.records, there.most_records
             check(question.query(bytes(NONCE_BYTES), *federation))
 
-        begun(study_key)
+        begun(study_key, True)
         try:
             return conduct(study, whole, study_key, put, rehearse, report)
         except Interrupted as error:
@@ -112,12 +126,12 @@ class Deployment:
         grant: Grant,
         manner: Manner,
         named: Callable[[Question], Question],
-        begun: Callable[[str], None] = lambda _: None,
+        begun: Begun = lambda _, __: None,
     ) -> Result:
         """`named` gives the question its key."""
         there = self._analyst.describe(manner.deadline)
         question = named(self._question(there, statistic, spec, grant, manner))
-        begun(question.key)
+        begun(question.key, False)
         return self._result(self._analyst.ask_or_cancel(question, manner.report), question)
 
     def _question(
@@ -136,19 +150,7 @@ class Deployment:
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
         statistic = statistic.asked_of(aggregator.name)
-        return Question(
-            statistic,
-            spec,
-            grant.epsilon,
-            setting.placement(manner.noise, statistic),
-            unit=manner.unit,
-            min_parties=manner.min_parties,
-            deadline=manner.deadline,
-            delta=grant.delta,
-            fresh=manner.fresh,
-            later_epsilon=grant.later_epsilon,
-            later_delta=grant.later_delta,
-        )
+        return manner.question(statistic, spec, grant, setting.placement(manner.noise, statistic))
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
@@ -165,45 +167,8 @@ class Deployment:
         return self._result(opened, opened.question)
 
     def _result(self, opened: Opened, question: Question) -> Result:
-        """Of the federation as it was when it was asked, not as it is now."""
-        query, proof = opened.prove(question)
-        aggregator = aggregator_named(question.aggregator)
-        setting = Setting(
-            aggregator, query.parties, query.servers, query.max_records_per_party, query.records
-        )
-        release = aggregator.release(query)
-        interval = release.interval(
-            proof.statistic, opened.total, opened.records, len(opened.contributors)
-        )
-        return Result(
-            question.statistic.asked_as,
-            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
-            None,
-            setting.privacy(question, release),
-            {
-                "parties": query.parties,
-                "servers": query.servers,
-                "aggregator": question.aggregator,
-                "runtime": "deployed",
-                "network": "none",
-                "seed": None,
-            },
-            opened.bill,
-            opened.seconds,
-            np.zeros(1) if interval is None else interval.errors,
-            tuple(setting.notes(question, opened)),
-            caught=opened.caught,
-            server_cpu_seconds=opened.server_cpu_seconds,
-            prepare_cpu_seconds=opened.prepare_cpu_seconds,
-            reused=opened.reused,
-            lost_pairs=opened.lost_pairs,
-            key=question.key,
-            refusals=opened.refusals,
-            data=describe_data("deployed", question.statistic, query.records),
-            proof=proof,
-            style=question.statistic.style,
-            interval=interval,
-        )
+        result, _ = answered(question, opened, "deployed", DEPLOYED)
+        return replace(result, key=question.key)
 
     def _setting(self, there: pb.Description) -> Setting:
         return Setting(

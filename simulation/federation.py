@@ -24,6 +24,7 @@ from protocols.statistics import Estimate, Statistic, statistic_named
 from protocols.studies import studies
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
+from protocols.studies.quantile_zoom import zoomed
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from simulation.networks.profile import profile_of
@@ -31,7 +32,7 @@ from simulation.prediction import predicted_links
 from simulation.question_key import keyed
 from simulation.result import Result
 from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
-from simulation.statement import Setting, describe_data
+from simulation.statement import Setting, answered
 from simulation.study import Manner, Put, conduct
 from storage.ledger import Ledger
 
@@ -129,10 +130,11 @@ class Federation:
         self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
         if (silent or scripted) and not kind.scripted:
             raise LocalError(
-                "--dropout and --cheat are of simulated parties: choose inprocess or processes"
+                "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
+                "or processes"
             )
         if policy is not None and not kind.scripted:
-            raise LocalError("--policy is tried with inprocess or processes")
+            raise LocalError("--policy works with --runtime inprocess or processes")
         if network is not None and not kind.networks:
             raise LocalError("--network is emulated between processes: choose --runtime processes")
         plan = Plan(
@@ -204,6 +206,8 @@ class Federation:
         statistic = self._named(statistic)
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        per_unit = self._setting.max_records_per_party if unit == "party" else 1
+        statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.name)
@@ -237,8 +241,6 @@ class Federation:
     ) -> tuple[Result, Holdings]:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
-        aggregator = aggregator_named(spec)
-        setting = dataclasses.replace(self._setting, aggregator=aggregator)
         question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
         statistic = question.statistic
@@ -254,33 +256,16 @@ class Federation:
             missing = set(self.holdings.ids.tolist()) - set(opened.contributors.tolist())
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
-        query, proof = opened.prove(question)
-        release = aggregator.release(query)
-        interval = release.interval(
-            proof.statistic, opened.total, opened.records, len(opened.contributors)
-        )
-        result = Result(
-            statistic.asked_as,
-            proof.statistic.decode(opened.total, opened.records, exact=release.exact),
-            truth,
-            setting.privacy(question, release),
-            self._describe() | {"aggregator": spec},
-            opened.bill,
-            seconds | opened.seconds,
-            np.zeros(1) if interval is None else interval.errors,
-            tuple(self._notes(question, opened, clipped)),
-            None if release.exact else _unsmoothed(statistic, opened),
-            opened.caught,
-            opened.server_cpu_seconds,
-            opened.refusals,
-            _noiseless(proof.statistic, present, opened),
-            describe_data(self.data.name, statistic, self.holdings.rows),
-            opened.reused,
-            opened.lost_pairs,
-            proof=proof,
-            style=statistic.style,
-            interval=interval,
-            prepare_cpu_seconds=opened.prepare_cpu_seconds,
+        about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
+        result, release = answered(question, opened, self.data.name, about)
+        assert result.proof is not None
+        result = dataclasses.replace(
+            result,
+            truth=truth,
+            seconds=seconds | opened.seconds,
+            notes=(*result.notes, *self._notes(question, opened, clipped)),
+            unsmoothed=None if release.exact else _unsmoothed(statistic, opened),
+            noiseless=_noiseless(result.proof.statistic, present, opened),
         )
         return result, present
 
@@ -303,20 +288,10 @@ class Federation:
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(aggregator.name)
         statistic = self._with_bounds(statistic)  # bins need bounds where order did not
-        question = Question(
-            statistic,
-            spec,
-            grant.epsilon,
-            setting.placement(manner.noise, statistic),
-            data=self.data.name,
-            unit=manner.unit,
-            min_parties=min_parties,
-            deadline=manner.deadline,
-            key=key,
-            delta=grant.delta,
-            fresh=manner.fresh,
-            later_epsilon=grant.later_epsilon,
-            later_delta=grant.later_delta,
+        placement = setting.placement(manner.noise, statistic)
+        question = manner.question(statistic, spec, grant, placement)
+        question = dataclasses.replace(
+            question, data=self.data.name, min_parties=min_parties, key=key
         )
         self._check(question)
         return question
@@ -360,10 +335,15 @@ class Federation:
         return bounded
 
     def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
-        notes = self._setting.notes(question, opened)
+        """What only a simulation can tell."""
+        notes = []
         if self.seed is not None and question.epsilon is not None:
             notes.append("not private: a seeded run is reproducible, so its noise can be computed")
-        notes += [*self.data.notes, *self._misbehaviour_notes(opened)]
+        notes += [
+            *self.data.notes,
+            *self.misbehaviour.silence(opened.contributors.tolist()),
+            *self._missed(opened),
+        ]
         if clipped:
             ranges = set(question.statistic.column_bounds.values())
             outside = ", ".join(f"[{lower:g}, {upper:g}]" for lower, upper in sorted(ranges))
@@ -372,42 +352,20 @@ class Federation:
             )
         if tied := question.statistic.tied_by_rounding(self.holdings):
             notes.append(
-                f"{tied} distinct values were rounded to others and count as equal to them: "
+                f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"
             )
         return notes
 
-    def _misbehaviour_notes(self, opened: Opened) -> list[str]:
-        """What the script had parties do, beside what servers noticed of it."""
-        notes = []
-        silent, after = self.misbehaviour.silent, self.misbehaviour.after
-        if silent and after == 0:
-            notes.append(f"{len(silent)} parties dropped out: the truth is that of the others")
-        elif silent:
-            in_sum = len(silent.intersection(opened.contributors.tolist()))
-            messages = "a message" if after == 1 else f"{after} messages"
-            notes.append(
-                f"{len(silent)} parties fell silent after {messages}, {in_sum} of them in the sum: "
-                "the truth is that of the parties in it"
-            )
-        caught = {party for party, _ in opened.caught}
+    def _missed(self, opened: Opened) -> list[str]:
+        """Which parties cheated without being caught, and why."""
         name = self._aggregator.name
         checks = self._aggregator.threat_model(self.servers).catches
         why = f"{name} found nothing wrong" if checks else f"{name} does not verify submissions"
         if opened.refused:
             why = f"{name} left reports out and cannot name their senders"
-        notes += [
+        missed = self.misbehaviour.cheats.keys() - {party for party, _ in opened.caught}
+        return [
             f"{Role.PARTY.named(party)} cheated and was not caught: {why}"
-            for party in sorted(self.misbehaviour.cheats.keys() - caught)
+            for party in sorted(missed)
         ]
-        return notes
-
-    def _describe(self) -> dict[str, object]:
-        return {
-            "parties": len(self.holdings.ids),
-            "servers": self.servers,
-            "aggregator": self._spec,
-            "runtime": self.runtime.name,
-            "network": self.network,
-            "seed": self.seed,
-        }

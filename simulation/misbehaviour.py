@@ -47,6 +47,19 @@ class Misbehaviour:
     def cheaters(self, kind: Cheat) -> frozenset[int]:
         return frozenset(party for party, cheat in self.cheats.items() if cheat is kind)
 
+    def silence(self, contributors: Collection[int]) -> list[str]:
+        """What to tell of those that fell silent."""
+        if not self.silent:
+            return []
+        if self.after == 0:
+            return [f"{len(self.silent)} parties dropped out: the truth is that of the others"]
+        messages = "a message" if self.after == 1 else f"{self.after} messages"
+        return [
+            f"{len(self.silent)} parties fell silent after {messages}, "
+            f"{len(self.silent.intersection(contributors))} of them in the sum: "
+            "the truth is that of the parties in it"
+        ]
+
 
 HONEST = Misbehaviour()
 

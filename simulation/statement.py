@@ -1,7 +1,11 @@
-"""What may be said of an answer before it is known: its noise, its privacy, its deviation."""
+"""What is said of an answer: who added which noise, what is private, how far it may be off."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
 from protocols.errors import LocalError
@@ -10,7 +14,7 @@ from protocols.run.messages import Role
 from protocols.run.question import Question
 from protocols.run.refusal import refusal_words
 from protocols.statistics import Statistic
-from simulation.result import Privacy
+from simulation.result import Privacy, Result
 from simulation.runtimes.contract import Opened
 
 
@@ -83,6 +87,54 @@ class Setting:
                 "reused, ε 0: an earlier release of the same data; --fresh asks for a new one"
             )
         return notes
+
+
+def answered(
+    question: Question, opened: Opened, data: str, about: Mapping[str, object]
+) -> tuple[Result, Release]:
+    """The result that the servers signed for, and how they released it. Raises `AnswerRefused`.
+
+    It tells of the federation as it was when it was asked, and `about` it where it runs. What only
+    a simulation knows, above all the truth, is not in it.
+    """
+    query, proof = opened.prove(question)
+    setting = Setting(
+        aggregator_named(question.aggregator),
+        query.parties,
+        query.servers,
+        query.max_records_per_party,
+        query.records,
+    )
+    statistic, records = proof.statistic, opened.records
+    release = setting.aggregator.release(query)
+    interval = release.interval(statistic, opened.total, records, len(opened.contributors))
+    result = Result(
+        question.statistic.asked_as,
+        statistic.decode(opened.total, records, exact=release.exact),
+        None,
+        setting.privacy(question, release),
+        {
+            "parties": setting.parties,
+            "servers": setting.servers,
+            "aggregator": question.aggregator,
+            **about,
+        },
+        opened.bill,
+        opened.seconds,
+        np.zeros(1) if interval is None else interval.errors,
+        tuple(setting.notes(question, opened)),
+        caught=opened.caught,
+        server_cpu_seconds=opened.server_cpu_seconds,
+        refusals=opened.refusals,
+        data=describe_data(data, question.statistic, setting.records),
+        reused=opened.reused,
+        lost_pairs=opened.lost_pairs,
+        proof=proof,
+        style=question.statistic.style,
+        interval=interval,
+        prepare_cpu_seconds=opened.prepare_cpu_seconds,
+    )
+    return result, release
 
 
 def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, object]:

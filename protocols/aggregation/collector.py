@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Ids, Records, Total
-from protocols.aggregation.rosters import Fault, parse_roster
+from protocols.aggregation.rosters import CountType, Fault, parse_roster
 from protocols.algebra.ring import Vector
 from protocols.run.machine import Continue, Done, Failed, Rejected, Step
 from protocols.run.messages import Message, Phase, Role, address, body_of, name_block
@@ -125,14 +125,28 @@ class Collector:
     def expire(self) -> Step:
         return self.lose_servers(self._here - self._heard, "did not answer within the deadline")
 
+    @property
+    def counted(self) -> CountType | None:
+        """How rosters begin that tell how many records each party sent; None where none do."""
+        return None
+
     def _roster(self, message: Message) -> Step:
-        parsed = parse_roster(message, self._query.parties)
+        """How many records a party sent, where that is told, must be how many it holds, which is
+        public."""
+        parsed = parse_roster(message, self._query.parties, self.counted)
         if isinstance(parsed, Rejected):
             return parsed
-        members, faults = parsed
-        self._members &= members
-        self._faults |= faults
+        self._faults |= parsed.faults
+        if parsed.counts is not None:
+            self._leave_out(parsed.members & (parsed.counts != self._records))
+        self._members &= parsed.members
         return self._hear(message)
+
+    def _leave_out(self, parties: NDArray[np.bool]) -> None:
+        """Whose submission is not what it must be."""
+        self._members &= ~parties
+        for party in np.flatnonzero(parties).tolist():
+            self._faults.setdefault(party, Fault.INVALID)
 
     def _hear(self, message: Message) -> Step:
         self._heard.add(int(message.senders[0]))
@@ -149,7 +163,7 @@ class Collector:
             self._state = CollectorState.OVER
             return Failed(
                 f"only {count} of {self._query.parties} parties submitted to every server and "
-                f"{self._query.min_parties} are needed; missing: {_some(missing)}"
+                f"{self._query.min_parties} are needed; missing: {some_parties(missing)}"
             )
         self._heard.clear()
         self._state = CollectorState.SHARES
@@ -203,7 +217,8 @@ class Collector:
         return Message(self._run, phase, Role.COORDINATOR, to, address(0), receivers, body_of(body))
 
 
-def _some(ids: Ids, limit: int = 5) -> str:
+def some_parties(ids: Ids, limit: int = 5) -> str:
+    """The names of these, the first few of many."""
     if len(ids) <= limit:
         return ", ".join(name_block(Role.PARTY, ids[i : i + 1]) for i in range(len(ids)))
-    return f"{_some(ids[:limit])} and {len(ids) - limit} more"
+    return f"{some_parties(ids[:limit])} and {len(ids) - limit} more"

@@ -16,7 +16,6 @@ from protocols.aggregation.rosters import (
 )
 from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
-from protocols.joint.choice import choose
 from protocols.joint.computation import Program
 from protocols.joint.noise_circuit import JointGeometric
 from protocols.privacy.mechanisms import Placement
@@ -288,7 +287,8 @@ class SummingServer(CollectingServer):
         assert choice is not None
         assert self.total is not None
         width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
-        program = choose(choice, self._index, self.total, self.drawn, width)
+        scores = self._query.statistic.measure(self.total)
+        program = choice.program(self._index, scores, self.drawn, width)
         return repr((choice, width)), program
 
     def take_result(self, result: Vector) -> None:
@@ -309,6 +309,8 @@ class SummingServer(CollectingServer):
         if statistic.curated and query.epsilon is not None:
             noise = self._randomness.derive("curator's noise")
             share = statistic.published(share, query.epsilon, query.delta, noise)
+        elif statistic.gathered:
+            share = statistic.published_exactly(share)
         elif query.mechanism is not None and query.noise is not Placement.PARTIES:
             share = statistic.measure(share)
             if (own := self.noise()) is not None:
@@ -366,6 +368,8 @@ class OneRoundServer(SummingServer):
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
         length = self._query.submitted
+        if self._query.statistic.gathered:
+            return self._side_by_side(members)
         share = np.zeros(length, dtype=np.uint64)
         for ids, block in self._bulk.blocks():
             rows = block.reshape(len(ids), self._width)
@@ -375,3 +379,11 @@ class OneRoundServer(SummingServer):
             if len(rows):
                 share += self._aggregator.merge(rows, length, self._index)
         return share
+
+    def _side_by_side(self, members: NDArray[np.bool]) -> Vector:
+        """A curator's: the members' vectors one after another, by their ids."""
+        found: dict[int, Vector] = {}
+        for ids, block in self._bulk.blocks():
+            rows = block.reshape(len(ids), self._width).view("<u8")
+            found |= {int(party): rows[at] for at, party in enumerate(ids) if members[party]}
+        return np.concatenate([found[party].astype(np.uint64) for party in sorted(found)])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from protocols.records import Holdings
 from protocols.run.machine import Rejected
 from protocols.run.messages import Message, Phase, Role, address
 from protocols.run.query import Query
+
+CountType = np.dtype[np.unsignedinteger]
 
 _FAULT = np.dtype([("party", "<u4"), ("fault", "u1")])
 
@@ -64,17 +67,37 @@ def parse_members(message: Message, parties: int) -> NDArray[np.bool] | Rejected
     return members
 
 
+def count_type(query: Query) -> CountType | None:
+    """How rosters tell how many records a party sent; None where it can be but one."""
+    most = query.max_records_per_party
+    return None if most == 1 else np.dtype(np.min_scalar_type(most)).newbyteorder("<")
+
+
+def counts_body(counts: NDArray[np.integer], kind: CountType | None) -> bytes:
+    """How many records each party sent, which a roster may begin with."""
+    return b"" if kind is None else counts.astype(kind).tobytes()
+
+
 def roster(present: NDArray[np.bool], faults: Mapping[int, Fault]) -> bytes:
     """Whose submissions a server holds, and whose it refused."""
     listed = np.array(sorted(faults.items()), dtype=_FAULT)
     return np.packbits(present).tobytes() + listed.tobytes()
 
 
+class Roster(NamedTuple):
+    """What a server says at the close. `counts` are None where it does not say any."""
+
+    members: NDArray[np.bool]
+    faults: dict[int, Fault]
+    counts: NDArray[np.unsignedinteger] | None
+
+
 def parse_roster(
-    message: Message, parties: int
-) -> tuple[NDArray[np.bool], dict[int, Fault]] | Rejected:
+    message: Message, parties: int, counted: CountType | None = None
+) -> Roster | Rejected:
     width = -(-parties // 8)
-    body = message.body[0]
+    head = 0 if counted is None else counted.itemsize * parties
+    counts, body = message.body[0, :head], message.body[0, head:]
     members = members_of(body[:width], parties) if message.links == 1 else None
     refusal = Rejected(message.sender, f"not a roster of {parties} parties")
     if members is None or (body.size - width) % _FAULT.itemsize:
@@ -84,7 +107,8 @@ def parse_roster(
         return refusal
     if not np.isin(listed["fault"], list(Fault)).all():
         return refusal
-    return members, {int(party): Fault(int(fault)) for party, fault in listed}
+    said = None if counted is None else np.frombuffer(counts.tobytes(), counted)
+    return Roster(members, {int(party): Fault(int(fault)) for party, fault in listed}, said)
 
 
 def members_of(body: NDArray[np.uint8], parties: int) -> NDArray[np.bool] | None:

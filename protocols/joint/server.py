@@ -6,6 +6,7 @@ there is something.
 """
 
 from dataclasses import replace
+from enum import Enum, auto
 
 import numpy as np
 
@@ -22,6 +23,23 @@ from protocols.run.query import Query
 FIRST_ROUND = 2
 """The question is round 1. What is prepared goes on in rounds of its own: the bill does not depend
 on who is faster."""
+
+
+class JointStage(Enum):
+    """How far a server is with what it computes with the other one in a phase."""
+
+    NOTHING = auto()  # nothing of ours: the phase is the server's within
+    AWAITED = auto()  # the other may begin before us: its opening waits
+    BEGUN = auto()  # and ever after: what is said again is taken silently
+
+
+TOGETHER_ACCEPTS: dict[tuple[JointStage, Phase], Role] = {
+    (JointStage.AWAITED, Phase.TOGETHER): Role.SERVER,
+    (JointStage.BEGUN, Phase.PREPARE): Role.SERVER,
+    (JointStage.BEGUN, Phase.TOGETHER): Role.SERVER,
+}
+"""What is taken for a computation, and from whom: the other server alone. Noise is begun before
+anything is heard, so nobody waits for that."""
 
 
 class TogetherServer:
@@ -59,17 +77,24 @@ class TogetherServer:
         opening = None if noise is None else noise.start()
         return _and(self._alone.start(), self._said(Phase.PREPARE, opening))
 
+    def stage(self, phase: Phase) -> JointStage:
+        if phase in self._ends:
+            return JointStage.BEGUN
+        awaited = phase is Phase.TOGETHER and self._alone.awaits_program
+        return JointStage.AWAITED if awaited else JointStage.NOTHING
+
     def receive(self, message: Message) -> Step:
-        if message.phase not in (Phase.PREPARE, Phase.TOGETHER):
+        stage = self.stage(message.phase)
+        if stage is JointStage.NOTHING:
             return self._go_on(self._alone.receive(message))
-        if not message.between_servers or message.senders.tolist() != [1 - self._index]:
+        expected = TOGETHER_ACCEPTS.get((stage, message.phase))
+        if message.sender_role is not expected or message.senders.tolist() != [1 - self._index]:
             return Rejected(message.sender, "only the other server computes with this one")
         if message.links != 1:
             return Rejected(message.sender, "one message at a time")
-        end = self._ends.get(message.phase)
-        if end is None:
+        if stage is JointStage.AWAITED:
             return self._hold_back(message)
-        return self._take(end, message)
+        return self._take(self._ends[message.phase], message)
 
     def expire(self) -> Step:
         return self._alone.expire()
@@ -92,8 +117,6 @@ class TogetherServer:
 
     def _hold_back(self, message: Message) -> Step:
         """The other was told to release before us: its opening waits."""
-        if message.phase is Phase.PREPARE or not self._alone.awaits_program:
-            return Rejected(message.sender, "there is nothing to compute together")
         if self._early is not None and not np.array_equal(self._early.body, message.body):
             return Failed(f"{message.sender}: said another opening before")
         self._early = message

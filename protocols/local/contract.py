@@ -62,6 +62,11 @@ class LocalRandomizer(ABC):
         return None
 
     @property
+    def delta(self) -> Fraction:
+        """The δ of a report that is (ε, δ)-private by itself; 0 of those that are ε-private."""
+        return Fraction(0)
+
+    @property
     @abstractmethod
     def report_bits(self) -> int:
         """Bits that a report says."""
@@ -83,6 +88,11 @@ class LocalRandomizer(ABC):
     def questions(self, words: Words) -> Bodies:
         """From words of shape (n, question_words), rows of `question_bytes`."""
         return np.zeros((len(words), 0), dtype=np.uint8)
+
+    @property
+    def answers_alike(self) -> bool:
+        """Whether an answer that is possible to one question is so to each."""
+        return True
 
     @abstractmethod
     def reports(self, inputs: Integers, questions: Bodies, words: Words) -> Bodies:

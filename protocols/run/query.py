@@ -10,6 +10,7 @@ from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.joint.above_threshold import FirstAbove
 from protocols.joint.choice import Choice
 from protocols.joint.noise_circuit import (
     DEFAULT_DELTA,
@@ -40,6 +41,8 @@ MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
+MAX_JOINT_COINS = 1 << 27
+"""Of all those noises together, however little δ is granted: some 6 GB."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
 LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
@@ -213,7 +216,7 @@ class Query:
     def released(self) -> int:
         """How many values each server releases."""
         statistic = self.statistic
-        sums = self.mechanism is None and self.choice is None
+        sums = self.mechanism is None and self.choice is None and not statistic.gathered
         return statistic.length if sums else statistic.released
 
     @property
@@ -228,7 +231,7 @@ class Query:
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Choice | FirstAbove | None:
         """What servers choose, where they release nothing else."""
         return self.statistic.choice(self.records)
 
@@ -238,12 +241,15 @@ class Query:
         if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
             return None
         kind = JointLaplace if self.choice is None else JointGeometric
-        return kind.spending(
-            self.mechanism.scale,
-            self.epsilon,
-            self.delta or DEFAULT_DELTA,
-            self.statistic.noises,
-        )
+        noises = self.statistic.noises
+        delta = self.delta or DEFAULT_DELTA
+        noise = kind.spending(self.mechanism.scale, self.epsilon, delta, noises)
+        if noise.coins * noises > MAX_JOINT_COINS:
+            raise LocalError(
+                f"{noises} noises of {noise.coins} coins each are too many to draw together: "
+                "grant more delta"
+            )
+        return noise
 
     @property
     def numeric_delta(self) -> float:
@@ -314,6 +320,17 @@ class Query:
         ).encode()
 
 
+MALFORMED = (
+    ArithmeticError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+"""What parsing fields that somebody else wrote may raise, a `LocalError` among them."""
+
+
 def decode_query(run: bytes, data: bytes, peer: str) -> Query:
     """Parses what `peer` sent. Raises `PeerError` on anything but the canonical encoding of the
     query that the run is named for."""
@@ -331,15 +348,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             later_epsilon=read_later(fields.pop("later_epsilon", "0")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
-    except (
-        LocalError,
-        ArithmeticError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise PeerError(peer, f"malformed query: {error}") from None
     if query.encode() != data:
         raise PeerError(peer, "malformed query: it is not in its canonical form")

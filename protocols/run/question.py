@@ -9,6 +9,7 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.run.query import (
     ASKING_BYTES,
+    MALFORMED,
     MAX_DEADLINE,
     Query,
     check_later,
@@ -122,7 +123,9 @@ class Question:
         expected = self.as_put(query)
         for each in fields(Query):
             if each.name == "statistic":
-                if expected.statistic.release_key() != query.statistic.release_key():
+                # As it comes off the wire: bounds that a caller wrote as 0 and 1 are 0.0 and 1.0.
+                asked = expected.statistic.from_parameters(expected.statistic.parameters())
+                if asked.release_key() != query.statistic.release_key():
                     return each.name
             elif each.name == "deadline" or (each.name in _LATER and self._may_reuse):
                 continue
@@ -163,14 +166,7 @@ class Question:
             return cls(**fields)
         except LocalError:
             raise
-        except (
-            ArithmeticError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            RecursionError,
-        ) as error:
+        except MALFORMED as error:
             raise LocalError(f"malformed question: {error}") from None
 
 

@@ -6,7 +6,6 @@ Each is found through the entry-point group `tallyroom.statistics`; nothing here
 from functools import cache
 
 from protocols import registry
-from protocols.errors import LocalError
 from protocols.statistics.contract import Statistic
 from protocols.statistics.estimates import Curve, Estimate
 
@@ -32,9 +31,7 @@ def statistic_named(name: str) -> type[Statistic]:
 
     Raises `LocalError` if there is none of that name, or if it cannot be loaded.
     """
-    kind = registry.named(registry.STATISTICS, name)
-    if not (isinstance(kind, type) and issubclass(kind, Statistic) and kind.name == name):
-        raise LocalError(f"statistic {name!r} is none, or calls itself by another name")
+    kind: type[Statistic] = registry.kind_named(registry.STATISTICS, name, Statistic)
     return kind
 
 

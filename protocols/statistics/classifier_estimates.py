@@ -6,6 +6,7 @@ everything is positive.
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -131,13 +132,13 @@ class Judgements(Shape):
     across: ClassVar[str]
     up: ClassVar[str]
 
+    @abstractmethod
     def curve(self, each: Judgement) -> tuple[Column, Column]:
         """Its points, across and up, by growing thresholds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def area(self, each: Judgement) -> tuple[str, float]:
         """What sums the curve up, by name."""
-        raise NotImplementedError
 
     def values(self) -> Column:
         return np.concatenate([axis for each in self.named.values() for axis in self.curve(each)])
@@ -234,10 +235,11 @@ class Judgements(Shape):
         called, value = self.area(each)
         return f"{name}, {called.replace('_', ' ')} {value:.4f}"
 
+    @abstractmethod
     def _band(
         self, axes: "Axes", x: Column, y: Column, wide: Column, high: Column, colour: str
     ) -> None:
-        raise NotImplementedError
+        """Shades what noise may have done: up to `wide` across and `high` up."""
 
     def __str__(self) -> str:
         told = []

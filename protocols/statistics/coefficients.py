@@ -45,7 +45,10 @@ class Coefficients(Shape):
         )
 
     def table(self) -> tuple[Heads, Cells]:
+        """Errors that nobody knows are left out."""
         rows = zip(self.terms, self.coefficients, self.errors, strict=True)
+        if np.isnan(self.errors).all():
+            return ["term", "coefficient"], [[term, value] for term, value, _ in rows]
         return ["term", "coefficient", "sampling error"], [list(row) for row in rows]
 
     def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:

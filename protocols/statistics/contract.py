@@ -16,15 +16,14 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
-from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
-from protocols.statistics.option import Option, options_of, summary_of
-from protocols.statistics.parameters import Parameter, as_plain, as_taken, fits
+from protocols.statistics.parameters import Parametrized, as_taken, fits
 
 if TYPE_CHECKING:
     from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.joint.above_threshold import FirstAbove
     from protocols.joint.choice import Choice
     from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
@@ -49,27 +48,30 @@ class Circumstances:
 
 
 @dataclass(frozen=True)
-class Statistic(ABC):
+class Statistic(Parametrized, ABC):
     """A statistic over records with named columns. Most are about one column, clipped to public
     bounds: `protocols.statistics.bounded.BoundedColumn`.
 
     Everything here is public: parties, servers and coordinator each build the same statistic from
-    its parameters. Subclasses are frozen dataclasses whose fields are those parameters.
+    its parameters.
     """
 
-    name: ClassVar[str]
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
     aggregators: ClassVar[frozenset[str]] = frozenset()
     """Those that it can be asked of; any, if there are none."""
-    style: ClassVar[Style] = Style()
     curated: ClassVar[bool] = False
     """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
     publishes what `published` says."""
+    gathered: ClassVar[bool] = False
+    """Whether the curator is to see parties' vectors one after another rather than their sum: for
+    what no sum tells (`protocols.statistics.gathered`)."""
     takes_pilot: ClassVar[bool] = False
     """Whether it plans by public data that is like the data it is asked about (`planned_by`)."""
     span: ClassVar[Bounds] = (-math.inf, math.inf)
     """Where an estimate can lie."""
+    after_release: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that change what is made of released values, and not those themselves."""
     one_noise: ClassVar[bool] = False
     """Whether each value has the noise on one released integer, and no other."""
 
@@ -88,16 +90,6 @@ class Statistic(ABC):
                 raise LocalError(f"{self.name}: {each.name} cannot be {value!r}")
             if taken is not value:
                 object.__setattr__(self, each.name, taken)
-
-    @classmethod
-    def options(cls) -> tuple[Option, ...]:
-        """What a user may set: not what the coordinator fills in (`prepared`)."""
-        return options_of(cls)
-
-    @classmethod
-    def summary(cls) -> str:
-        """It in one line."""
-        return summary_of(cls)
 
     @property
     def asked_as(self) -> str:
@@ -207,9 +199,9 @@ class Statistic(ABC):
         """Who adds the noise if nobody says; None where the aggregator decides."""
         return None
 
-    def choice(self, records: int) -> "Choice | None":
-        """What two servers choose of the counts over so many records, where indices are all that
-        is released; None where the sums are."""
+    def choice(self, records: int) -> "Choice | FirstAbove | None":
+        """What two servers choose of the counts over so many records (of what `measure` makes of
+        them), where indices are all that is released; None where the sums are."""
         return None
 
     def check_asked(self, parties: int, noise: Placement) -> None:
@@ -264,6 +256,12 @@ class Statistic(ABC):
         return "one record"
 
     @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """Those of its columns that it does not protect, and tells of as they are: adjacent data
+        sets agree in them. A party must have said that they are public (`Policy`)."""
+        return ()
+
+    @property
     def measures(self) -> bool:
         """Whether `measure` is more than the identity."""
         return False
@@ -314,6 +312,10 @@ class Statistic(ABC):
         """What a curator publishes of the exact sum, its noise included, if `curated`."""
         raise LocalError(f"{self.name} has no noise of its own")
 
+    def published_exactly(self, total: Vector) -> Vector:
+        """What a curator publishes if there is to be no noise and the vectors are `gathered`."""
+        raise LocalError(f"{self.name} is of a sum")
+
     def published_words(self, epsilon: Fraction, delta: float) -> str:
         """That mechanism by name."""
         raise LocalError(f"{self.name} has no noise of its own")
@@ -324,7 +326,8 @@ class Statistic(ABC):
 
     def release_key(self) -> str:
         """The parameters that released values depend on; what is left out is post-processing."""
-        return repr((self.name, sorted(self.parameters().items())))
+        kept = self.parameters().items()
+        return repr((self.name, sorted(each for each in kept if each[0] not in self.after_release)))
 
     def mechanism_words(self, scale: float) -> str:
         """The mechanism by name, given the scale of one noise in units of the sum."""
@@ -350,24 +353,8 @@ class Statistic(ABC):
         """How many distinct values count as equal to another, where that matters."""
         return 0
 
-    def check_resolution(self, holdings: Holdings) -> None:  # noqa: B027  # most need none
+    def check_resolution(self, holdings: Holdings) -> None:
         """Raises `LocalError` where rounding leaves too little of these records' order."""
-
-    def parameters(self) -> dict[str, Parameter]:
-        """In one form: a real number is a float, whether it was written 1 or 1.0."""
-        return {f.name: as_plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
-        """Builds the statistic from wire input. Raises `LocalError` on anything unexpected."""
-        fields = {f.name: f for f in dataclasses.fields(cls)}
-        if unknown := parameters.keys() - fields.keys():
-            raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
-        for key, value in parameters.items():
-            if not fits(value, fields[key].type):
-                raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        return cls(**values)  # checked against the fields above
 
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
 from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
@@ -18,7 +17,8 @@ from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
 from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
-from protocols.statistics.thresholds import LEAST_QUANTILE, quantiles
+from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
+from protocols.statistics.thresholds import LEAST_QUANTILE
 
 
 @dataclass(frozen=True)
@@ -49,33 +49,26 @@ class Ecdf(Cumulative):
 
 
 @dataclass(frozen=True)
-class Quantile(Cumulative):
+class Quantile(QuantilesAmongThresholds):
     """The least threshold where the distribution function reaches each quantile.
 
     All quantiles come from one release: many of them cost one ε.
     """
 
-    quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
     mechanism: str = option(
         "hierarchy",
-        "Where noise is added; max: on scores, and nothing is told but the quantile.",
+        "Which mechanism adds the noise; max adds it to scores and tells the quantile alone.",
         choices=(*MECHANISMS, "max"),
     )
 
     name: ClassVar[str] = "quantile"
-    style: ClassVar[Style] = Style("marks", "quantile", "value")
 
     def __post_init__(self) -> None:
         if self.mechanism == "max":
             _ = self._by_max  # it checks what it takes
             return
         super().__post_init__()
-        for quantile in self.quantile:
-            if not 0 <= quantile <= 1:
-                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
-        if not self.quantile:
-            raise LocalError("say which quantile: --quantile 0.5")
 
     def asked_of(self, aggregator: str) -> Statistic:
         return self._by_max if self.mechanism == "max" else self
@@ -91,24 +84,7 @@ class Quantile(Cumulative):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         wanted = np.maximum(self.quantile, LEAST_QUANTILE)
         found = inverse(self.curve(released, records, exact), wanted)
-        return self._at(self.x[found].tolist())
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        """Of the raw records; a threshold lies up to one step above."""
-        return self._at(quantiles(self.raw(holdings), self.quantile))
-
-    @property
-    def grid_step(self) -> float:
-        """A quantile lies within one step below the threshold that is told for it."""
-        return float(np.diff(self.x, prepend=self.bounds[0]).max())
-
-    @property
-    def grid_words(self) -> str:
-        return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Not known before the data: it depends on how steep the curve is at the quantile."""
-        return np.full(len(self.quantile), np.nan)
+        return at_quantiles(self.quantile, self.x[found].tolist())
 
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float
@@ -134,9 +110,6 @@ class Quantile(Cumulative):
         first, last = np.minimum(first, last), np.maximum(first, last)
         found = shape_of(self.decode(released, records)).values()
         return Interval((last - first) / (2 * width), first, last).holding(found)
-
-    def _at(self, values: list[float]) -> Estimate:
-        return values[0] if len(values) == 1 else Curve(list(self.quantile), values)
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,13 @@ class Histogram(BoundedColumn):
     categories: str = option("", "Names in a column of text to count, as A,B,C; public.")
     randomizer: str = option(
         AUTO,
-        "What randomizes reports in the local model.",
+        "In the local model: what randomizes reports; auto takes the least variance.",
         choices=(AUTO, *RANDOMIZERS),
     )
 
     name: ClassVar[str] = "histogram"
     one_noise: ClassVar[bool] = True
+    after_release: ClassVar[frozenset[str]] = frozenset({"nonnegative"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,10 +118,6 @@ class Histogram(BoundedColumn):
         span = (0.0, math.inf) if self.nonnegative else self.span
         deviations = self.deviations(noise_variance, records)
         return Interval.around(counts, deviations, width, span)
-
-    def release_key(self) -> str:
-        kept = {key: value for key, value in self.parameters().items() if key != "nonnegative"}
-        return repr((self.name, sorted(kept.items())))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.cells, math.sqrt(noise_variance))

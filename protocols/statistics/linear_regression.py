@@ -57,6 +57,7 @@ class LinearRegression(Ranged):
 
     name: ClassVar[str] = "linear-regression"
     style: ClassVar[Style] = Style("marks", "coefficient", "")
+    after_release: ClassVar[frozenset[str]] = frozenset({"least_spread"})
 
     def __post_init__(self) -> None:
         if not self.x or len(set(self.columns)) != len(self.columns):
@@ -113,10 +114,6 @@ class LinearRegression(Ranged):
             return replace(self, least_spread=0.0)
         deviation = math.sqrt(2) * self.sensitivity / STEPS**2 / float(known.epsilon)
         return replace(self, least_spread=2 * deviation * math.sqrt(len(self.x)))
-
-    def release_key(self) -> str:
-        kept = {key: each for key, each in self.parameters().items() if key != "least_spread"}
-        return repr((self.name, sorted(kept.items())))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         fit = self._fit(released, records, exact)

@@ -9,6 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
-from protocols.local import LocalBudget, LocalRandomizer, RandomizedResponse
-from protocols.local.auc import MAX_DEPTH, AucResponse
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
+from protocols.local import LocalBudget, LocalRandomizer
+from protocols.local.auc import MAX_DEPTH
+from protocols.local.every_level import auc_response
+from protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
+from protocols.local.pairs_by_oracle import pair_randomizer
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
@@ -269,8 +272,9 @@ class QuantizedPairs(Measurement):
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
         if (form := self.form) is None:
             return None
-        response = RandomizedResponse.spending(budget(form.cells), form.cells)
-        return PairResponse(response, form.rounding, form.kernels, form.ranges)
+        return pair_randomizer(
+            form.inner.randomizer, budget, form.rounding, form.kernels, form.ranges
+        )
 
 
 def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
@@ -280,13 +284,18 @@ def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class ScoresAndLabels(Measurement):
-    """A record is a score of `depth` bits and a label."""
+    """A record is a score of `depth` bits and a label. `asked` is what a report tells of
+    (`protocols.local.every_level`)."""
 
     depth: int = 1
     private_labels: bool = True
+    asked: str = "auto"
 
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return AucResponse.spending(budget(None), self.depth, self.private_labels)
+        return self.randomizer_by_itself(budget(None), Fraction(0))
+
+    def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
+        return auc_response(self.asked, epsilon, delta, self.depth, self.private_labels)
 
 
 @dataclass(frozen=True)
@@ -299,11 +308,17 @@ class LocalAuc(LocalForm):
 
     name: ClassVar[str] = "local-auc"
     way_of: ClassVar[str] = "auc"
+    span: ClassVar[Bounds] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.of != "auc" or not 0 <= self.depth <= MAX_DEPTH:
             raise LocalError(f"a domain of scores has 2 to 2^{MAX_DEPTH} values")
+        if self.inner.randomizer not in ("auto", "hadamard"):
+            raise LocalError(
+                "auc in the local model is asked by Hadamard response: leave --randomizer out, or "
+                "ask for pairwise --kernel auc"
+            )
 
     def prepared(self, known: Circumstances) -> Self:
         """A domain that is no power of two is padded to the next. `auto` is about √n scores, 16 to
@@ -321,13 +336,21 @@ class LocalAuc(LocalForm):
 
     @property
     def protected(self) -> str:
-        return "one record" if self.private_labels else "the score of one record, its label public"
+        return (
+            "one record" if self.private_labels else "the score (labels are public) of one record"
+        )
+
+    @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """A report says a public label as it is."""
+        return () if self.private_labels else self.columns[1:]
 
     @property
     def measurement(self) -> Measurement:
         if self.depth < 1:
             raise LocalError("the domain of scores is not decided yet")
-        return ScoresAndLabels(None, self.depth, self.private_labels)
+        asked = getattr(self.inner, "levels", "auto")
+        return ScoresAndLabels(None, self.depth, self.private_labels, asked)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """A domain of d scores fills the first d cells of the tree."""

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError
+from protocols.local.every_level import ASKED
 from protocols.names import look_up
 from protocols.pairwise.kernels import bundled as kernels
 from protocols.pairwise.kernels.contract import Grid, Kernel
@@ -145,10 +146,18 @@ class Auc(Ordered):
     method: str = option(
         "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
     )
-    thresholds: int = option(256, "Points of the curve; a curator takes 1024 at least.")
-    mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
+    thresholds: int = option(256, "How many points the curve has; a curator uses at least 1024.")
+    mechanism: str = option(
+        "hierarchy", "Which mechanism adds the noise to it.", choices=tuple(MECHANISMS)
+    )
     labels: str = option(
         "private", "In the local model: whether labels are hidden too.", choices=LABELS
+    )
+    levels: str = option(
+        "auto",
+        "In the local model: whether a report tells of one level of scores, which takes no δ, or "
+        "of all, within --delta; auto takes what errs less.",
+        choices=tuple(ASKED),
     )
 
     name: ClassVar[str] = "auc"
@@ -159,6 +168,7 @@ class Auc(Ordered):
         look_up("method", self.method, dict.fromkeys(AUC_METHODS))
         look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
         look_up("labels", self.labels, dict.fromkeys(LABELS))
+        look_up("levels", self.levels, ASKED)
 
     def asked_of(self, aggregator: str) -> Statistic:
         """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
@@ -193,9 +203,9 @@ class Auc(Ordered):
 
 @dataclass(frozen=True)
 class Pairwise(Pairs, OneColumn):
-    """The mean of a kernel by name, one's own too, over columns within public bounds."""
+    """The mean over pairs of a kernel, by name or written out, of columns within public bounds."""
 
-    kernel_name: str = option("gini", "The kernel's name, or it written out.", flag="--kernel")
+    kernel_name: str = option("gini", "The kernel's name, or its formula.", flag="--kernel")
     x: str = role("x", "The column that the kernel calls x.", bounded=True)
     y: str = role("y", "The column that the kernel calls y.", bounded=True)
     score: str = role("score", "The column that the kernel calls score.", bounded=True)

@@ -25,13 +25,8 @@ from protocols.statistics.estimates import Curve, Estimate, shape_of
 from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Line, Measurement
 from protocols.statistics.option import option
-from protocols.statistics.thresholds import (
-    LEAST_QUANTILE,
-    RESOLUTION_BITS,
-    FineGrid,
-    Points,
-    quantiles,
-)
+from protocols.statistics.quantiles import OfQuantiles, at_quantiles
+from protocols.statistics.thresholds import LEAST_QUANTILE, RESOLUTION_BITS, FineGrid, Points
 
 
 @dataclass(frozen=True)
@@ -133,7 +128,7 @@ class OnDemand(Cumulative):
 
 @dataclass(frozen=True)
 class EcdfPoints(OnDemand):
-    """The distribution function at any values that one asks for (`--at`)."""
+    """The distribution function at any values that you ask for (`--at`)."""
 
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
@@ -172,35 +167,19 @@ class EcdfPoints(OnDemand):
 
 
 @dataclass(frozen=True)
-class QuantileSearch(OnDemand):
+class QuantileSearch(OfQuantiles, OnDemand):
     """Quantiles by S0's Algorithm 1 on the stored tree: up to 32 questions, one ε."""
-
-    quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
 
     name: ClassVar[str] = "quantile-search"
     way_of: ClassVar[str] = "quantile-search"  # the study, which is asked as this over fss
-    style: ClassVar[Style] = Style("marks", "quantile", "value")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.quantile or not all(0 <= quantile <= 1 for quantile in self.quantile):
-            raise LocalError(f"quantiles are between 0 and 1, not {self.quantile}")
 
     def plan(self, known: Mapping[int, float]) -> list[int]:
         searches = (self._search(quantile, known) for quantile in self.quantile)
         return sorted({middle for low, middle, high in searches if low < high})
 
     def conclude(self, known: Mapping[int, float]) -> Estimate:
-        return self._at([self._line(self._search(each, known)[0]) for each in self.quantile])
-
-    def reference(self, holdings: Holdings) -> Estimate:
-        return self._at(quantiles(self.raw(holdings), self.quantile))
-
-    def _at(self, found: list[float]) -> Estimate:
-        return found[0] if len(found) == 1 else Curve(list(self.quantile), found)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(len(self.quantile), np.nan)
+        found = [self._line(self._search(each, known)[0]) for each in self.quantile]
+        return at_quantiles(self.quantile, found)
 
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float

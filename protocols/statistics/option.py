@@ -61,11 +61,6 @@ def options_of(kind: type) -> tuple[Option, ...]:
     )
 
 
-def summary_of(kind: type) -> str:
-    """The first line of its documentation."""
-    return (kind.__doc__ or "").strip().partition("\n")[0]
-
-
 def _option(each: "dataclasses.Field[Any]", said: dict[str, Any]) -> Option:
     repeated = get_origin(each.type) is tuple
     kinds = [kind for kind in get_args(each.type) or (each.type,) if isinstance(kind, type)]

@@ -1,11 +1,57 @@
-"""Parameters of statistics: as people write them, as the wire has them, of which type they are."""
+"""Parameters of statistics and studies: as people write them, as the wire has them, of which type
+they are."""
 
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import NoneType
-from typing import get_args
+from typing import ClassVar, Self, get_args
 
 import numpy as np
 
+from protocols.errors import LocalError
+from protocols.statistics.drawing import Style
+from protocols.statistics.option import Option, options_of
+
 Parameter = str | int | float | bool | tuple[float, ...] | tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Parametrized:
+    """What is asked by name with parameters: a statistic or a study.
+
+    Subclasses are frozen dataclasses whose fields are the parameters. Those made with `option` or
+    `role` are what a user may set.
+    """
+
+    name: ClassVar[str]
+    style: ClassVar[Style] = Style()
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """What a user may set: not what the coordinator fills in."""
+        return options_of(cls)
+
+    @classmethod
+    def summary(cls) -> str:
+        """It in one line: the first of its documentation."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
+
+    def parameters(self) -> dict[str, Parameter]:
+        """In one form: a real number is a float, whether it was written 1 or 1.0."""
+        return {f.name: as_plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
+        """Builds it from wire input. Raises `LocalError` on anything unexpected."""
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        if unknown := parameters.keys() - fields.keys():
+            raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
+        for key, value in parameters.items():
+            if not fits(value, fields[key].type):
+                raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
+        return cls(**values)  # checked against the fields above
 
 
 def as_plain(value: Parameter, annotation: object) -> Parameter:

@@ -106,7 +106,9 @@ class ResidualCounts(Shape):
             each.set_xlim(*self._shown())
             each.set_ylim(-self.grid.residual_reach, self.grid.residual_reach)
             each.tick_params(labelsize=8)
+            each.locator_params(axis="x", nbins=6)  # more would run into each other
         left.set_ylabel("residual", fontsize=9)
+        right.tick_params(labelleft=False)  # the same as on the left
 
     def _shown(self) -> tuple[float, float]:
         """The columns of cells that hold 98 % of the points, and one more on either side."""

@@ -80,7 +80,7 @@ class SyntheticRows(Shape):
         axes.plot([], [], "o", color=PRIVATE, ms=4, label=f"synthetic ({beside.label})")
         for at, name in enumerate(shown):
             left, top = (at % across) / across, 0.86 * (1 - at // across / down)
-            size = (0.86 / across, 0.5 / down)
+            size = (0.86 / across, 0.64 if down == 1 else 0.5 / down)
             panel = axes.inset_axes((left + 0.07 / across, top - 0.74 / down, *size))
             panel.spines[["top", "right"]].set_visible(False)
             panel.set_title(name, fontsize=8, loc="left")

@@ -6,7 +6,6 @@ Each is found through the entry-point group `tallyroom.studies`; nothing here na
 from functools import cache
 
 from protocols import registry
-from protocols.errors import LocalError
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 
@@ -26,9 +25,7 @@ def study_named(name: str) -> type[Study]:
 
     Raises `LocalError` if there is none of that name, or if it cannot be loaded.
     """
-    kind = registry.named(registry.STUDIES, name)
-    if not (isinstance(kind, type) and issubclass(kind, Study) and kind.name == name):
-        raise LocalError(f"study {name!r} is none, or calls itself by another name")
+    kind: type[Study] = registry.kind_named(registry.STUDIES, name, Study)
     return kind
 
 

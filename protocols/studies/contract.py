@@ -22,20 +22,17 @@ Every choice must follow from the fields and the answers alone. A study that was
 again from its beginning; it asks the same, and is given the answers that are there already.
 """
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from protocols.errors import LocalError, RunFailed
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.option import Option, options_of, summary_of
-from protocols.statistics.parameters import Parameter, as_plain, fits
+from protocols.statistics.parameters import Parametrized
 
 if TYPE_CHECKING:
     from protocols.studies.conformance import StudyContract as StudyContract
@@ -96,22 +93,8 @@ Steps = Generator[Ask, Answer, Finding]
 
 
 @dataclass(frozen=True)
-class Study(ABC):
-    """Subclasses are frozen dataclasses. Fields made with `option` or `role` are what a user may
-    set, as with a statistic."""
-
-    name: ClassVar[str]
-    style: ClassVar[Style] = Style()
-
-    @classmethod
-    def options(cls) -> tuple[Option, ...]:
-        """What a user may set."""
-        return options_of(cls)
-
-    @classmethod
-    def summary(cls) -> str:
-        """It in one line."""
-        return summary_of(cls)
+class Study(Parametrized, ABC):
+    """Questions to a federation, of which later ones may follow from earlier answers."""
 
     @abstractmethod
     def shares(self) -> tuple[Fraction, ...]:
@@ -164,22 +147,6 @@ class Study(ABC):
     def of_records(self, records: int) -> Self:
         """The study once it is known how many records there are, which is public."""
         return self
-
-    def parameters(self) -> dict[str, Parameter]:
-        """In one form: a real number is a float, whether it was written 1 or 1.0."""
-        return {f.name: as_plain(getattr(self, f.name), f.type) for f in dataclasses.fields(self)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
-        """Raises `LocalError` on anything unexpected."""
-        fields = {f.name: f for f in dataclasses.fields(cls)}
-        if unknown := parameters.keys() - fields.keys():
-            raise LocalError(f"{cls.name} has no parameter {sorted(unknown)[0]!r}")
-        for key, value in parameters.items():
-            if not fits(value, fields[key].type):
-                raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        return cls(**values)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Logistic regression by Newton steps, each a release for its part of ε."""
+"""Logistic regression by Newton steps, each a release for its part of ε, or by a curator in one."""
 
 import dataclasses
 import math
@@ -11,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError, RunFailed
+from protocols.names import look_up
 from protocols.records import Column, Holdings
 from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import Bounds
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, Table
 from protocols.statistics.labels import positives_of
+from protocols.statistics.logistic_objective import LogisticObjective
 from protocols.statistics.logistic_step import LogisticStep
 from protocols.statistics.option import option, role
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 Matrix = NDArray[np.float64]
 
+METHODS = ("newton", "objective")
 MAX_STEPS = 100
 FARTHEST = 20.0
 """Of coefficients of columns within [−1, 1]: e^20 to 1 is as good as certain."""
@@ -40,7 +43,15 @@ class LogisticRegression(Study):
     ranges: tuple[str, ...] = option(
         (), "Public bounds of a column, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
     )
-    newton_steps: int = option(6, "Newton steps, which share ε.", flag="--newton-steps")
+    newton_steps: int = option(
+        6, "How many Newton steps; they share ε evenly.", flag="--newton-steps"
+    )
+    method: str = option(
+        "newton", "By Newton steps, or a curator's objective perturbation.", choices=METHODS
+    )
+    penalty: float = option(
+        0.0, "Of the squared coefficients for each record, at least; of the method objective."
+    )
 
     name: ClassVar[str] = "logistic-regression"
     style: ClassVar[Style] = Style("marks", "coefficient", "")
@@ -48,7 +59,24 @@ class LogisticRegression(Study):
     def __post_init__(self) -> None:
         if not 1 <= self.newton_steps <= MAX_STEPS:
             raise LocalError(f"--newton-steps is from 1 to {MAX_STEPS}, not {self.newton_steps}")
+        look_up("method", self.method, dict.fromkeys(METHODS))
+        if self.penalty and self.method != "objective":
+            raise LocalError("--penalty is of --method objective")
+        self._objective()
         self._step(np.zeros(len(self.x) + 1))
+
+    def asked_of(self, aggregator: str) -> "Study | Statistic":
+        """Objective perturbation is one question."""
+        return self if self.method == "newton" else self._objective()
+
+    def _objective(self) -> LogisticObjective:
+        return LogisticObjective(
+            ranges=self.ranges,
+            x=self.x,
+            label=self.label,
+            positive=self.positive,
+            penalty=self.penalty,
+        )
 
     def _step(self, at: Column) -> LogisticStep:
         return LogisticStep(self.ranges, self.x, self.label, self.positive, tuple(at.tolist()))

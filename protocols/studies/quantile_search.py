@@ -22,6 +22,7 @@ from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.on_demand import QuantileSearch
 from protocols.statistics.option import option, role
+from protocols.statistics.quantiles import at_quantiles
 from protocols.statistics.thresholds import quantiles
 from protocols.studies.budget import MAX_QUESTIONS
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
@@ -91,13 +92,14 @@ class QuantileSearchStudy(Study):
             f"{self.halvings} halvings place a quantile in an interval of {widest:.3g}, of which "
             "this is the middle; a step that noise led astray is not taken back"
         )
-        return Finding(self._at(found), (note,))
+        return Finding(at_quantiles(self.quantile, found), (note,))
 
     def examples(self) -> tuple[Ask, ...]:
         return (Ask(self._half(*self.stored().bounds), self.shares()[0]),)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self._at(quantiles(holdings.column(self.value), self.quantile))
+        found = quantiles(holdings.column(self.value), self.quantile)
+        return at_quantiles(self.quantile, found)
 
     def _middle(self, low: float, high: float) -> float:
         return math.sqrt(low) * math.sqrt(high) if self.spacing == "log" else (low + high) / 2
@@ -109,9 +111,6 @@ class QuantileSearchStudy(Study):
         if not middle - reach < middle < middle + reach:
             raise RunFailed(f"there is nothing left to halve at {middle:g}: use fewer --halvings")
         return Histogram(value=self.value, lower=middle - reach, upper=middle + reach, bins=2)
-
-    def _at(self, found: list[float]) -> Estimate:
-        return found[0] if len(found) == 1 else Curve(list(self.quantile), found)
 
 
 def share_below(answer: Answer) -> float:

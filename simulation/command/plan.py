@@ -10,7 +10,13 @@ import typer
 from typer.core import TyperCommand
 
 from protocols.errors import LocalError, RunFailed
-from simulation.command.by_statistic import Chosen, StatisticGroup, statistic_command
+from simulation.command.by_statistic import (
+    Chosen,
+    StatisticGroup,
+    by_statistic,
+    need_statistic,
+    statistic_command,
+)
 from simulation.command.common import DATA, CompareOptions, option
 from simulation.command.run import asked_about, simulated
 
@@ -31,8 +37,9 @@ HEADS = (
     "MB",
 )
 LEGEND = (
-    "error: expected of the noise (rmse); bytes: a party's; server's: bytes of the busiest server; "
-    "seconds: network and computing; MB: memory of all roles in one process"
+    "error: expected of the noise (rmse); bytes: per party; server's: bytes of the busiest server; "
+    "seconds: network and computing, on a LAN, a WAN and a mobile network; MB: memory of all roles "
+    "in one process"
 )
 
 
@@ -45,7 +52,8 @@ class PlanOptions(CompareOptions):
         option(TARGET, "Find the least ε whose expected error (rmse) is at most this."),
     ] = None
     target_bytes: Annotated[
-        float | None, option(TARGET, "Leave out what takes more bytes of a party than this.")
+        float | None,
+        option(TARGET, "Leave out what takes more bytes per party than this."),
     ] = None
     public: Annotated[
         str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")
@@ -65,7 +73,7 @@ def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
         given = getattr(options, name)
         default = next(f.default for f in dataclasses.fields(options) if f.name == name)
         if given not in (default, []):
-            raise LocalError(f"--{name} is of a run: a plan is rehearsed without it")
+            raise LocalError(f"--{name} is for runs: a plan is rehearsed without it")
     targets = options.target_error is not None or options.target_bytes is not None
     specs = options.aggregator or (aggregator_names() if targets else ["additive"])
     for spec in specs:
@@ -140,17 +148,10 @@ class PlanGroup(StatisticGroup):
         return statistic_command(name, PlanOptions, plan_statistic)
 
 
-plan = typer.Typer(
-    name="plan",
-    cls=PlanGroup,
-    invoke_without_command=True,
-    subcommand_metavar="STATISTIC [OPTIONS]",
-    epilog="`tally plan STATISTIC --help` lists the options of one.",
-)
+plan = by_statistic("plan", PlanGroup)
 
 
 @plan.callback()
 def choose_plan(context: typer.Context) -> None:
     """What it would cost and give, before any ε is spent."""
-    if context.invoked_subcommand is None:
-        raise LocalError("which statistic? `tally plan --help` lists them")
+    need_statistic(context)

@@ -18,7 +18,7 @@ LOGARITHMIC_FROM = 20.0
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
-    """Error, bytes a party and CPU of the servers, one bar an aggregator."""
+    """Error, bytes per party and CPU of the servers, one bar for each aggregator."""
     rows = comparison.rows
     names = [row.aggregator for row in rows]
     figure = Figure(figsize=(10.0, 1.5 + 0.42 * len(rows)), dpi=150, layout="constrained")
@@ -30,7 +30,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
     _bars(error, "error (rmse)", names, found, PRIVATE, expected)
     if any(expected):
         error.set_xlabel("bar: this run; mark: expected of the noise", fontsize=8, loc="left")
-    _bars(size, "bytes a party", names, [row.party_bytes for row in rows], QUIET)
+    _bars(size, "bytes per party", names, [row.party_bytes for row in rows], QUIET)
     seconds = [row.result.server_cpu_seconds for row in rows]
     _bars(cpu, "CPU of the servers, s", names, seconds, SMOOTHED)
     error.invert_yaxis()

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from protocols.statistics.drawing import QUIET, SEVERAL, Beside
 from protocols.statistics.estimates import Counts, Curve
@@ -72,6 +73,8 @@ def communication_figure(result: Result) -> Figure:
         axes.barh(labels, widths, left=left, label=phase, height=0.6, color=colour)
         left += widths
     axes.set_xlabel("bytes")
+    axes.locator_params(axis="x", nbins=6)
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if sizes:
         figure.legend(
             loc="outside right upper", frameon=False, fontsize=8, title="phase", title_fontsize=8

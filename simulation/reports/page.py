@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from protocols.statistics.estimates import shape_of
@@ -19,10 +19,12 @@ color:#1b2a41}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}img{max-width:100%}
 table{border-collapse:collapse;width:100%;margin-bottom:1.2rem}
 td,th{text-align:left;padding:.3rem .6rem;
-border-bottom:1px solid #dde3ea;vertical-align:top}td.n,th.n{text-align:right;
-font-variant-numeric:tabular-nums}.loud{background:#fdecdc;border-left:4px solid #e07a1f;
+border-bottom:1px solid #dde3ea;vertical-align:top}
+td{overflow-wrap:anywhere}td.n,th.n{text-align:right;
+font-variant-numeric:tabular-nums;overflow-wrap:normal}
+.loud{background:#fdecdc;border-left:4px solid #e07a1f;
 padding:.5rem 1rem}
-.wide{overflow-x:auto}td{overflow-wrap:anywhere}.wide td{overflow-wrap:normal}
+.wide{overflow-x:auto}.wide td{overflow-wrap:normal}
 """
 
 
@@ -67,24 +69,35 @@ def _page(result: Result, plots: list[Path]) -> str:
 {images[0]}
 <h2>Answer</h2>{pairs(answer)}
 {answer_table(result)}
-<h2>Privacy</h2>{pairs(result.privacy.as_json().items())}
+<h2>Privacy</h2>{pairs(_in_words(result.privacy.as_json()))}
 {_questions(result)}{caught}
 <h2>Bill: {total.bytes:,} bytes, {total.messages:,} messages, {bill.rounds} rounds</h2>
 {images[1]}
 {_counts("phase", phases)}{_counts("link", links)}
-<h2>Federation</h2>{pairs(federation.items())}
+<h2>Federation</h2>{pairs(_in_words(federation))}
 <h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}
 <h2>Where it is from</h2>{pairs(_origin(result))}"""
     return page(title, body)
 
 
 def _origin(result: Result) -> list[tuple[str, object]]:
-    said: list[tuple[str, object]] = [
-        (name, ", ".join(map(str, value)) if isinstance(value, list) else value)
-        for name, value in result.data.items()
-    ]
-    said += [("tallyroom", version()), ("date", result.date)]
+    said = [*_in_words(result.data), ("tallyroom", version()), ("date", result.date)]
     return [*said, ("command", result.command)] if result.command else said
+
+
+def _in_words(said: Mapping[str, object]) -> list[tuple[str, object]]:
+    """The fields of a document as a person would write them."""
+
+    def words(value: object) -> str:
+        if isinstance(value, Mapping):
+            return "; ".join(f"{name}: {words(each)}" for name, each in value.items())
+        if isinstance(value, list):
+            return ", ".join(map(words, value))
+        if isinstance(value, float):
+            return f"{value:.12g}"
+        return "none" if value is None else str(value)
+
+    return [(name.replace("_", " "), words(value)) for name, value in said.items()]
 
 
 def answer_table(result: Result, most: int = MOST_ROWS) -> str:

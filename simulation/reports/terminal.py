@@ -135,7 +135,7 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     yield (
         "bill",
         f"{bill.total.bytes:,} bytes, {bill.total.messages:,} messages, {bill.rounds} rounds; "
-        f"{bill.party_bytes().mean():,.0f} bytes a party",
+        f"{bill.party_bytes().mean():,.0f} bytes per party",
     )
     for link, tally in bill.by_link().items():
         yield "", f"{link:<22}{tally.bytes:>12,} bytes {tally.messages:>8,} messages"

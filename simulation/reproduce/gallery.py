@@ -22,7 +22,7 @@ OURS = "Our own measurements"
 
 def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: Scale) -> Path:
     """Writes gallery.html, which needs nothing else to be read; returns its path."""
-    shown = list(shown)
+    shown = sorted(shown, key=lambda each: (_order(each[0]), each[0].name))
     rows = [(figure.name, outcome.verdict_at(scale)) for figure, outcome in shown]
     small = (
         '<p class="loud">Small sizes: seconds for each, and too few runs to refute anything. '
@@ -30,14 +30,14 @@ def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: 
     )
     body = [small if scale is Scale.SMALL else "", "<h2>Verdicts</h2>", pairs(rows)]
     paper = ""
-    for figure, outcome in sorted(shown, key=lambda each: _order(each[0])):
+    for figure, outcome in shown:
         if (of := _paper(figure)) != paper:
             paper = of
             body.append(f"<h2>{html.escape(of)}</h2>")
         body.append(_entry(figure, outcome, scale))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "gallery.html"
-    path.write_text(page("the papers' figures again", "".join(body)), encoding="utf-8")
+    path.write_text(page("the papers' figures, reproduced", "".join(body)), encoding="utf-8")
     return path
 
 

@@ -32,8 +32,9 @@ from protocols.local import RandomizedResponse
 from protocols.pairwise.sampling.estimator import epsilon_each
 from protocols.pairwise.sampling.matchings import distinct_matchings
 from protocols.statistics.pairwise import MOST_AUTOMATIC
+from simulation.reproduce.by_epsilon import draw_lines, row_of
 from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from simulation.reproduce.contract import Figure, Outcome, Scale, write_table
 from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
 from simulation.reproduce.s1_kendall_setups import set_ups
 
@@ -322,17 +323,12 @@ def run(folder: Path, scale: Scale) -> Outcome:
             },
         },
         [
-            write_table(folder / "s1-fig4.csv", [_row(each) for each in measured]),
+            write_table(
+                folder / "s1-fig4.csv", [row_of(each.epsilon, each.means) for each in measured]
+            ),
             _draw(folder / "s1-fig4.png", measured, sizes, source, why),
         ],
     )
-
-
-def _row(each: Errors) -> dict[str, Number]:
-    row: dict[str, Number] = {"epsilon": each.epsilon}
-    for name, mean in each.means.items():
-        row |= {name: mean.value, f"{name}_lower": mean.lower, f"{name}_upper": mean.upper}
-    return row
 
 
 def _draw(path: Path, measured: Sequence[Errors], sizes: Sizes, source: str, why: str) -> Path:
@@ -340,16 +336,8 @@ def _draw(path: Path, measured: Sequence[Errors], sizes: Sizes, source: str, why
     canvas, (axes,) = panels(title, ["\n".join(textwrap.wrap(why, 100))])
     axes.set_title(axes.get_title(loc="left"), loc="left", fontsize=7)
     canvas.set_size_inches(6.6, 5.6)
-    for (name, (label, _)), colour, marker in zip(METHODS.items(), HUES, SHAPES, strict=True):
-        axes.plot(
-            [each.epsilon for each in measured],
-            [each.value(name) for each in measured],
-            color=colour,
-            marker=marker,
-            ms=4,
-            lw=1.2,
-            label=label,
-        )
+    lines = {label: [each.value(name) for each in measured] for name, (label, _) in METHODS.items()}
+    draw_lines(axes, [each.epsilon for each in measured], lines, HUES, SHAPES)
     log_axis(axes, "x", "ε", (1.0, 2.0, 5.0))
     log_axis(axes, "y", "mean absolute error")
     legend_below(canvas, [axes], 2)

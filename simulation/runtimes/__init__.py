@@ -1,7 +1,6 @@
 """Runtimes by name, through the entry-point group `tallyroom.runtimes`."""
 
 from protocols import registry
-from protocols.errors import LocalError
 from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 
 
@@ -12,9 +11,7 @@ def runtimes() -> dict[str, type[Runtime]]:
 
 def runtime_named(name: str) -> type[Runtime]:
     """Raises `LocalError` if there is none of that name, or if it cannot be loaded."""
-    kind = registry.named(registry.RUNTIMES, name)
-    if not (isinstance(kind, type) and issubclass(kind, Runtime) and kind.name == name):
-        raise LocalError(f"runtime {name!r} is none, or calls itself by another name")
+    kind: type[Runtime] = registry.kind_named(registry.RUNTIMES, name, Runtime)
     return kind
 
 

@@ -3,11 +3,17 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from protocols.statistics.drawing import SEVERAL
 from simulation.sweep.journal import Row
 from simulation.sweep.specification import Plot
+
+NAMES = {"party_bytes": "bytes per party"}
+"""What a column of results is called on an axis, where its name does not say it."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
 
 Lines = dict[str, list[tuple[object, float, float]]]
 
@@ -40,6 +46,10 @@ def _number(value: object) -> object:
     return number if math.isfinite(number) else str(value)
 
 
+def _words(name: str) -> str:
+    return NAMES.get(name) or name.replace("_", " ")
+
+
 def draw(rows: Sequence[Row], plot: Plot, folder: Path) -> Path | None:
     """`plot.png`; None where no run has both numbers."""
     from matplotlib.figure import Figure
@@ -50,11 +60,13 @@ def draw(rows: Sequence[Row], plot: Plot, folder: Path) -> Path | None:
     figure = Figure(figsize=(7, 4.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     texts = any(isinstance(x, str) for line in lines.values() for x, _, _ in line)
-    for name, line in lines.items():
+    for place, (name, line) in enumerate(lines.items()):
         points = line if texts else sorted(line, key=lambda point: float(str(point[0])))
         xs = [str(x) if texts else float(str(x)) for x, _, _ in points]
         ys, errors = [y for _, y, _ in points], [error for _, _, error in points]
-        axes.errorbar(xs, ys, yerr=errors, marker="o", markersize=3, capsize=2, label=name)
+        colour, marker = SEVERAL[place % len(SEVERAL)], MARKERS[place % len(MARKERS)]
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
+        axes.errorbar(xs, ys, yerr=errors, capsize=2, label=name, **look)
     if (
         "x" in plot.log
         and not texts
@@ -63,11 +75,12 @@ def draw(rows: Sequence[Row], plot: Plot, folder: Path) -> Path | None:
         axes.set_xscale("log")
     if "y" in plot.log and all(y > 0 for line in lines.values() for _, y, _ in line):
         axes.set_yscale("log")
-    axes.set_xlabel(plot.x.replace("_", " "))
-    axes.set_ylabel(plot.y.replace("_", " "))
+    axes.set_xlabel(_words(plot.x))
+    axes.set_ylabel(_words(plot.y))
     if plot.by:
-        axes.legend(title=plot.by.replace("_", " "))
+        axes.legend(title=plot.by.replace("_", " "), frameon=False)
     axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
     path = folder / "plot.png"
     figure.savefig(path)
     return path

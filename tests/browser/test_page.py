@@ -128,6 +128,34 @@ def test_ten_thousand_parties(served: Served, window: Open) -> None:
     assert label == "10,000 parties: 0 waiting, 10,000 submitted, 0 refused, 0 gone"
 
 
+HOSTILE = {
+    "endless": {"phase": "submit", "parties": 3, "submissions": 1, "states": [[1, 10**15]]},
+    "negative": {"phase": "submit", "states": [[0, -(10**15)], [1, 10**15]]},
+    "shapeless": {"phase": "submit", "states": "abc", "events": {"length": 1}},
+    "markup": {"phase": "<img src=x onerror='document.title=1'>", "statistic": "<b>mean</b>"},
+}
+
+
+def test_a_folder_that_somebody_else_wrote(served: Served, window: Open) -> None:
+    """It stops no browser, runs nothing in it, and spoils no other run."""
+    for name, progress in HOSTILE.items():
+        (served.folder / name).mkdir(parents=True)
+        (served.folder / name / "progress.json").write_text(json.dumps(progress))
+    one = window()
+    one.page.wait_for_function("() => document.querySelectorAll('nav li').length === 4")
+    expected = {
+        "endless": "1,000,000,000,000,000 parties, too many to draw",
+        "negative": "they cannot be shown",
+        "shapeless": "they cannot be shown",
+        "markup": "<img src=x onerror='document.title=1'>: ",
+    }
+    for name, words in expected.items():
+        one.page.locator(f'nav button[data-key="{name}"]').click()
+        one.expect("main", words, 10)
+    assert one.page.title() == "Tallyroom"
+    assert one.page.locator("main img, nav b").count() == 0
+
+
 def test_the_pages_death_touches_no_run(served: Served, window: Open) -> None:
     one = window()
     start(one, "ecdf", parties="12", runtime="processes", seed="1")

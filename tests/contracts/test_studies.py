@@ -11,6 +11,7 @@ from protocols.studies.conformance import StudyContract, StudySteps
 from protocols.studies.gini_coefficient import GiniCoefficient
 from protocols.studies.hosmer_lemeshow import HosmerLemeshow
 from protocols.studies.logistic_regression import LogisticRegression
+from protocols.studies.multinomial_regression import MultinomialRegression
 from protocols.studies.private_bounds import PrivateBounds
 from protocols.studies.projected_histogram import ProjectedHistogram
 from protocols.studies.quantile_search import QuantileSearchStudy
@@ -45,6 +46,10 @@ class TestLogisticRegression(StudyContract):
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
         found = super().holdings(seed, parties, records)
         return replace(found, columns=found.columns | {"label": np.round(found.columns["label"])})
+
+
+class TestMultinomialRegression(StudyContract):
+    study = MultinomialRegression(("a=0:1", "b=0:1", "y=0:1"), "y", k=1, gamma=0.5, bins=3)
 
 
 class TestGiniCoefficient(StudyContract):

@@ -1,11 +1,15 @@
 """Entry points of every kind, found and loaded one by one."""
 
+from collections.abc import Callable
+
 import pytest
 
 from protocols import registry
 from protocols.errors import LocalError
 from protocols.statistics import statistic_named, statistic_names, statistics
 from protocols.statistics.histogram import Histogram
+from protocols.studies import study_named
+from simulation.runtimes import runtime_named
 from tests.registering import register
 
 
@@ -33,10 +37,23 @@ def test_a_broken_package_breaks_nothing_else(group: str, monkeypatch: pytest.Mo
         registry.named(group, "brokn")
 
 
-@pytest.mark.parametrize("value", [f"{__name__}:Misnamed", "math:pi", "pathlib:Path"])
-def test_what_is_no_statistic_of_that_name_is_refused(
-    value: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("group", "look_up", "another"),
+    [
+        (registry.STATISTICS, statistic_named, f"{__name__}:Misnamed"),
+        (registry.STUDIES, study_named, "protocols.studies.gini_coefficient:GiniCoefficient"),
+        (registry.RUNTIMES, runtime_named, "simulation.runtimes.contract:Runtime"),
+    ],
+)
+def test_what_is_none_of_that_name_is_refused(
+    group: str,
+    look_up: Callable[[str], object],
+    another: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    register(monkeypatch, registry.STATISTICS, "mine", value)
-    with pytest.raises(LocalError, match="statistic 'mine' is none"):
-        statistic_named("mine")
+    """What calls itself otherwise, what is no class, and a class of another kind."""
+    kind = registry.KINDS[group]
+    for name, value in (("one", another), ("two", "math:pi"), ("three", "pathlib:Path")):
+        register(monkeypatch, group, name, value)
+        with pytest.raises(LocalError, match=f"{kind} '{name}' is none"):
+            look_up(name)

@@ -28,6 +28,7 @@ from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.statistics import Statistic, statistics
 from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.of_pairs import Gini, Variance
@@ -56,6 +57,16 @@ RUNS: dict[str, tuple[int, Question]] = {
         3,
         Question(
             Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, min_parties=2
+        ),
+    ),
+    "first above": (
+        2,
+        Question(
+            FirstAboveThreshold(lower=0.0, upper=1.0, bins=4, threshold=2),
+            "additive",
+            Fraction(1),
+            Placement.JOINT,
+            min_parties=2,
         ),
     ),
     "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
@@ -153,6 +164,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "of": lambda value: "variance" if value == "gini" else "gini",
     "asked": lambda value: value.replace('"value":"value"', '"value":"other"'),
     "depth": lambda value: value + 1,
+    "levels": lambda value: "one" if value == "all" else "all",
     "nonnegative": lambda value: not value,
     "categories": lambda value: "a,b",
     "randomizer": lambda value: "unary" if value != "unary" else "auto",
@@ -170,6 +182,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "side": lambda value: value + 1,
     "part": lambda value: value / 2,
     "lengths": lambda value: (*value, 1.0),
+    "within": lambda value: (0.25, 0.5),
+    "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
 }
@@ -179,7 +193,13 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
 TOGETHER: dict[str, dict[str, Any]] = {"parameter inside": {"noise": Placement.PER_PAIR}}
 """What must be changed as well for a query to be one."""
 
-NO_OTHER = {("quantile-search", "parameter mechanism")}
+INSTEAD_OF_CHOICE: dict[str, dict[str, Any]] = {
+    "servers": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
+    "noise": {"statistic": COUNTS},
+}
+"""The same where two servers choose: others, or with other noise, have no choice to make."""
+
+NO_OTHER = {("quantile-search", "parameter mechanism"), ("first-above", "parameter categories")}
 """Parameters that have one value only: there is nothing else that anybody could be told."""
 
 
@@ -212,7 +232,7 @@ def changed(query: Query, name: str) -> Query:
     Raises `LocalError` on a value that no query can have: a lie that nobody could be told would
     prove nothing.
     """
-    together = TOGETHER.get(name, {})
+    together = (TOGETHER if query.choice is None else INSTEAD_OF_CHOICE).get(name, {})
     if name in OTHER:
         value = OTHER[name](query)
         assert value != getattr(query, name)

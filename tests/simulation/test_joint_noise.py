@@ -1,6 +1,5 @@
 """`--noise joint` through the real servers: its law, its price, and who is named when it fails."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,16 +14,15 @@ from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.records import Column
 from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.participant import Participant
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import CollisionEntropy, Gini
 from simulation import Federation, Result
-from simulation.runtimes.inprocess import InProcess
 from storage.ledger import Ledger
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
+from tests.simulation.tampering import Change, Tampered
 
 DATA = Dataset("three", {"value": np.array([0.1, 0.5, 0.9])}, {"value": (0.0, 1.0)})
 SUPPORT = np.arange(-60, 61)
@@ -51,9 +49,10 @@ def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> N
     assert "neither knows it" in result.privacy.threat_model
 
 
-def test_a_curve_of_keys_errs_as_it_says() -> None:
+@pytest.mark.parametrize("aggregator", ["fss", "fss?verified=yes"])
+def test_a_curve_of_keys_errs_as_it_says(aggregator: str) -> None:
     """The root mean square of errors over deviations, at 64 points of a tree: within a factor 3."""
-    with Federation(parties=3, aggregator="fss", data=DATA, seed=4) as federation:
+    with Federation(parties=3, aggregator=aggregator, data=DATA, seed=4) as federation:
         result = federation.run(
             Ecdf(value="value", thresholds=64, smooth="none"), 1.0, noise="joint"
         )
@@ -93,6 +92,27 @@ def test_what_goes_between_servers_is_on_the_bill() -> None:
     assert bill.by_phase()["prepare"].messages == 4
     ends = {(sender, receiver) for _, _, sender, receiver, _, _ in bill.rows()}
     assert {(f"server-{i}", "the other server") for i in (0, 1)} <= ends
+
+
+def test_a_large_epsilon_has_joint_noise_too() -> None:
+    """At ε = 100 there is none of 3 noises in 10^21 answers; at 700 it is told that none is."""
+    with Federation(parties=3, hosts=1, data=DATA) as federation:
+        result = federation.run(Histogram(value="value", bins=3), epsilon=100, noise="joint")
+        assert errors_of(result).tolist() == [0, 0, 0]
+        assert 0 < result.privacy.delta <= 2.0**-40
+        with pytest.raises(LocalError, match="choose another --noise, or inf"):
+            federation.run(Histogram(value="value", bins=3), epsilon=700, noise="joint")
+
+
+def test_coins_without_end_are_not_drawn() -> None:
+    """Whoever asks chooses δ, and with it how many coins a noise takes."""
+    with (
+        Federation(parties=3, hosts=1, data=DATA) as federation,
+        pytest.raises(LocalError, match="too many to draw together: grant more delta"),
+    ):
+        federation.run(
+            Histogram(value="value", bins=1 << 16), epsilon="0.001", noise="joint", delta=1e-250
+        )
 
 
 @pytest.mark.parametrize(
@@ -144,18 +164,6 @@ def test_two_servers_do_not_share_noise() -> None:
         pytest.raises(LocalError, match="three servers or more, not 2"),
     ):
         federation.run(Mean(value="value"), epsilon=1.0, noise="shared")
-
-
-Change = Callable[[Message], Message]
-
-
-class Tampered(InProcess):
-    """What servers say to each other is changed on the way."""
-
-    change: Change
-
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
-        return super()._receivers(self.change(message))
 
 
 def fails(change: Change) -> str:

@@ -72,6 +72,8 @@ class Fss(Aggregator):
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
+    rounds: ClassVar[int] = 5
+    """And three more with `verified`, where no key is bad."""
     party_bytes: ClassVar[str] = (
         "m(8 + 768k); for m ≥ 3 about (8L + 16m)k; verified 48k a bit of the number of thresholds"
     )
@@ -112,6 +114,11 @@ class Fss(Aggregator):
             return
         if query.servers != SERVERS:
             raise LocalError(f"fss?verified=yes takes exactly {SERVERS} servers")
+        if query.choice is not None:
+            raise LocalError(
+                f"{query.statistic.name} is chosen by the two servers, who check no keys then: "
+                "fss without verified, or additive"
+            )
         size = self.row_bytes(query, query.max_records_per_party)
         if size + 4 * query.parties > MAX_ROW:
             raise LocalError("fss?verified=yes: so many parties or records do not fit a message")

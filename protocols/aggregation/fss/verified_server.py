@@ -14,12 +14,13 @@ to check, and where the two were told different things, the run ends.
 
 import hashlib
 import struct
-from enum import Enum, auto
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fss.verified import CHALLENGE_BYTES, Visit
+from protocols.aggregation import verifying_server
 from protocols.aggregation.contract import Bodies, Bulk, Ids
 from protocols.aggregation.fss.prints import DIGEST_BYTES, Prints, Range, different, parts, single
 from protocols.aggregation.fss.submission import compared
@@ -30,48 +31,31 @@ from protocols.aggregation.fss.verified_keys import (
     header,
     verified_keys,
 )
-from protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
-from protocols.aggregation.rosters import Fault, parse_members, roster
+from protocols.aggregation.one_round import ServerState
+from protocols.aggregation.rosters import count_type, counts_body, parse_members, roster
+from protocols.aggregation.verifying_server import (
+    NAME_BYTES,
+    Members,
+    Stages,
+    VerifyingServer,
+    VerifyingStage,
+)
 from protocols.algebra.ring import Vector
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Failed, Rejected, Step
 from protocols.run.messages import MAX_ROW, Message, Phase, Role, address, body_of
 from protocols.run.query import Query
 
-Members = NDArray[np.bool]
-
 STEP = struct.Struct("<I")
 """What a message to the other server begins with: 0 is the contribution, later ones are digests."""
 
 
-class Stage(Enum):
-    COLLECTING = auto()  # submissions come in
-    CLOSED = auto()  # roster and contribution went out; whom to check is awaited
-    CHECKING = auto()  # digests go to and fro
-    CHECKED = auto()  # whose keys are good went out; only the release is awaited
-    RELEASED = auto()
-
-
-# Of keys that are asked on demand, questions follow the release, each with digests of its own.
-SERVER_STAGES: dict[tuple[Stage, Phase], Role] = {
-    (Stage.COLLECTING, Phase.SUBMIT): Role.PARTY,
-    (Stage.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
-    (Stage.COLLECTING, Phase.TOGETHER): Role.SERVER,
-    (Stage.CLOSED, Phase.SUBMIT): Role.PARTY,
-    (Stage.CLOSED, Phase.TOGETHER): Role.SERVER,
-    (Stage.CLOSED, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.CHECKING, Phase.SUBMIT): Role.PARTY,
-    (Stage.CHECKING, Phase.TOGETHER): Role.SERVER,
-    (Stage.CHECKING, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.CHECKED, Phase.SUBMIT): Role.PARTY,
-    (Stage.CHECKED, Phase.TOGETHER): Role.SERVER,
-    (Stage.CHECKED, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.CHECKED, Phase.RELEASE): Role.COORDINATOR,
-    (Stage.RELEASED, Phase.TOGETHER): Role.SERVER,
-    (Stage.RELEASED, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.RELEASED, Phase.RELEASE): Role.COORDINATOR,
-    (Stage.RELEASED, Phase.ASK): Role.COORDINATOR,
-}
+SERVER_STAGES: Stages = (
+    verifying_server.SERVER_STAGES
+    | {(stage, Phase.TOGETHER): Role.SERVER for stage in VerifyingStage}
+    # Of keys that are asked on demand, questions follow the release, each with its own digests.
+    | {(VerifyingStage.RELEASED, Phase.ASK): Role.COORDINATOR}
+)
 """What a server takes in which stage, and from whom; everything else is rejected.
 
 The other server may be ahead by a step, never more. What was taken before is taken again silently
@@ -79,15 +63,16 @@ if it is the same, and rejected if it is not.
 """
 
 
-class VerifiedServer(SummingServer):
+class VerifiedServer(VerifyingServer):
     """Sees one key of every record, and whose keys are not what they must be."""
+
+    stages: ClassVar[Stages] = SERVER_STAGES
 
     def __init__(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> None:
         super().__init__(query, index, randomness, bulk)
         self._keys = verified_keys(query)
         # Kept until parties can change nothing any more: who knows the challenge can forge keys.
         self._contribution = randomness.derive("challenge").bytes(CONTRIBUTION_BYTES)
-        self._counts = np.zeros(query.parties, dtype=np.int64)
         self._said: list[bytes] = []
         self._heard: list[bytes] = []
         self._asked: bytes | None = None
@@ -95,30 +80,17 @@ class VerifiedServer(SummingServer):
         self._suspects: list[Range] = []
         self._ids = np.zeros(0, dtype=np.uint32)
         self._compared: Prints | None = None
-        self._accepted: Members | None = None
+        self._checked = False
         self._counted = np.zeros(0, dtype=np.uint64)
 
     @property
-    def stage(self) -> Stage:
-        match self._state:
-            case ServerState.COLLECTING:
-                return Stage.COLLECTING
-            case ServerState.RELEASED:
-                return Stage.RELEASED
-        if self._accepted is not None:
-            return Stage.CHECKED
-        return Stage.CLOSED if self._asked is None else Stage.CHECKING
+    def check_stage(self) -> VerifyingStage:
+        if self._checked:
+            return VerifyingStage.CHECKED
+        return VerifyingStage.CLOSED if self._asked is None else VerifyingStage.CHECKING
 
-    def receive(self, message: Message) -> Step:
-        expected = SERVER_STAGES.get((self.stage, message.phase))
-        if (refusal := out_of_turn(message, expected, self.stage.name)) is not None:
-            return refusal
-        match message.phase:
-            case Phase.TOGETHER:
-                return self._together(message)
-            case Phase.VERIFY:
-                return self._verify(message)
-        return super().receive(message)
+    def take(self, message: Message) -> Step:
+        return self._together(message) if message.phase is Phase.TOGETHER else super().take(message)
 
     # --- submissions ---
 
@@ -142,29 +114,19 @@ class VerifiedServer(SummingServer):
 
     def _close(self) -> Step:
         self._state = ServerState.CLOSED
-        roots = [np.zeros((0, 2), dtype=np.uint64)]
+        roots = [np.zeros((0, NAME_BYTES), dtype=np.uint8)]
         senders = [np.zeros(0, dtype=np.uint32)]
         for ids, block in self._bulk.blocks():
             keys = self._rows(block.reshape(len(ids), -1))
             each = len(keys) // len(ids)
             self._counts[ids] = each
-            roots.append(np.ascontiguousarray(keys[:, :16]).view("<u8"))
+            roots.append(keys[:, :NAME_BYTES])
             senders.append(np.repeat(ids, each))
-        self._refuse_replays(np.concatenate(roots), np.concatenate(senders))
-        body = counts_body(self._query, self._counts) + roster(self._present, self._faults)
+        self.refuse_replays(np.concatenate(roots), np.concatenate(senders))
+        counts = counts_body(self._counts, count_type(self._query))
+        body = counts + roster(self._present, self._faults)
         to_coordinator = self._to_coordinator(Phase.ROSTER, body)
         return self._and_then([to_coordinator, self._say(self._contribution)])
-
-    def _refuse_replays(self, roots: NDArray[np.uint64], senders: Ids) -> None:
-        """A key that came before would count somebody twice. Nobody can come first with another's,
-        for keys go to servers only."""
-        _, first, number = np.unique(roots[:, 0], return_index=True, return_inverse=True)
-        again = (roots == roots[first[number]]).all(axis=1)
-        again[first] = False
-        for party in np.unique(senders[again]).tolist():
-            self._faults[party] = Fault.REPLAYED
-            self._present[party] = False
-            self._counts[party] = 0
 
     # --- what the servers say to each other ---
 
@@ -197,25 +159,20 @@ class VerifiedServer(SummingServer):
         self._heard.append(payload)
         return self._and_then([])
 
-    def _verify(self, message: Message) -> Step:
+    def verify(self, message: Message) -> Step:
         """Whose keys to check: said once."""
         members = parse_members(message, self._query.parties)
         if isinstance(members, Rejected):
             return members
         body = message.body[0].tobytes()
         if self._asked is not None:
-            return Continue() if body == self._asked else self._second(message)
-        if (members & ~self._present).any():
-            return Rejected(message.sender, "a check of parties that did not submit")
-        if np.count_nonzero(members) < self._query.min_parties:
-            reason = f"a check of fewer than {self._query.min_parties} parties"
-            return Rejected(message.sender, reason)
+            second = Rejected(message.sender, "a second check, of other parties")
+            return Continue() if body == self._asked else second
+        if (refusal := self.may_check(message, members)) is not None:
+            return refusal
         self._asked = body
         self._ids = np.flatnonzero(members).astype(np.uint32)
         return self._and_then([])
-
-    def _second(self, message: Message) -> Rejected:
-        return Rejected(message.sender, "a second check, of other parties")
 
     def _and_then(self, messages: list[Message]) -> Step:
         """These messages, and what follows from all that is known by now."""
@@ -258,12 +215,11 @@ class VerifiedServer(SummingServer):
 
     def _concluded(self, messages: list[Message], refused: Ids) -> Step:
         """Who was checked is known to be good, but for these."""
-        accepted = np.zeros(self._query.parties, dtype=bool)
-        accepted[self._ids] = True
-        accepted[refused] = False
-        self._accepted = accepted
+        self._accepted[self._ids] = True
+        self._accepted[refused] = False
+        self._checked = True
         self._counted = self._counted - self._count_again(refused)
-        verdict = self._to_coordinator(Phase.VERIFY, np.packbits(accepted).tobytes())
+        verdict = self._to_coordinator(Phase.VERIFY, np.packbits(self._accepted).tobytes())
         return Continue((*messages, verdict))
 
     # --- counting ---
@@ -302,29 +258,8 @@ class VerifiedServer(SummingServer):
 
     # --- the release ---
 
-    def releasable(self, message: Message) -> Members | Rejected:
-        members = super().releasable(message)
-        if isinstance(members, Rejected) or self._accepted is None:
-            return members
-        if (members & ~self._accepted).any():
-            return Rejected(message.sender, "a release over parties whose keys do not verify here")
-        return members
-
     def sum_over(self, members: Members) -> Vector:
         """Of those accepted here, without those that the release leaves out."""
-        assert self._accepted is not None
         left_out = np.flatnonzero(self._accepted & ~members).astype(np.uint32)
         counts = self._counted - self._count_again(left_out)
         return compared(self._query).of_counts(counts)
-
-
-def counts_body(query: Query, counts: NDArray[np.int64]) -> bytes:
-    """How many keys each party sent; nothing where that can be but one."""
-    if (kind := count_type(query)) is None:
-        return b""
-    return counts.astype(kind).tobytes()
-
-
-def count_type(query: Query) -> np.dtype[np.unsignedinteger] | None:
-    most = query.max_records_per_party
-    return None if most == 1 else np.dtype(np.min_scalar_type(most)).newbyteorder("<")

@@ -14,24 +14,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
-import numpy as np
-
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
 from protocols.aggregation.release import Release
 from protocols.aggregation.reports import (
     LARGEST,
     LocalReports,
     PlainReports,
+    RandomizedRelease,
     Reports,
     is_private,
-    local_deviations,
 )
-from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.local import LocalRandomizer
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
+from protocols.records import Holdings
 from protocols.run.machine import Machine
 from protocols.run.messages import MAX_ROW, SINGLE_BYTES
 from protocols.run.query import Query
@@ -100,7 +97,10 @@ class Local(Aggregator):
 def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
-    found = _randomizer(query.statistic.measurement, query.epsilon / query.records_per_unit)
+    each = query.records_per_unit
+    found = _randomizer(
+        query.statistic.measurement, query.epsilon / each, Fraction(query.delta) / each
+    )
     if found is None:
         raise LocalError(
             f"local has no randomizer for {query.statistic.name}: choose another aggregator"
@@ -109,8 +109,11 @@ def randomizer_of(query: Query) -> LocalRandomizer:
 
 
 @lru_cache(maxsize=16)
-def _randomizer(measurement: Measurement | None, epsilon: Fraction) -> LocalRandomizer | None:
-    return None if measurement is None else measurement.randomizer(lambda _: epsilon)
+def _randomizer(
+    measurement: Measurement | None, epsilon: Fraction, delta: Fraction
+) -> LocalRandomizer | None:
+    """The reports of a unit's records are independent: their ε add up, and so do their δ."""
+    return None if measurement is None else measurement.randomizer_by_itself(epsilon, delta)
 
 
 def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
@@ -123,30 +126,32 @@ def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
     return LocalReports(query, randomizer_of(query), holdings, Randomness.public(query.run))
 
 
-class LocalRelease(Release):
-    """Randomized at the parties: what the server does with reports costs nothing more."""
+class LocalRelease(RandomizedRelease):
+    """What the server does with reports costs nothing more."""
 
     @property
-    def exact(self) -> bool:
-        return not is_private(self.query)
-
-    @property
-    def placement(self) -> str:
-        return "local"
+    def randomizer(self) -> LocalRandomizer:
+        return randomizer_of(self.query)
 
     @property
     def delta(self) -> float:
-        return 0.0
+        """What was granted, if reports are not ε-private without it."""
+        if self.exact or not self.randomizer.delta:
+            return 0.0
+        return self.query.delta
 
     @property
     def words(self) -> str:
         if self.exact or self.query.epsilon is None:
             return "none"
-        randomizer = randomizer_of(self.query)
+        randomizer = self.randomizer
         each = float(self.query.epsilon / self.query.records_per_unit)
         bits, sent = randomizer.report_bits, randomizer.report_bytes
+        budget = f"ε {each:.6g}"
+        if randomizer.delta:
+            budget += f" and δ {float(randomizer.delta):.3g}"
         return (
-            f"{randomizer.name}, of ε {each:.6g} a report; a record's report says {bits} "
+            f"{randomizer.name}, of {budget} a report; a record's report says {bits} "
             f"bit{'s' * (bits > 1)}, sent in {sent} byte{'s' * (sent > 1)}, and the message around "
             f"a party's reports adds {SINGLE_BYTES}"
         )
@@ -154,8 +159,3 @@ class LocalRelease(Release):
     @property
     def statement(self) -> str:
         return "parties randomize their own records: nobody is trusted with them"
-
-    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
-        if self.exact:
-            return np.zeros(1)
-        return local_deviations(self.query, randomizer_of(self.query), released, records)

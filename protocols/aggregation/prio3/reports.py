@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Ids
+from protocols.aggregation.rosters import count_type
 from protocols.algebra.field import Field, Vector, apply_integer_map
 from protocols.algebra.ring import signed
 from protocols.errors import LocalError
@@ -88,15 +89,10 @@ class Reporting(ABC):
         return Parts(*map(np.ascontiguousarray, columns))
 
     @property
-    def count_type(self) -> np.dtype[np.unsignedinteger] | None:
-        """How rosters tell how many reports a party sent; None where it can be but one."""
-        most = self.query.max_records_per_party
-        return None if most == 1 else np.dtype(np.min_scalar_type(most))
-
-    @property
     def head_bytes(self) -> int:
         """What a roster begins with: a contribution, and a count for every party."""
-        size = 0 if self.count_type is None else self.count_type.itemsize
+        counted = count_type(self.query)
+        size = 0 if counted is None else counted.itemsize
         return CONTRIBUTION_BYTES + size * self.query.parties
 
     def chunks(self, members: Members, counts: Counts) -> list[Ids]:
@@ -118,7 +114,7 @@ class Reporting(ABC):
             raise LocalError(f"{self.query.parties} parties are too many for a roster of prio3")
 
 
-class Bins(Reporting):
+class OneHotReporting(Reporting):
     """A record is a vector with a single 1, and proved to be."""
 
     @cached_property
@@ -132,7 +128,7 @@ class Bins(Reporting):
         return share
 
 
-class Cells(Bins):
+class StepReporting(OneHotReporting):
     """A record is a step from 0 to 1 at one of the thresholds: a 1 where the step is.
 
     Servers add up along the thresholds, which is linear. Proving 0 or 1 at each threshold would
@@ -146,7 +142,7 @@ class Cells(Bins):
         return apply_integer_map(self.field, lambda digits: np.cumsum(digits, axis=-1), share)
 
 
-class Steps(Reporting):
+class NumberReporting(Reporting):
     """A record is a number of grid steps above the lower bound, and proved to be in the range."""
 
     @cached_property
@@ -172,9 +168,9 @@ class Steps(Reporting):
 
 
 REPORTINGS: dict[type[Measurement], type[Reporting]] = {
-    OneHot: Bins,
-    Step: Cells,
-    BoundedNumber: Steps,
+    OneHot: OneHotReporting,
+    Step: StepReporting,
+    BoundedNumber: NumberReporting,
 }
 """The proof of what a record is."""
 

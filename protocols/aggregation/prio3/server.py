@@ -4,19 +4,19 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Bulk, Ids
-from protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
-from protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Members, Reporting
-from protocols.aggregation.rosters import Fault, parse_members, roster
+from protocols.aggregation.one_round import ServerState
+from protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Reporting
+from protocols.aggregation.rosters import count_type, counts_body, parse_members, roster
+from protocols.aggregation.verifying_server import Members, VerifyingServer, VerifyingStage
 from protocols.algebra.field import Field, Vector, apply_integer_map
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
+from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
 from protocols.vdaf.prio3 import NONCE_BYTES, Messages, VerifyStates
 
@@ -26,35 +26,7 @@ server answers a step under its number, with the verifier shares of chunk j, or,
 more chunks, with whom it accepts."""
 
 
-class Stage(Enum):
-    COLLECTING = auto()  # submissions come in
-    CLOSED = auto()  # the roster went out; the key is awaited
-    VERIFYING = auto()  # verifier shares went out; what they say together is awaited
-    VERIFIED = auto()  # whom it accepts went out; only the release is awaited
-    RELEASED = auto()
-
-
-SERVER_STAGES: dict[tuple[Stage, Phase], Role] = {
-    (Stage.COLLECTING, Phase.SUBMIT): Role.PARTY,
-    (Stage.COLLECTING, Phase.EXCUSE): Role.COORDINATOR,
-    (Stage.CLOSED, Phase.SUBMIT): Role.PARTY,
-    (Stage.CLOSED, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.VERIFYING, Phase.SUBMIT): Role.PARTY,
-    (Stage.VERIFYING, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.VERIFIED, Phase.SUBMIT): Role.PARTY,
-    (Stage.VERIFIED, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.VERIFIED, Phase.RELEASE): Role.COORDINATOR,
-    (Stage.RELEASED, Phase.VERIFY): Role.COORDINATOR,
-    (Stage.RELEASED, Phase.RELEASE): Role.COORDINATOR,
-}
-"""What a server takes in which stage, and from whom; everything else is rejected.
-
-Submissions after the close, verifications after the last and releases after the first are taken
-only if they say again what was said before.
-"""
-
-
-class Prio3Server(SummingServer):
+class Prio3Server(VerifyingServer):
     """Sees one share of every record and its proof, and which parties' records are not possible.
 
     It verifies every report under one key only: the answers to two keys together would not be of
@@ -71,32 +43,18 @@ class Prio3Server(SummingServer):
         # Kept until parties can change nothing any more: who knows the key can forge proofs.
         self._contribution = randomness.derive("verification key").bytes(CONTRIBUTION_BYTES)
         self._key = b""
-        self._counts = np.zeros(query.parties, dtype=np.int64)
         self._places = np.zeros((query.parties, 2), dtype=np.int64)
         self._taken: list[bytes] = []
         self._chunks: list[Ids] = []
         self._states: VerifyStates | None = None
-        self._accepted = np.zeros(query.parties, dtype=bool)
         self._total = reporting.field.zeros(self._prio3.circuit.output_length)
 
     @property
-    def stage(self) -> Stage:
-        match self._state:
-            case ServerState.COLLECTING:
-                return Stage.COLLECTING
-            case ServerState.RELEASED:
-                return Stage.RELEASED
+    def check_stage(self) -> VerifyingStage:
         if not self._taken:
-            return Stage.CLOSED
-        return Stage.VERIFYING if len(self._taken) <= len(self._chunks) else Stage.VERIFIED
-
-    def receive(self, message: Message) -> Step:
-        expected = SERVER_STAGES.get((self.stage, message.phase))
-        if (refusal := out_of_turn(message, expected, self.stage.name)) is not None:
-            return refusal
-        if message.phase is Phase.VERIFY:
-            return self._verify(message)
-        return super().receive(message)
+            return VerifyingStage.CLOSED
+        over = len(self._taken) > len(self._chunks)
+        return VerifyingStage.CHECKED if over else VerifyingStage.CHECKING
 
     # --- submissions ---
 
@@ -127,31 +85,14 @@ class Prio3Server(SummingServer):
             self._places[ids, 1] = np.arange(len(ids))
             nonces.append(reports[:, :, :NONCE_BYTES].reshape(-1, NONCE_BYTES))
             senders.append(np.repeat(ids, each))
-        self._refuse_replays(np.concatenate(nonces), np.concatenate(senders))
-        body = self._contribution
-        if (count_type := self._reporting.count_type) is not None:
-            body += self._counts.astype(count_type.newbyteorder("<")).tobytes()
-        body += roster(self._present, self._faults)
+        self.refuse_replays(np.concatenate(nonces), np.concatenate(senders))
+        counts = counts_body(self._counts, count_type(self._query))
+        body = self._contribution + counts + roster(self._present, self._faults)
         return Continue((self._to_coordinator(Phase.ROSTER, body),))
-
-    def _refuse_replays(self, nonces: Bodies, senders: Ids) -> None:
-        """A report that came before is not its sender's own: it would count somebody twice.
-
-        Nobody can come first with another's: nonces go to servers only. (One that colludes with a
-        party can have that party's choice of others refused, as it can by refusing them itself.)
-        """
-        whole = np.ascontiguousarray(nonces).view(f"V{NONCE_BYTES}").ravel()
-        _, first = np.unique(whole, return_index=True)
-        again = np.ones(len(senders), dtype=bool)
-        again[first] = False
-        for party in np.unique(senders[again]).tolist():
-            self._faults[party] = Fault.REPLAYED
-            self._present[party] = False
-            self._counts[party] = 0
 
     # --- verification ---
 
-    def _verify(self, message: Message) -> Step:
+    def verify(self, message: Message) -> Step:
         """One step; one that was taken before is taken again silently."""
         if message.links != 1 or message.width < STEP.size:
             return Rejected(message.sender, "not a step of a verification")
@@ -181,11 +122,8 @@ class Prio3Server(SummingServer):
         mine = slice(CONTRIBUTION_BYTES * self._index, CONTRIBUTION_BYTES * (self._index + 1))
         if contributions[mine] != self._contribution:
             return Rejected(message.sender, "a key without this server's contribution")
-        if (members & ~self._present).any():
-            return Rejected(message.sender, "a verification of parties that did not submit")
-        if np.count_nonzero(members) < self._query.min_parties:
-            reason = f"a verification of fewer than {self._query.min_parties} parties"
-            return Rejected(message.sender, reason)
+        if (refusal := self.may_check(message, members)) is not None:
+            return refusal
         self._key = self._reporting.verify_key(contributions)
         self._chunks = self._reporting.chunks(members, self._counts)
         return None
@@ -232,12 +170,6 @@ class Prio3Server(SummingServer):
         return gathered
 
     # --- the release ---
-
-    def releasable(self, message: Message) -> Members | Rejected:
-        members = super().releasable(message)
-        if not isinstance(members, Rejected) and (members & ~self._accepted).any():
-            return Rejected(message.sender, "a release over parties that are not accepted here")
-        return members
 
     @property
     def noise_field(self) -> Field | None:

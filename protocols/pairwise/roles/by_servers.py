@@ -17,7 +17,6 @@ the public seed over the records of those who are here, so no pair is ever lost.
 """
 
 import struct
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +26,9 @@ from protocols.aggregation.collector import Collector, CollectorState
 from protocols.aggregation.contract import Aggregator, Bulk, Records
 from protocols.aggregation.one_round import ServerState, SummingServer
 from protocols.aggregation.rosters import (
-    Fault,
+    CountType,
+    counts_body,
     members_of,
-    parse_roster,
     roster,
     submissions,
 )
@@ -53,6 +52,7 @@ Bytes = NDArray[np.uint8]
 
 SEED_BYTES = 16
 COUNT = struct.Struct("<I")
+COUNTED: CountType = np.dtype("<u4")
 PAIRS = struct.Struct("<Q")
 MAX_PAIRS = 1 << 22
 """Some gigabytes between the servers."""
@@ -164,7 +164,7 @@ class MeetingServer(SummingServer):
         self._state = ServerState.CLOSED
         for ids, block in self._bulk.blocks():
             self._counts[ids] = _count(block)
-        body = self._counts.astype("<u4").tobytes() + roster(self._present, self._faults)
+        body = counts_body(self._counts, COUNTED) + roster(self._present, self._faults)
         return Continue((self._to_coordinator(Phase.ROSTER, body),))
 
     def releasable(self, message: Message) -> NDArray[np.bool] | Rejected:
@@ -242,23 +242,9 @@ class MeetingCollector(Collector):
         super().__init__(query, records, add_shares)
         self._statistic = pairs_of(query)
 
-    def _roster(self, message: Message) -> Step:
-        """Who sent another number of records than it joined with is left out."""
-        head = COUNT.size * self._query.parties
-        if message.width < head:
-            return Rejected(message.sender, f"not a roster of {self._query.parties} parties")
-        counts = np.frombuffer(message.body[0, :head].tobytes(), dtype="<u4")
-        rest = replace(message, body=message.body[:, head:])
-        parsed = parse_roster(rest, self._query.parties)
-        if isinstance(parsed, Rejected):
-            return parsed
-        members, faults = parsed
-        self._faults |= faults
-        wrong = members & (counts != self._records)
-        for party in np.flatnonzero(wrong).tolist():
-            self._faults.setdefault(party, Fault.INVALID)
-        self._members &= members & ~wrong
-        return self._hear(message)
+    @property
+    def counted(self) -> CountType | None:
+        return COUNTED
 
     def _released(self) -> Step:
         pairs = self._members_records()

@@ -25,7 +25,7 @@ function listen() {
     const run = JSON.parse(event.data);
     if (run.name !== state.chosen || state.view !== "run") return;
     state.run = run;
-    showRun(run);
+    guarded(() => showRun(run));
   });
   stream.addEventListener("federation", (event) => showFederation(JSON.parse(event.data)));
   state.stream = stream;
@@ -73,6 +73,11 @@ function choose(name) {
   listen();
   showList();
   main.focus();
+}
+
+// Files in a run's folder may be of anybody's making.
+function guarded(show) {
+  try { show(); } catch { main.replaceChildren(element("p", { class: "loud" }, "The files in this folder are not those of a run, or are damaged: they cannot be shown.")); }
 }
 
 // --- one run ---
@@ -187,7 +192,11 @@ async function showBeside() {
   state.view = "beside";
   const names = [...state.picked];
   const found = await Promise.all(names.map((name) => ask(`/api/runs/${encodeURIComponent(name)}`).catch(() => null)));
-  const runs = found.filter((run) => run?.result);
+  guarded(() => besideEachOther(found.filter((run) => run?.result)));
+  main.focus();
+}
+
+function besideEachOther(runs) {
   const rows = runs.map(({ result, statistic }) => [
     `${statistic}, ${result.federation.aggregator}`,
     typeof result.estimate === "number" ? result.estimate : "curve",
@@ -197,7 +206,6 @@ async function showBeside() {
     element("section", {}, element("h2", {}, "Side by side"),
       rows.length ? table("Runs that have an answer", ["run", "estimate", "rmse", "ε", "bytes per party", "bytes in all", "rounds", "seconds"], rows) : element("p", {}, "None of them has an answer yet.")),
     element("div", { class: "two" }, ...runs.map((run) => element("section", {}, element("h3", {}, `${run.statistic}, ${run.result.federation.aggregator}`), plot(run.result) ?? element("p", { class: "big" }, typeof run.result.estimate === "number" ? number(run.result.estimate, 6) : "no picture")))));
-  main.focus();
 }
 
 // --- the form ---

@@ -42,14 +42,19 @@ function mark(state, x, y, size) {
   return shape("rect", { x: x - r, y: y - r / 3, width: size, height: (2 * r) / 3, fill: colour });
 }
 
+const MOST_PARTIES = 1_000_000; // more would be dots smaller than a pixel, and take long to draw
+
 export function parties(runs, standing) {
+  if (!runs.every(([state, size]) => state in STATES && Number.isInteger(size) && size > 0)) throw new Error("no states of parties");
   const total = runs.reduce((sum, [, size]) => sum + size, 0);
   const words = STATES.map((name) => `${number(standing[name] ?? 0)} ${name}`).join(", ");
   const box = element("div");
   const columns = Math.max(1, Math.ceil(Math.sqrt(total * 3)));
   const rows = Math.ceil(total / columns);
   const cell = Math.max(4, Math.min(22, Math.floor(760 / columns)));
-  if (total <= 1500) {
+  if (total > MOST_PARTIES) {
+    box.append(element("p", {}, `${number(total)} parties, too many to draw.`));
+  } else if (total <= 1500) {
     const picture = shape("svg", { class: "parties", viewBox: `0 0 ${columns * cell} ${rows * cell}`, role: "img", "aria-label": `${number(total)} parties: ${words}` });
     if (columns * cell < 760) picture.style.maxWidth = `${columns * cell}px`;
     let at = 0;

@@ -8,9 +8,10 @@ import pytest
 
 from protocols.aggregation.contract import Memory
 from protocols.aggregation.fss.prints import FAN, Prints, different, parts, single
-from protocols.aggregation.fss.verified_collector import COLLECTOR_STAGES, CollectorStage
 from protocols.aggregation.fss.verified_keys import challenge
-from protocols.aggregation.fss.verified_server import SERVER_STAGES, STEP, Stage, VerifiedServer
+from protocols.aggregation.fss.verified_server import SERVER_STAGES, STEP, VerifiedServer
+from protocols.aggregation.verifying_collector import COLLECTOR_STAGES, CollectorStage
+from protocols.aggregation.verifying_server import VerifyingStage
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Failed, Rejected
@@ -91,7 +92,7 @@ def test_a_coordinator_cannot_release_what_was_not_checked_or_not_good() -> None
             assert isinstance(step, Continue)
             queue += step.messages
     for server in servers:
-        assert server.stage is Stage.CHECKED
+        assert server.stage is VerifyingStage.CHECKED
         refusal = server.receive(everyone)
         assert isinstance(refusal, Rejected)
         assert "do not verify" in refusal.reason
@@ -125,7 +126,7 @@ def test_only_the_other_server_is_heard_in_its_turn() -> None:
 def test_every_stage_takes_what_the_table_says_and_nothing_else() -> None:
     holdings = some_holdings()
     query = query_about(holdings)
-    for stage in Stage:
+    for stage in VerifyingStage:
         for phase in Phase:
             for role in Role:
                 if SERVER_STAGES.get((stage, phase)) is role:
@@ -138,29 +139,29 @@ def test_every_stage_takes_what_the_table_says_and_nothing_else() -> None:
                 assert server.stage is stage
 
 
-STAGED: dict[Stage, VerifiedServer] = {}
+STAGED: dict[VerifyingStage, VerifiedServer] = {}
 
 
-def at_stage(stage: Stage, holdings: Holdings, query: Query) -> VerifiedServer:
+def at_stage(stage: VerifyingStage, holdings: Holdings, query: Query) -> VerifiedServer:
     """Rejections change nothing, so one server a stage will do."""
     if stage in STAGED:
         return STAGED[stage]
-    if stage is Stage.COLLECTING:
+    if stage is VerifyingStage.COLLECTING:
         server = FSS.server(query, 0, Randomness(bytes(16)), Memory())
         assert isinstance(server, VerifiedServer)
     else:
         servers, contributions = closed_servers(holdings, query)
         server = servers[0]
         check = from_coordinator(query, Phase.VERIFY, range(PARTIES))
-        if stage is not Stage.CLOSED:
+        if stage is not VerifyingStage.CLOSED:
             server.receive(contributions[1])
             server.receive(check)
-        if stage in (Stage.CHECKED, Stage.RELEASED):
+        if stage in (VerifyingStage.CHECKED, VerifyingStage.RELEASED):
             servers[1].receive(contributions[0])
             step = servers[1].receive(check)
             assert isinstance(step, Continue)
             server.receive(step.messages[0])
-        if stage is Stage.RELEASED:
+        if stage is VerifyingStage.RELEASED:
             server.receive(from_coordinator(query, Phase.RELEASE, range(PARTIES)))
     assert server.stage is stage
     return STAGED.setdefault(stage, server)

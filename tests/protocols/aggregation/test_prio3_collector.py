@@ -8,8 +8,9 @@ import pytest
 
 from protocols.aggregation.contract import Total
 from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.prio3.collector import COLLECTOR_STAGES, CollectorStage, Prio3Collector
+from protocols.aggregation.prio3.collector import Prio3Collector
 from protocols.aggregation.prio3.server import STEP
+from protocols.aggregation.verifying_collector import COLLECTOR_STAGES, CollectorStage
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Failed, Rejected
 from protocols.run.messages import Message, Phase, Role
@@ -74,7 +75,7 @@ def test_the_table_is_the_protocol() -> None:
     }
     assert asked == {
         ("ROSTERS", Phase.ROSTER),
-        ("VERIFYING", Phase.VERIFY),
+        ("CHECKING", Phase.VERIFY),
         ("SHARES", Phase.SHARE),
     }
 
@@ -84,14 +85,14 @@ BAD_ANSWERS: dict[str, tuple[CollectorStage, Message]] = {
     "an empty roster": (CollectorStage.ROSTERS, changed(ROSTERS[0], b"")),
     "a roster with padding": (CollectorStage.ROSTERS, flipped(ROSTERS[0], -1)),
     "verifiers cut short": (
-        CollectorStage.VERIFYING,
+        CollectorStage.CHECKING,
         changed(VERIFIERS[0], bytes_of(VERIFIERS[0])[:-1]),
     ),
-    "verifiers of another step": (CollectorStage.VERIFYING, flipped(VERIFIERS[0], 0)),
-    "no step": (CollectorStage.VERIFYING, changed(VERIFIERS[0], b"\0")),
-    "acceptance too soon": (CollectorStage.VERIFYING, ACCEPTED[0]),
+    "verifiers of another step": (CollectorStage.CHECKING, flipped(VERIFIERS[0], 0)),
+    "no step": (CollectorStage.CHECKING, changed(VERIFIERS[0], b"\0")),
+    "acceptance too soon": (CollectorStage.CHECKING, ACCEPTED[0]),
     "an unknown server": (
-        CollectorStage.VERIFYING,
+        CollectorStage.CHECKING,
         replace(VERIFIERS[0], senders=np.array([2], dtype=np.uint32)),
     ),
     "a short share": (CollectorStage.SHARES, changed(SHARES[0], bytes_of(SHARES[0])[:-16])),
@@ -109,7 +110,7 @@ def test_what_a_collector_rejects_leaves_no_trace(name: str) -> None:
     step = collector.receive(bad)
     assert isinstance(step, Rejected)
     assert step.sender == bad.sender
-    begin = {CollectorStage.ROSTERS: 0, CollectorStage.VERIFYING: 2, CollectorStage.SHARES: 6}
+    begin = {CollectorStage.ROSTERS: 0, CollectorStage.CHECKING: 2, CollectorStage.SHARES: 6}
     for message in COLLECTOR.heard[begin[stage] :]:
         step = collector.receive(message)
     assert isinstance(step, Done)
@@ -129,7 +130,7 @@ def test_a_server_answers_each_step_once(index: int) -> None:
 
 
 def test_an_acceptance_with_a_padding_bit_is_refused() -> None:
-    collector = collector_in(CollectorStage.VERIFYING)
+    collector = collector_in(CollectorStage.CHECKING)
     for message in VERIFIERS:
         collector.receive(message)
     assert isinstance(collector.receive(flipped(ACCEPTED[0], -1)), Rejected)
@@ -137,7 +138,7 @@ def test_an_acceptance_with_a_padding_bit_is_refused() -> None:
 
 
 def test_the_release_is_over_those_whom_all_servers_accept() -> None:
-    collector = collector_in(CollectorStage.VERIFYING)
+    collector = collector_in(CollectorStage.CHECKING)
     for message in VERIFIERS:
         collector.receive(message)
     collector.receive(changed(ACCEPTED[0], STEP.pack(1) + bitmap(PARTIES, [0, 1, 2, 3, 5])))
@@ -152,11 +153,11 @@ def test_lost_parties_are_excused_while_rosters_are_awaited_only() -> None:
     step = collector_in(CollectorStage.ROSTERS).lose(lost)
     assert isinstance(step, Continue)
     assert len(step.messages) == 2
-    for stage in (CollectorStage.VERIFYING, CollectorStage.SHARES):
+    for stage in (CollectorStage.CHECKING, CollectorStage.SHARES):
         assert collector_in(stage).lose(lost) == Continue()
 
 
-@pytest.mark.parametrize("stage", [CollectorStage.VERIFYING, CollectorStage.SHARES])
+@pytest.mark.parametrize("stage", [CollectorStage.CHECKING, CollectorStage.SHARES])
 def test_no_server_can_be_missed(stage: CollectorStage) -> None:
     for end in ("expire", "lose"):
         collector = collector_in(stage)

@@ -10,7 +10,8 @@ from protocols.aggregation.contract import Memory
 from protocols.aggregation.exchange import Exchange
 from protocols.aggregation.prio3.aggregator import Prio3
 from protocols.aggregation.prio3.collector import Prio3Collector
-from protocols.aggregation.prio3.server import SERVER_STAGES, STEP, Prio3Server, Stage
+from protocols.aggregation.prio3.server import STEP, Prio3Server
+from protocols.aggregation.verifying_server import SERVER_STAGES, VerifyingStage
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
@@ -33,10 +34,10 @@ from tests.protocols.aggregation.prio3_honest import (
 from tests.protocols.aggregation.prio3_runs import PARTIES, query_about, uneven_holdings
 from tests.samples import a_message, bitmap
 
-SERVER_HEARS = dict(zip(Stage, ([], [SUBMIT], [KEY], [VERDICT], [RELEASE]), strict=True))
+SERVER_HEARS = dict(zip(VerifyingStage, ([], [SUBMIT], [KEY], [VERDICT], [RELEASE]), strict=True))
 
 
-def server_in(stage: Stage) -> Prio3Server:
+def server_in(stage: VerifyingStage) -> Prio3Server:
     server = Prio3().server(QUERY, 0, Randomness.from_seed(1, "server-0"), Memory())
     assert isinstance(server, Prio3Server)
     server.start()
@@ -49,14 +50,14 @@ def server_in(stage: Stage) -> Prio3Server:
     return server
 
 
-@pytest.mark.parametrize(("stage", "phase", "role"), list(product(Stage, Phase, Role)))
+@pytest.mark.parametrize(("stage", "phase", "role"), list(product(VerifyingStage, Phase, Role)))
 def test_a_server_takes_what_its_table_says_and_nothing_else(
-    stage: Stage, phase: Phase, role: Role
+    stage: VerifyingStage, phase: Phase, role: Role
 ) -> None:
     """In each stage it is told what is right there, or what it was told before."""
     server = server_in(stage)
     right = {Phase.SUBMIT: SUBMIT, Phase.RELEASE: RELEASE, Phase.VERIFY: KEY}
-    if stage is Stage.VERIFYING:
+    if stage is VerifyingStage.CHECKING:
         right[Phase.VERIFY] = VERDICT
     excuse = a_message(Phase.EXCUSE, Role.COORDINATOR, Role.SERVER, body=bitmap(PARTIES, []))
     message = replace(right.get(phase, excuse), phase=phase, sender_role=role)
@@ -73,9 +74,11 @@ def test_the_table_is_the_protocol() -> None:
     parties = {phase for (_, phase), role in SERVER_STAGES.items() if role is Role.PARTY}
     assert coordinator == {Phase.EXCUSE, Phase.VERIFY, Phase.RELEASE}
     assert parties == {Phase.SUBMIT}
-    for stage in (Stage.COLLECTING, Stage.CLOSED, Stage.VERIFYING):
+    for stage in (VerifyingStage.COLLECTING, VerifyingStage.CLOSED, VerifyingStage.CHECKING):
         assert (stage, Phase.RELEASE) not in SERVER_STAGES, "nothing goes out unverified"
-    assert (Stage.COLLECTING, Phase.VERIFY) not in SERVER_STAGES, "the key stays secret till then"
+    assert (VerifyingStage.COLLECTING, Phase.VERIFY) not in SERVER_STAGES, (
+        "the key stays secret till then"
+    )
 
 
 def test_a_party_expects_nothing() -> None:
@@ -114,18 +117,18 @@ BAD_VERDICTS = {
 
 @pytest.mark.parametrize("name", BAD_KEYS)
 def test_a_bad_key_is_refused_and_leaves_no_trace(name: str) -> None:
-    server = server_in(Stage.CLOSED)
+    server = server_in(VerifyingStage.CLOSED)
     assert isinstance(server.receive(BAD_KEYS[name]), Rejected)
-    assert server.stage is Stage.CLOSED
+    assert server.stage is VerifyingStage.CLOSED
     for message, answer in zip(SERVER.heard[1:], SERVER.answers[1:], strict=True):
         assert sent(server.receive(message)) == sent(answer)
 
 
 @pytest.mark.parametrize("name", BAD_VERDICTS)
 def test_a_bad_verdict_is_refused_and_leaves_no_trace(name: str) -> None:
-    server = server_in(Stage.VERIFYING)
+    server = server_in(VerifyingStage.CHECKING)
     assert isinstance(server.receive(BAD_VERDICTS[name]), Rejected)
-    assert server.stage is Stage.VERIFYING
+    assert server.stage is VerifyingStage.CHECKING
     for message, answer in zip(SERVER.heard[2:], SERVER.answers[2:], strict=True):
         assert sent(server.receive(message)) == sent(answer)
 
@@ -151,21 +154,23 @@ def test_a_restarted_server_says_the_same_to_the_byte() -> None:
 
 def test_what_was_said_before_is_taken_again_silently_at_any_later_time() -> None:
     for stage, repeats in (
-        (Stage.VERIFYING, [KEY]),
-        (Stage.VERIFIED, [KEY, VERDICT]),
-        (Stage.RELEASED, [KEY, VERDICT]),
+        (VerifyingStage.CHECKING, [KEY]),
+        (VerifyingStage.CHECKED, [KEY, VERDICT]),
+        (VerifyingStage.RELEASED, [KEY, VERDICT]),
     ):
         server = server_in(stage)
         for message in repeats:
             assert server.receive(message) == Continue()
         assert server.stage is stage
-    for stage in (Stage.CLOSED, Stage.VERIFYING, Stage.VERIFIED):
+    for stage in (VerifyingStage.CLOSED, VerifyingStage.CHECKING, VerifyingStage.CHECKED):
         assert server_in(stage).receive(SUBMIT) == Continue()
-    assert sent(server_in(Stage.RELEASED).receive(RELEASE)) == sent(SERVER.answers[-1])
+    assert sent(server_in(VerifyingStage.RELEASED).receive(RELEASE)) == sent(SERVER.answers[-1])
 
 
-@pytest.mark.parametrize("stage", [Stage.VERIFYING, Stage.VERIFIED, Stage.RELEASED])
-def test_reports_are_verified_under_one_key_only(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "stage", [VerifyingStage.CHECKING, VerifyingStage.CHECKED, VerifyingStage.RELEASED]
+)
+def test_reports_are_verified_under_one_key_only(stage: VerifyingStage) -> None:
     server = server_in(stage)
     for other in (flipped(KEY, HEAD - 1), BAD_VERDICTS["a key over others"]):
         assert isinstance(server.receive(other), Rejected)
@@ -173,26 +178,26 @@ def test_reports_are_verified_under_one_key_only(stage: Stage) -> None:
 
 
 def test_a_verdict_is_not_taken_back() -> None:
-    server = server_in(Stage.VERIFIED)
+    server = server_in(VerifyingStage.CHECKED)
     assert isinstance(server.receive(flipped(VERDICT, STEP.size, 128)), Rejected)
 
 
 def test_a_release_is_over_those_whom_this_server_accepted_only() -> None:
     """Told that party 0's proof is wrong, it will not release over party 0; over fewer it will."""
-    server = server_in(Stage.VERIFYING)
+    server = server_in(VerifyingStage.CHECKING)
     step = server.receive(flipped(VERDICT, STEP.size, 128))
     assert isinstance(step, Continue)
     others = bitmap(PARTIES, [1, 2, 3, 4, 5])
     assert bytes_of(step.messages[0]) == STEP.pack(1) + others
     refused = server.receive(RELEASE)
     assert isinstance(refused, Rejected)
-    assert "not accepted here" in refused.reason
+    assert "do not verify here" in refused.reason
     assert not isinstance(server.receive(changed(RELEASE, others)), Rejected)
 
 
 def test_a_message_with_other_joint_randomness_is_no_acceptance() -> None:
     """The last report's seed in the verdict is changed: that server must not believe the bit."""
-    server = server_in(Stage.VERIFYING)
+    server = server_in(VerifyingStage.CHECKING)
     step = server.receive(flipped(VERDICT, -1))
     assert isinstance(step, Continue)
     assert bytes_of(step.messages[0]) == STEP.pack(1) + bitmap(PARTIES, [0, 1, 2, 3, 4])
@@ -240,4 +245,4 @@ def test_contributions_are_secret_random_and_each_servers_own() -> None:
     assert len({*rosters, bytes_of(step.messages[0])[:32]}) == 3
     assert bytes_of(KEY)[STEP.size : HEAD] == b"".join(rosters)
     for secret in rosters:
-        assert secret.hex() not in repr(server_in(Stage.CLOSED)) + repr(ROSTERS)
+        assert secret.hex() not in repr(server_in(VerifyingStage.CLOSED)) + repr(ROSTERS)

@@ -1,0 +1,166 @@
+"""A model that predicts classes from attributes, as an estimate.
+
+Attributes of numbers are scaled to [−1, 1] by their public bounds; of names each has an entry of
+its own, 0 or 1, and all names that a schema does not count have none.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.categories import OTHER
+from protocols.privacy.laplace import Integers
+from protocols.records import Column, Holdings
+from protocols.statistics.attributes import Attribute
+from protocols.statistics.drawing import Beside, draw_table
+from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+from protocols.statistics.hand_till import hand_till
+from protocols.statistics.softmax import softmax
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Matrix = NDArray[np.float64]
+
+MOST_DRAWN = 14
+
+
+def terms_of(attributes: Sequence[Attribute]) -> list[str]:
+    """What coefficients belong to: the intercept, numbers by name, NAME=VALUE."""
+    terms = ["intercept"]
+    for each in attributes:
+        terms += [each.name] if each.bounds else [f"{each.name}={name}" for name in each.names]
+    return terms
+
+
+def design_of(attributes: Sequence[Attribute], columns: Sequence[Column]) -> Matrix:
+    """One row a record, from numbers within [−1, 1] and from places of names."""
+    made = [np.ones((len(columns[0]) if columns else 0, 1))]
+    for each, column in zip(attributes, columns, strict=True):
+        if each.bounds:
+            made.append(column[:, None])
+        else:
+            made.append((column[:, None] == np.arange(len(each.names))).astype(np.float64))
+    return np.concatenate(made, axis=1)
+
+
+def scaled(attribute: Attribute, holdings: Holdings) -> Column:
+    """A column of raw records for `design_of`. Raises `LocalError` where a number is missing."""
+    codes = attribute.codes(holdings, 2)
+    if attribute.bounds is None:
+        return codes.astype(np.float64)
+    return between(attribute, holdings.column(attribute.name))
+
+
+def between(attribute: Attribute, values: Column) -> Column:
+    """Numbers, clipped to their bounds and scaled to [−1, 1]."""
+    assert attribute.bounds is not None
+    lower, upper = attribute.bounds
+    found: Column = np.clip((values - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
+    return found
+
+
+def classes_of(target: Attribute, bins: int) -> list[str]:
+    """The classes that a model tells apart: names, without `other`, or bins by their middles."""
+    labels = [each if isinstance(each, str) else f"{each:g}" for each in target.labels(bins)]
+    return labels[:-1] if target.bounds is None and labels[-1] == OTHER else labels
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Raw records that models are compared on, in a simulation: a column for each attribute."""
+
+    columns: dict[str, Column]
+    classes: Integers
+
+
+@dataclass(frozen=True)
+class ClassModel(Shape):
+    """`coefficients` has a row for each class. Probabilities are those of a softmax; where each
+    class was fitted against all others (`apart`) they are those models' own, normalised, and two
+    classes have one row, of the second."""
+
+    target: str
+    classes: list[str]
+    attributes: list[Attribute]
+    coefficients: Matrix
+    apart: bool = False
+    judged: Judged | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def terms(self) -> list[str]:
+        return terms_of(self.attributes)
+
+    def predicted(self, design: Matrix) -> Matrix:
+        """The probability of each class, one record a row."""
+        scores = design @ self.coefficients.T
+        if not self.apart:
+            return softmax(scores)
+        own = np.maximum((1 + np.tanh(scores / 2)) / 2, 1e-300)
+        if len(self.classes) == 2:
+            own = np.column_stack([1 - own[:, 0], own[:, 0]])
+        found: Matrix = own / own.sum(axis=1, keepdims=True)
+        return found
+
+    def predictions(self, records: Judged) -> Matrix:
+        columns = [records.columns[each.name] for each in self.attributes]
+        if not columns:
+            return self.predicted(np.ones((len(records.classes), 1)))
+        return self.predicted(design_of(self.attributes, columns))
+
+    def values(self) -> Column:
+        return self.coefficients.ravel()
+
+    @property
+    def rows(self) -> list[str]:
+        return self.classes[1:] if len(self.coefficients) < len(self.classes) else self.classes
+
+    def as_json(self) -> object:
+        return plain(
+            {
+                "target": self.target,
+                "classes": self.classes,
+                "probabilities": "each class against all others" if self.apart else "softmax",
+                "terms": self.terms,
+                "coefficients": {
+                    name: row.tolist()
+                    for name, row in zip(self.rows, self.coefficients, strict=True)
+                },
+            }
+        )
+
+    def table(self) -> tuple[Heads, Cells]:
+        rows: Cells = [
+            [term, *column.tolist()]
+            for term, column in zip(self.terms, self.coefficients.T, strict=True)
+        ]
+        return ["term", *self.rows], rows
+
+    def error(self, truth: Estimate) -> Error:
+        """Of predicted probabilities, on the raw records; and the areas of both models there."""
+        if not isinstance(truth, ClassModel) or truth.judged is None:
+            raise ValueError("no model with records to judge it on")
+        ours, theirs = (each.predictions(truth.judged) for each in (self, truth))
+        off = ours - theirs
+        return {
+            "rmse": math.sqrt(float((off**2).mean())),
+            "max": float(np.abs(off).max()),
+            "area": hand_till(truth.judged.classes, ours),
+            "area of a fit to raw records": hand_till(truth.judged.classes, theirs),
+        }
+
+    def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
+        heads, rows = self.table()
+        shown = [
+            [each if isinstance(each, str) else f"{each:.3g}" for each in row]
+            for row in rows[:MOST_DRAWN]
+        ]
+        draw_table(axes, heads, shown, beside)
+
+    def __str__(self) -> str:
+        names = ", ".join(each.name for each in self.attributes) or "nothing"
+        return f"{len(self.classes)} classes of {self.target} by {names}"

@@ -1,0 +1,152 @@
+"""Logistic regression by objective perturbation: a curator has the records, and one release."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
+from protocols.errors import LocalError
+from protocols.privacy.laplace import Integers
+from protocols.privacy.objective import (
+    GRID,
+    MAX_PENALTY,
+    STEPS,
+    ObjectivePerturbation,
+    minimum,
+)
+from protocols.randomness import Randomness
+from protocols.records import Column, Holdings
+from protocols.statistics.coefficients import Coefficients
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.gathered import Gathered
+from protocols.statistics.labels import positives_of
+from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+
+EXACT_GRID = 1 << 40
+"""Of coefficients without noise."""
+EXACT_PENALTY = 1e-9
+"""λ for each record where there is no noise: it moves no coefficient that is determined, and gives
+separable classes and collinear columns an answer."""
+FARTHEST = (1 << 20) * GRID
+"""Of coefficients that are published: what lies beyond stands there."""
+
+
+@dataclass(frozen=True)
+class LogisticObjective(Gathered, Ranged):
+    """Coefficients of a logistic model by objective perturbation."""
+
+    x: tuple[str, ...] = ("x",)
+    label: str = "label"
+    positive: float | None = None
+    penalty: float = 0.0
+
+    name: ClassVar[str] = "logistic-objective"
+    way_of: ClassVar[str] = "logistic-regression"
+    style: ClassVar[Style] = Style("marks", "coefficient", "")
+    no_interval: ClassVar[str] = "objective perturbation publishes coefficients and nothing else"
+
+    def __post_init__(self) -> None:
+        if not self.x or len(set(self.columns)) != len(self.columns):
+            raise LocalError("--x names one column or more, each once, and none is the label")
+        if len(self.columns) > MAX_COLUMNS:
+            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+        if not 0 <= self.penalty <= MAX_PENALTY:
+            raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {self.penalty:g}")
+        super().__post_init__()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.x, self.label)
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        return self.x
+
+    @property
+    def terms(self) -> list[str]:
+        return ["intercept", *self.x]
+
+    @property
+    def width(self) -> int:
+        """The columns, and the label."""
+        return len(self.x) + 1
+
+    @property
+    def released(self) -> int:
+        return len(self.terms)
+
+    @cached_property
+    def scaling(self) -> tuple[Column, Column]:
+        """The middle and half the width of each column's range."""
+        self.check_bounds()
+        lower, upper = np.array([self.column_bounds[name] for name in self.x]).T
+        return (lower + upper) / 2, (upper - lower) / 2
+
+    def words_of(self, holdings: Holdings) -> Integers:
+        columns = []
+        for name, middle, half in zip(self.x, *self.scaling, strict=True):
+            scaled = (self.finite(holdings, name) - middle) / half
+            columns.append(np.rint(np.clip(scaled, -1.0, 1.0) * STEPS).astype(np.int64))
+        labels = positives_of(holdings.column(self.label), self.label, self.positive)
+        return np.stack([*columns, labels.astype(np.int64)], axis=1)
+
+    def _records(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
+        """Whatever parties sent: entries within [−1, 1], the constant first, and classes."""
+        rows = self.rows_of(total)
+        entries = np.clip(rows[:, :-1], -STEPS, STEPS)
+        return np.column_stack([np.full(len(rows), STEPS), entries]), rows[:, -1] != 0
+
+    def published(
+        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
+    ) -> Vector:
+        records, positive = self._records(total)
+        mechanism = self._mechanism(epsilon, len(records))
+        found = np.clip(mechanism.fit(records, positive, randomness), -FARTHEST, FARTHEST)
+        return found.view(np.uint64)
+
+    def _mechanism(self, epsilon: Fraction, records: int) -> ObjectivePerturbation:
+        penalty = min(self.penalty * records, MAX_PENALTY)
+        return ObjectivePerturbation.spending(epsilon, len(self.terms), penalty)
+
+    def published_exactly(self, total: Vector) -> Vector:
+        records, positive = self._records(total)
+        penalty = max(self.penalty, EXACT_PENALTY) * len(records)
+        found = minimum(records / STEPS, positive, penalty, np.zeros(len(self.terms)))
+        return np.rint(found * EXACT_GRID).astype(np.int64).view(np.uint64)
+
+    def published_words(self, epsilon: Fraction, delta: float) -> str:
+        return (
+            "objective perturbation: K-norm noise of scale "
+            f"{2 / float(self._mechanism(epsilon, 1).noise):.6g} at most on the gradient; the "
+            "curator must see every record"
+        )
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        scaled = signed(released) / (EXACT_GRID if exact else GRID)
+        middle, half = self.scaling
+        slopes = scaled[1:] / half
+        told = [float(scaled[0] - slopes @ middle), *slopes.tolist()]
+        return Coefficients(self.label, self.terms, told, [math.nan] * len(told))
+
+    @property
+    def grid_step(self) -> float:
+        """Of coefficients of columns scaled to [−1, 1]."""
+        return 1 / GRID
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """By maximum likelihood on the raw columns, each less its mean and over its deviation."""
+        labels = positives_of(holdings.column(self.label), self.label, self.positive)
+        raw = np.stack([holdings.column(name) for name in self.x], axis=1)
+        middle, half = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-300)
+        design = np.column_stack([np.ones(holdings.rows), (raw - middle) / half])
+        penalty = EXACT_PENALTY * holdings.rows
+        scaled = minimum(design, labels, penalty, np.zeros(len(self.terms)))
+        slopes = scaled[1:] / half
+        told = [float(scaled[0] - slopes @ middle), *slopes.tolist()]
+        return Coefficients(self.label, self.terms, told, [math.nan] * len(told))

@@ -1,0 +1,59 @@
+"""What statistics of quantiles have in common, however they find them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings
+from protocols.statistics.bounded import BoundedColumn
+from protocols.statistics.cumulative import Cumulative
+from protocols.statistics.drawing import Style
+from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.option import option
+from protocols.statistics.thresholds import quantiles
+
+
+def at_quantiles(wanted: tuple[float, ...], values: list[float]) -> Estimate:
+    """The value at each quantile: one number, or a curve where several are wanted."""
+    return values[0] if len(values) == 1 else Curve(list(wanted), values)
+
+
+@dataclass(frozen=True)
+class OfQuantiles(BoundedColumn):
+    """To be named before the base that says how they are found."""
+
+    quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
+
+    style: ClassVar[Style] = Style("marks", "quantile", "value")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for quantile in self.quantile:
+            if not 0 <= quantile <= 1:
+                raise LocalError(f"a quantile is between 0 and 1, not {quantile:g}")
+        if not self.quantile:
+            raise LocalError("say which quantile: --quantile 0.5")
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """Of the raw records; a threshold lies up to one step above."""
+        return at_quantiles(self.quantile, quantiles(self.raw(holdings), self.quantile))
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        """Not known before the data: it depends on how steep the curve is at the quantile."""
+        return np.full(len(self.quantile), np.nan)
+
+
+@dataclass(frozen=True)
+class QuantilesAmongThresholds(OfQuantiles, Cumulative):
+    """Each is told as one of the thresholds."""
+
+    @property
+    def grid_step(self) -> float:
+        """A quantile lies within one step below the threshold that is told for it."""
+        return float(np.diff(self.x, prepend=self.bounds[0]).max())
+
+    @property
+    def grid_words(self) -> str:
+        return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"

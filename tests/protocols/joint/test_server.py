@@ -1,0 +1,85 @@
+"""What a server takes from the other one, by stage."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from protocols.aggregation.contract import Memory
+from protocols.joint.server import TOGETHER_ACCEPTS, JointStage, TogetherServer
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.run.machine import Continue, Failed, Rejected
+from protocols.run.machines import party_machine, server_machine
+from protocols.run.messages import Message, Phase, Role, address, body_of
+from protocols.run.query import Query
+from protocols.statistics.choices import Mode
+from tests.samples import a_query, holdings_of
+
+CHOICE = a_query(statistic=Mode(lower=0.0, upper=1.0, bins=4), noise=Placement.JOINT)
+NOISE = a_query(epsilon=Fraction(1), noise=Placement.JOINT)
+EVERYONE = np.packbits(np.ones(4, dtype=bool)).tobytes()
+STAGES = {
+    (JointStage.NOTHING, Phase.PREPARE): CHOICE,
+    (JointStage.NOTHING, Phase.TOGETHER): NOISE,
+    (JointStage.AWAITED, Phase.TOGETHER): CHOICE,
+    (JointStage.BEGUN, Phase.PREPARE): NOISE,
+    (JointStage.BEGUN, Phase.TOGETHER): CHOICE,
+}
+"""A query in which a server gets there; nobody waits for noise."""
+
+
+def server_in(stage: JointStage, phase: Phase, query: Query) -> TogetherServer:
+    """Server 0, which garbles: it hears an opening first."""
+    server = server_machine(query, 0, Randomness.from_seed(1, "server-0"), Memory())
+    assert isinstance(server, TogetherServer)
+    server.start()
+    if stage is JointStage.BEGUN and phase is Phase.TOGETHER:
+        holdings = holdings_of([0.1, 0.4, 0.6, 0.9], 4)
+        said = party_machine(query, holdings, Randomness.from_seed(1, "parties")).start()
+        assert not isinstance(said, Rejected | Failed)
+        for message in said.messages:
+            if message.receivers[0] == 0:
+                assert isinstance(server.receive(message), Continue)
+        release = told(query, Phase.RELEASE, Role.COORDINATOR, 0, EVERYONE)
+        assert isinstance(server.receive(release), Continue)
+    assert server.stage(phase) is stage
+    return server
+
+
+def told(query: Query, phase: Phase, role: Role, sender: int, body: bytes) -> Message:
+    return Message(query.run, phase, role, Role.SERVER, address(sender), address(0), body_of(body))
+
+
+def opening(query: Query) -> bytes:
+    """What server 1 says first."""
+    step = server_machine(query, 1, Randomness.from_seed(1, "server-1"), Memory()).start()
+    assert isinstance(step, Continue)
+    return bytes(step.messages[0].body[0])
+
+
+@pytest.mark.parametrize(("stage", "phase"), STAGES)
+@pytest.mark.parametrize(("role", "sender"), list(product(Role, (0, 1, 2))))
+def test_the_other_server_is_heard_as_the_table_says_and_nobody_else(
+    stage: JointStage, phase: Phase, role: Role, sender: int
+) -> None:
+    query = STAGES[stage, phase]
+    server = server_in(stage, phase, query)
+    message = told(query, phase, role, sender, opening(query) if query is NOISE else b"1234")
+    step = server.receive(message)
+    if TOGETHER_ACCEPTS.get((stage, phase)) is role and sender == 1:
+        # Those four bytes are no opening: a computation that has begun ends with it.
+        ends = stage is JointStage.BEGUN and query is CHOICE
+        assert isinstance(step, Failed if ends else Continue)
+    else:
+        assert isinstance(step, Rejected)
+        assert server.stage(phase) is stage
+
+
+def test_an_opening_that_waits_cannot_become_another() -> None:
+    server = server_in(JointStage.AWAITED, Phase.TOGETHER, CHOICE)
+    first = told(CHOICE, Phase.TOGETHER, Role.SERVER, 1, bytes(8))
+    other = told(CHOICE, Phase.TOGETHER, Role.SERVER, 1, bytes(9))
+    assert server.receive(first) == server.receive(first) == Continue()
+    assert isinstance(server.receive(other), Failed)

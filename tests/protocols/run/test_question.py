@@ -1,0 +1,34 @@
+"""A question and the queries that ask what it does."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from protocols.privacy.mechanisms import Placement
+from protocols.run.question import Question
+from protocols.statistics import Statistic
+from protocols.statistics.classifier_curves import Roc
+from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Mean
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        Ecdf(lower=0, upper=1, thresholds=8),
+        Histogram(lower=0, upper=1, bins=8),
+        Mean(lower=0, upper=1),
+        Roc(lower=0, upper=1, thresholds=8),
+    ],
+    ids=lambda statistic: statistic.name,
+)
+def test_whole_numbers_as_bounds_ask_for_the_same_as_real_ones(statistic: Statistic) -> None:
+    """A coordinator that is told 0 and 1 puts a query with 0.0 and 1.0: that is what was asked."""
+    question = Question(statistic, "additive", Fraction(1), Placement.EACH_SERVER)
+    put = Question.decode(question.encode()).query(b"nonce678", 3, 2, 12, 4)
+    assert question.difference(put) is None
+    parameters = put.statistic.parameters() | {"upper": 2.0}
+    other = replace(put, statistic=put.statistic.from_parameters(parameters))
+    assert question.difference(other) == "statistic"

@@ -1,0 +1,124 @@
+"""`logistic-regression --method objective`: a curator has the records; hostile parties, too."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression as Plain
+
+from protocols.errors import LocalError
+from protocols.privacy.objective import GRID
+from protocols.randomness import Randomness
+from protocols.records import Column, deal, deal_by
+from protocols.statistics import statistic_named
+from protocols.statistics.coefficients import Coefficients
+from protocols.statistics.logistic_objective import LogisticObjective
+from protocols.studies.logistic_regression import LogisticRegression
+from simulation.federation import Federation
+
+RANGES = ("a=-4:4", "b=0:10")
+STUDY = LogisticRegression(("a", "b"), "label", ranges=RANGES, method="objective")
+
+
+def data(records: int = 3000, seed: int = 0) -> dict[str, Column]:
+    generator = np.random.default_rng(seed)
+    a, b = np.clip(generator.normal(size=records), -4, 4), generator.uniform(0, 10, records)
+    chance = 1 / (1 + np.exp(-(0.8 * a - 0.5 * b + 2)))
+    return {"a": a, "b": b, "label": (generator.random(records) < chance).astype(float)}
+
+
+def test_without_noise_it_is_scikit_learns() -> None:
+    columns = data()
+    with Federation(parties=4, data=columns, aggregator="curator") as federation:
+        result = federation.run(STUDY, epsilon="inf")
+    unlike = deal_by(columns, np.repeat([0, 1, 2], [1, 99, 2900]))
+    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=2900)
+    gathered = statistic.published_exactly(statistic.encode(unlike).ravel())
+    design = np.column_stack([columns["a"], columns["b"]])
+    plain = Plain(C=np.inf, tol=1e-10, max_iter=1000).fit(design, columns["label"])
+    for found in (result.estimate, result.truth, statistic.decode(gathered, 3000, exact=True)):
+        assert isinstance(found, Coefficients)
+        np.testing.assert_allclose(
+            found.coefficients, [*plain.intercept_, *plain.coef_[0]], rtol=1e-4
+        )
+
+
+def test_private_coefficients_come_near_for_one_epsilon() -> None:
+    columns = data(20_000, 1)
+    with Federation(parties=5, data=columns, aggregator="curator", seed=2) as federation:
+        result = federation.run(STUDY, epsilon=1)
+    assert result.privacy.epsilon == 1
+    assert result.privacy.delta == 0
+    assert isinstance(result.estimate, Coefficients)
+    np.testing.assert_allclose(result.estimate.coefficients, [2, 0.8, -0.5], atol=0.25)
+    assert result.estimate.table()[0] == ["term", "coefficient"]
+
+
+def test_separable_and_collinear_columns_have_an_answer() -> None:
+    columns = data(400)
+    columns |= {"label": (columns["a"] > 0).astype(float), "b": (columns["a"] + 4) * 1.25}
+    with Federation(parties=4, data=columns, aggregator="curator", seed=1) as federation:
+        for epsilon in ("inf", "1", "0.001"):
+            result = federation.run(STUDY, epsilon=epsilon)
+            assert np.isfinite(result.shape.values()).all()
+
+
+def test_a_party_that_is_away_is_left_out_and_no_slot_of_it_counts() -> None:
+    held = deal(data(90), 3)
+    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=30)
+    vectors = statistic.encode(held)
+    two = statistic.rows_of(vectors[1:].ravel())
+    assert (two == statistic.words_of(held)[30:]).all()
+
+
+def test_what_a_hostile_party_sends_is_a_record_like_any_other() -> None:
+    """A count beyond what it can hold, entries of 2^62, labels of any size: clipped."""
+    held = deal(data(60), 2)
+    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=30)
+    vectors = statistic.encode(held)
+    vectors[1, 0] = 2**64 - 1
+    vectors[1, 1:] = 2**62
+    hostile = statistic.published(
+        vectors.ravel(), Fraction(1), 0.0, Randomness.from_seed(0, "noise")
+    )
+    within = vectors.copy()
+    within[1, 0], within[1, 1:] = 30, 1 << 18
+    same = statistic.published(within.ravel(), Fraction(1), 0.0, Randomness.from_seed(0, "noise"))
+    assert (hostile == same).all()
+    assert (np.abs(hostile.view(np.int64)) < 100 * GRID).all()
+
+
+def test_its_parameters_go_over_the_wire_and_wrong_ones_are_refused() -> None:
+    statistic = LogisticObjective(ranges=RANGES, x=("a", "b"), max_records=30, penalty=0.5)
+    assert statistic_named(statistic.name).from_parameters(statistic.parameters()) == statistic
+    for changes, words in (
+        ({"penalty": -1.0}, "penalty is from"),
+        ({"penalty": float("nan")}, "penalty is from"),
+        ({"max_records": 0}, "1 record or more"),
+        ({"x": ("label",)}, "none is the label"),
+        ({"x": tuple(f"c{at}" for at in range(70))}, "at most 64 columns"),
+    ):
+        with pytest.raises(LocalError, match=words):
+            replace(statistic, **({"ranges": ()} | changes))
+    with pytest.raises(LocalError, match="more than 30 records"):
+        statistic.encode(deal(data(62), 2))
+
+
+def test_without_a_curator_it_is_refused_before_anything_is_sent() -> None:
+    with (
+        Federation(parties=3, data=data(60), aggregator="additive") as federation,
+        pytest.raises(LocalError, match="--aggregator curator"),
+    ):
+        federation.run(STUDY)
+    with pytest.raises(LocalError, match="is of --method objective"):
+        LogisticRegression(("a",), "label", penalty=1.0)
+    with pytest.raises(LocalError, match="method"):
+        LogisticRegression(("a",), "label", method="exact")
+
+
+def test_a_larger_penalty_leaves_the_noise_more_and_shrinks() -> None:
+    with Federation(parties=2, data=data(500), aggregator="curator", seed=3) as federation:
+        study = replace(STUDY, penalty=1e6)
+        result = federation.run(study, epsilon=1)
+    assert np.abs(result.shape.values()).max() < 0.1
