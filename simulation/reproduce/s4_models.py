@@ -59,12 +59,12 @@ class Sizes:
     ks: tuple[int, ...]
     gammas: tuple[float, ...]
     most: int | None = None
-    steps: int = 200
+    steps: int = 25
 
 
 SIZES = {
     Scale.PAPER: Sizes(10, ("iris", "satellite", "framingham", "adult"), EPSILONS, KS, GAMMAS),
-    Scale.SMALL: Sizes(2, ("iris",), (0.25, 5.0), (1, 4), (0.5,), steps=60),
+    Scale.SMALL: Sizes(2, ("iris",), (0.25, 5.0), (1, 4), (0.5,), steps=25),
 }
 
 
