@@ -20,13 +20,14 @@ from simulation.runtimes.contract import Opened
 @dataclass(frozen=True)
 class Setting:
     """Who takes part, with how many records in all and how many of one party at most, which is
-    public."""
+    public. `trust` is what the runtime has to say about whom one has to trust."""
 
     aggregator: Aggregator
     parties: int
     servers: int
     max_records_per_party: int
     records: int
+    trust: str = ""
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and (own := statistic.placement(self.servers)) is not None:
@@ -48,12 +49,13 @@ class Setting:
         else:
             words = release.words
             statement = f"{release.statement}; adjacent: {adjacency} replaced"
+        model = f"{self.aggregator.threat_model(self.servers)}; {statement}"
         return Privacy(
             None if question.epsilon is None else float(question.epsilon),
             release.delta,
             words,
             release.placement,
-            f"{self.aggregator.threat_model(self.servers)}; {statement}",
+            f"{self.trust}; {model}" if self.trust else model,
         )
 
     def notes(self, question: Question, opened: Opened) -> list[str]:

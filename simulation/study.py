@@ -151,7 +151,7 @@ def salt_of(key: str, index: int) -> str:
 
 def _answer(result: Result) -> Answer:
     if result.proof is None:
-        raise RunFailed("an answer without receipts is none")
+        raise RunFailed("an answer came without receipts")
     return Answer(result.estimate, result.deviations, result.proof.records, result.notes)
 
 

@@ -187,7 +187,10 @@ def parse_epsilon(text: str) -> Fraction | None:
             return Fraction(text)
     except (ValueError, ZeroDivisionError):
         pass
-    raise LocalError(f"epsilon must be a positive number or inf, not {text[:64]}")
+    least, most = EPSILON_RANGE
+    raise LocalError(
+        f"epsilon must be a positive number from {least:g} to {most:g}, or inf, not {text[:64]}"
+    )
 
 
 def _approximate(text: str) -> float:

@@ -35,10 +35,11 @@ class Policy:
 
     `minimum_servers` None is as many as the federation has. Without a list of `aggregators`, all
     are taken whose threat model lets no single server see a party's data; one that does must be
-    listed with the very options that are asked for. ε and δ are of the unit that a question
-    protects; an infinite ε allows answers without noise. Those `_in_all` are kept by the party's
-    ledger, not here. `honest_servers` is how many servers are honest for certain, None a majority
-    of them: shared noise that needs more is not enough.
+    listed with the very options that are asked for. `public_columns` are those that a question may
+    take for public: it then tells of them without noise, and who asks must not choose that. ε and δ
+    are of the unit that a question protects; an infinite ε allows answers without noise. Those
+    `_in_all` are kept by the party's ledger, not here. `honest_servers` is how many servers are
+    honest for certain, None a majority of them: shared noise that needs more is not enough.
     """
 
     minimum_servers: int | None = None
@@ -48,6 +49,7 @@ class Policy:
     noise: Names = None
     statistics: Names = None
     columns: Names = None
+    public_columns: frozenset[str] = frozenset()
     units: frozenset[str] = frozenset(UNITS)
     epsilon_per_question: float = 10.0
     epsilon_in_all: float = 100.0
@@ -83,6 +85,9 @@ class Policy:
         yield _unless_named("statistic", statistic.name, self.statistics)
         for column in statistic.columns:
             yield _unless_named("column", column, self.columns)
+        for column in statistic.taken_as_public:
+            if column not in self.public_columns:
+                yield f"its policy does not say that the column {column} is public"
         yield self._cost(query)
         if query.min_parties < self.minimum_parties:
             least = self.minimum_parties
@@ -240,6 +245,7 @@ _READERS: dict[str, Reader] = {
     "noise": _chosen(*Placement),
     "statistics": _statistics,
     "columns": _names,
+    "public_columns": _names,
     "units": _chosen(*UNITS),
     "epsilon_per_question": _number,
     "epsilon_in_all": _number,

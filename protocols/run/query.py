@@ -332,6 +332,17 @@ class Query:
         ).encode()
 
 
+MALFORMED = (
+    ArithmeticError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+"""What parsing fields that somebody else wrote may raise, a `LocalError` among them."""
+
+
 def decode_query(run: bytes, data: bytes, peer: str) -> Query:
     """Parses what `peer` sent. Raises `PeerError` on anything but the canonical encoding of the
     query that the run is named for."""
@@ -349,15 +360,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             later_epsilon=read_later(fields.pop("later_epsilon", "0")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
-    except (
-        LocalError,
-        ArithmeticError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise PeerError(peer, f"malformed query: {error}") from None
     if query.encode() != data:
         raise PeerError(peer, "malformed query: it is not in its canonical form")

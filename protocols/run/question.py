@@ -9,6 +9,7 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.run.query import (
     ASKING_BYTES,
+    MALFORMED,
     MAX_DEADLINE,
     Query,
     check_later,
@@ -169,14 +170,7 @@ class Question:
             return cls(**fields)
         except LocalError:
             raise
-        except (
-            ArithmeticError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-            RecursionError,
-        ) as error:
+        except MALFORMED as error:
             raise LocalError(f"malformed question: {error}") from None
 
 

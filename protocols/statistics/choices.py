@@ -93,7 +93,7 @@ class Chosen(Statistic):
 
 @dataclass(frozen=True)
 class TopK(Chosen, Histogram):
-    """The k bins with most records, in order, and nothing of how many they are."""
+    """The k fullest bins, in order; how many records they have stays hidden."""
 
     k: int = option(3, "How many bins.")
 
@@ -144,7 +144,7 @@ class TopK(Chosen, Histogram):
 
 @dataclass(frozen=True)
 class Mode(TopK):
-    """The middle of the bin with most records, and nothing of how many they are."""
+    """The middle of the fullest bin; how many records it has stays hidden."""
 
     k: int = 1
 
@@ -225,7 +225,7 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
 
     @property
     def grid_step(self) -> float:
-        return float(np.diff(self.x, prepend=self.bounds[0]).max()) / 2
+        return super().grid_step / 2
 
     @property
     def grid_words(self) -> str:

@@ -256,6 +256,12 @@ class Statistic(Parametrized, ABC):
         return "one record"
 
     @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """Those of its columns that it does not protect, and tells of as they are: adjacent data
+        sets agree in them. A party must have said that they are public (`Policy`)."""
+        return ()
+
+    @property
     def measures(self) -> bool:
         """Whether `measure` is more than the identity."""
         return False

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
-from protocols.local import LocalBudget, LocalRandomizer, RandomizedResponse
+from protocols.local import LocalBudget, LocalRandomizer
 from protocols.local.auc import MAX_DEPTH
 from protocols.local.every_level import auc_response
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
+from protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
+from protocols.local.pairs_by_oracle import pair_randomizer
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
@@ -271,8 +272,9 @@ class QuantizedPairs(Measurement):
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
         if (form := self.form) is None:
             return None
-        response = RandomizedResponse.spending(budget(form.cells), form.cells)
-        return PairResponse(response, form.rounding, form.kernels, form.ranges)
+        return pair_randomizer(
+            form.inner.randomizer, budget, form.rounding, form.kernels, form.ranges
+        )
 
 
 def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
@@ -306,11 +308,17 @@ class LocalAuc(LocalForm):
 
     name: ClassVar[str] = "local-auc"
     way_of: ClassVar[str] = "auc"
+    span: ClassVar[Bounds] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.of != "auc" or not 0 <= self.depth <= MAX_DEPTH:
             raise LocalError(f"a domain of scores has 2 to 2^{MAX_DEPTH} values")
+        if self.inner.randomizer not in ("auto", "hadamard"):
+            raise LocalError(
+                "auc in the local model is asked by Hadamard response: leave --randomizer out, or "
+                "ask for pairwise --kernel auc"
+            )
 
     def prepared(self, known: Circumstances) -> Self:
         """A domain that is no power of two is padded to the next. `auto` is about √n scores, 16 to
@@ -328,7 +336,14 @@ class LocalAuc(LocalForm):
 
     @property
     def protected(self) -> str:
-        return "one record" if self.private_labels else "the score of one record, its label public"
+        return (
+            "one record" if self.private_labels else "the score (labels are public) of one record"
+        )
+
+    @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """A report says a public label as it is."""
+        return () if self.private_labels else self.columns[1:]
 
     @property
     def measurement(self) -> Measurement:

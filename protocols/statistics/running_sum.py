@@ -46,6 +46,10 @@ class RunningSum(BoundedColumn):
         return (self.value,)
 
     @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        return (self.time,)
+
+    @property
     def grid(self) -> FixedPoint:
         return FixedPoint.for_bounds(*self.bounds)
 

@@ -45,28 +45,30 @@ class ResidualPlot(Study):
     y: str = role("y", "The column that is predicted.")
     coefficients: tuple[float, ...] = option(
         (),
-        "Public, the intercept first; repeat. Fitted privately, if left out.",
+        "A public coefficient, the intercept's first; repeat. Fitted privately, if left out.",
         flag="--coefficient",
     )
     ranges: tuple[str, ...] = option(
         (), "Public bounds of a column for the fit, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
     )
     method: str = option("dawa", "How cells are counted.", choices=METHODS)
-    side: int = option(0, "Cells a side; by the number of records and ε, if 0.")
+    side: int = option(0, "Cells along each side; 0 chooses by the number of records and ε.")
     fitted_reach: float | None = option(
         None, "How far fitted values reach from 0; found privately, if left out."
     )
     residual_reach: float | None = option(
         None, "How far residuals reach from 0; found privately, if left out."
     )
-    least_reach: float = option(1.0, "What an axis reaches at least; doubled until it is enough.")
-    doublings: int = option(32, "How often at most.")
-    fit_share: float = option(0.3, "Of ε, for coefficients that nobody gave.")
-    reach_share: float = option(0.2, "Of ε, for how far the axes reach.")
+    least_reach: float = option(
+        1.0, "The least reach of an axis; it is doubled until it holds the points."
+    )
+    doublings: int = option(32, "How often the reach is doubled at most.")
+    fit_share: float = option(0.3, "The share of ε for fitting coefficients, where none are given.")
+    reach_share: float = option(0.2, "The share of ε for finding how far the axes reach.")
     reach_by: str = option(
         REACHES[0],
-        "How that is found: in noisy counts, or by an index that two servers choose; a curator "
-        "needs neither.",
+        "How the reach is found: in noisy counts, or by an index that two servers choose; a "
+        "curator needs neither.",
         choices=REACHES,
     )
     curated: bool = False
@@ -177,7 +179,7 @@ class ResidualPlot(Study):
             side = plot.grid.side
             asked = self._cells(coefficients, reaches, side=side, share=last, lengths=lengths)
             notes.append(
-                f"without a curator DAWA's partition follows noisy counts: {len(lengths)} buckets"
+                f"without a curator, DAWA chose its buckets by noisy counts: {len(lengths)} buckets"
             )
         answer = yield Ask(asked, last)
         estimate = _plot(answer)

@@ -220,7 +220,7 @@ def _finding_bounds(
         return DEFAULT_SHARE if share is None else share, method or METHODS[0]
     for flag, given in (("--bounds-share", share), ("--bounds-by", method)):
         if given is not None:
-            raise LocalError(f"{flag} is of bounds that are found: give --bounds private")
+            raise LocalError(f"{flag} is for bounds that are found: give --bounds private")
     return None, METHODS[0]
 
 

@@ -37,7 +37,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
-        raise LocalError("--key is of a running federation: give --coordinator")
+        raise LocalError("--key is for a running federation: give --coordinator")
     if options.coordinator is None or options.identity is None:
         show(simulate(chosen, options), options.out, options.as_json)
         return
@@ -45,7 +45,9 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     for each in dataclasses.fields(SimulationOptions):
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
-            raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
+            raise LocalError(
+                f"--{flag} is for simulations; --coordinator asks a running federation"
+            )
     from simulation.deployment import Deployment
     from simulation.watch import watched
 
@@ -114,7 +116,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
     from simulation.reports.terminal import show_progress
 
     if coordinator is None:
-        raise LocalError("--resume is of a running federation: give --coordinator")
+        raise LocalError("--resume is for a running federation: give --coordinator")
     if identity is None:
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     with Deployment(coordinator, identity) as deployment, show_progress() as report:
@@ -318,7 +320,7 @@ def choose_run(
         bool, typer.Option("--json", help="Print one JSON object, for --resume.")
     ] = False,
 ) -> None:
-    """Run one statistic, in a simulated federation or in one that is deployed."""
+    """Run one statistic or study. In a simulated federation, or in one that is deployed."""
     if context.invoked_subcommand is None and resume is not None:
         show(resume_question(resume, coordinator, identity), out, as_json)
         return

@@ -15,6 +15,7 @@ from simulation.reproduce import (
     s3_attack,
     s3_error,
     s3_smooth,
+    s4_models,
 )
 from simulation.reproduce.contract import Figure
 
@@ -39,5 +40,7 @@ FIGURES: dict[str, Figure] = {
         s3_attack.FIGURE,
         *s3_smooth.FIGURES,
         s3_error.FIGURE,
+        s4_models.FIG1,
+        s4_models.FIG2,
     )
 }

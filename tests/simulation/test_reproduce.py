@@ -88,9 +88,22 @@ COLUMNS = {
     "s3-fig4": ["metric", "size", "exact", "output"],
     "s3-fig6": ["panel", "x", "true", "low", "median", "high"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
+    "s4-fig1": ["data", "model", "fold", "area"],
+    "s4-fig2": ["data", "varied", "at", "estimated", "area"],
 }
 
-WORDS = ("way", "curve", "metric", "panel", "violation", "reading", "beta")
+WORDS = (
+    "way",
+    "curve",
+    "metric",
+    "panel",
+    "violation",
+    "reading",
+    "beta",
+    "data",
+    "model",
+    "varied",
+)
 """Columns that are no numbers, or infinite ones."""
 
 

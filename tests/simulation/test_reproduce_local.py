@@ -60,8 +60,13 @@ def test_newton_fits_a_logistic_regression() -> None:
     assert np.abs(found - chance).max() < 0.05
 
 
-def test_the_benchmark_has_its_rows() -> None:
-    response, auc = bench.rows(reports=1000, records=1000)
-    assert (response.name, auc.name) == ("response-1000", "auc-1000x20")
-    assert response.ratios.keys() == {"sum"}
-    assert auc.ratios.keys() == {"twice_n", "twice_depth"}
+def test_the_benchmark_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "TURNS", 1)
+    *oracles, auc, every = bench.rows(reports=1000, records=900, every=800)
+    names = ["response-1000", "unary-900", "hadamard-900", "hashing-900"]
+    assert [row.name for row in oracles] == names
+    assert (auc.name, every.name) == ("auc-900x20", "auc-every-800x20")
+    assert all(row.ratios.keys() == {"sum"} for row in oracles)
+    for row in (auc, every):
+        assert row.ratios.keys() == {"twice_n", "twice_depth", "twice_both"}
+        assert row.details["working_bytes"] > 0

@@ -14,9 +14,15 @@ from protocols.privacy.mechanisms import Placement
 from protocols.run import policy as policy_module
 from protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
 from protocols.run.query import Query
+from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.local_forms import LocalAuc, encoded
+from protocols.statistics.of_pairs import Auc
+from protocols.statistics.running_sum import RunningSum
 from tests import samples
+
+CURVES = Roc(lower=0.0, upper=1.0, thresholds=4, labels="public")
 
 
 def a_query(**changes: Any) -> Query:
@@ -51,6 +57,36 @@ def test_what_is_unsafe_is_refused_by_default(changes: dict[str, Any], words: st
     refusal = DEPLOYED.in_federation(2).refusal(a_query(**changes), records=3)
     assert refusal is not None
     assert words in refusal
+
+
+LOCAL = LocalAuc("auc", encoded(Auc(lower=0.0, upper=1.0, bins="4", labels="public")), 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "column"),
+    [
+        ({"statistic": CURVES}, "label"),
+        ({"statistic": RunningSum(time="age", lower=1.0, upper=2.0, steps=120)}, "age"),
+        (
+            {
+                "statistic": LOCAL,
+                "aggregator": "local",
+                "servers": 1,
+                "noise": Placement.CURATOR,
+            },
+            "label",
+        ),
+    ],
+)
+def test_who_asks_does_not_choose_which_columns_are_public(
+    changes: dict[str, Any], column: str
+) -> None:
+    """What such a question takes for public it tells exactly, at whatever ε: how many records are
+    positive, each record's label, or how many records have each value of any column of integers."""
+    asked = a_query(**changes)
+    assert f"the column {column} is public" in str(DEPLOYED.refusal(asked))
+    allowed = dataclasses.replace(DEPLOYED, public_columns=frozenset({column}))
+    assert allowed.refusal(asked) is None
 
 
 def test_no_delta_past_the_default_is_granted() -> None:
@@ -98,6 +134,12 @@ def test_no_delta_past_the_default_is_granted() -> None:
             {},
             "the column pay",
         ),
+        (
+            'public_columns = ["time"]',
+            {"statistic": CURVES},
+            {"statistic": RunningSum(lower=1.0, upper=2.0, steps=4)},
+            "does not say that the column label is public",
+        ),
         ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
         ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
         ("epsilon_per_question = 0.5", {}, {"epsilon": Fraction(1, 2)}, "not 1"),
@@ -122,7 +164,8 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
     whole = (
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
-        'columns = ["x"]\nunits = ["record"]\nepsilon_per_question = 1\nepsilon_in_all = 2.5\n'
+        'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
+        "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
         "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
     )
     policy = parse_policy(whole)
