@@ -71,4 +71,9 @@ class LevelResponse(OneLevel):
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
         """One for all nodes, and little above that of each."""
-        return np.array([reports * self.shape.height * self.response.gain**2])
+        return np.array([reports * self.worst])
+
+    @property
+    def worst(self) -> float:
+        """What a record adds to the variance of a node at most."""
+        return self.shape.height * self.response.gain**2

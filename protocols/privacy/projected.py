@@ -127,9 +127,13 @@ class Shape:
 
     @property
     def bins(self) -> int:
-        """For numeric attributes in [0, 1]: ⌈1/bw − ½⌉ with Lei's bw = (ln n/n)^(1/d)."""
+        """For numeric attributes in [0, 1]: ⌈1/bw − ½⌉ with Lei's bw = (ln n/n)^(1/d).
+
+        Two at least, as S4 §2 has of every attribute: for 36 of 6000 records the formula gives
+        one, and one bin tells nothing.
+        """
         bandwidth = math.pow(math.log(self.records) / self.records, 1 / (self.attributes + 1))
-        return max(1, math.ceil(1 / bandwidth - 0.5))
+        return max(2, math.ceil(1 / bandwidth - 0.5))
 
 
 def simulated_bins(shape: Shape, columns: int, public: np.random.Generator) -> Table:

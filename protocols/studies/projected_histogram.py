@@ -12,7 +12,7 @@ import numpy as np
 from protocols.errors import LocalError, RunFailed
 from protocols.privacy.projected import Shape, estimated_gamma, estimated_k
 from protocols.records import Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.option import option, role
@@ -41,9 +41,9 @@ class ProjectedHistogram(Study):
         flag="--attribute",
     )
     target: str = role("target", "The attribute whose classes are to be told apart.")
-    k: int = option(0, "How many attributes to keep besides; S4's estimate, if 0.")
-    gamma: float = option(0.0, "Of ε, for the histogram; S4's estimate, if 0.")
-    bins: int = option(0, "Bins of an attribute of numbers; by Lei's bandwidth, if 0.")
+    k: int = option(0, "How many attributes to keep beside the target; 0 takes S4's estimate.")
+    gamma: float = option(0.0, "The share of ε for the histogram; 0 takes S4's estimate.")
+    bins: int = option(0, "How many bins a numeric attribute has; 0 takes Lei's bandwidth.")
     records: int = 0
     curated: bool = False
 
@@ -121,6 +121,10 @@ class ProjectedHistogram(Study):
     def _cells(self, chosen: tuple[str, ...]) -> ProjectedCells:
         kind = CuratedProjectedCells if self.curated else ProjectedCells
         return kind(self.attributes, self.target, chosen, self.chosen_bins)
+
+    def clipped(self, holdings: Holdings) -> int:
+        predictors, target = self._schema
+        return outside_of([*predictors, target], holdings)
 
     def steps(self) -> Steps:
         *shares, last = self.shares()

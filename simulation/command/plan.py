@@ -73,7 +73,7 @@ def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
         given = getattr(options, name)
         default = next(f.default for f in dataclasses.fields(options) if f.name == name)
         if given not in (default, []):
-            raise LocalError(f"--{name} is of a run: a plan is rehearsed without it")
+            raise LocalError(f"--{name} is for runs: a plan is rehearsed without it")
     targets = options.target_error is not None or options.target_bytes is not None
     specs = options.aggregator or (aggregator_names() if targets else ["additive"])
     for spec in specs:

@@ -37,7 +37,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
-        raise LocalError("--key is of a running federation: give --coordinator")
+        raise LocalError("--key is for a running federation: give --coordinator")
     if options.coordinator is None or options.identity is None:
         show(simulate(chosen, options), options.out, options.as_json)
         return
@@ -45,8 +45,9 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     for each in dataclasses.fields(SimulationOptions):
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
-            raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
-    from protocols.studies.contract import Study
+            raise LocalError(
+                f"--{flag} is for simulations; --coordinator asks a running federation"
+            )
     from simulation.deployment import Deployment
     from simulation.watch import watched
 
@@ -54,7 +55,6 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
-    several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
     about = about_run(question.name, spec, options)
     with (
         deployment as asked,
@@ -65,7 +65,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
             question,
             report=report,
             key=options.key,
-            begun=show_study_key if several else show_key,
+            begun=lambda key, study: (show_study_key if study else show_key)(key),
             **asking(options),
         )
     show(result, options.out, options.as_json)
@@ -116,7 +116,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
     from simulation.reports.terminal import show_progress
 
     if coordinator is None:
-        raise LocalError("--resume is of a running federation: give --coordinator")
+        raise LocalError("--resume is for a running federation: give --coordinator")
     if identity is None:
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     with Deployment(coordinator, identity) as deployment, show_progress() as report:
@@ -236,7 +236,7 @@ def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
         return with_pilot(built, chosen.pilot, dataset)
     if chosen.pilot is not None:
         raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
-    return PrivateBounds(built, chosen.bounds_share)
+    return PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
@@ -320,7 +320,7 @@ def choose_run(
         bool, typer.Option("--json", help="Print one JSON object, for --resume.")
     ] = False,
 ) -> None:
-    """Run one statistic, in a simulated federation or in one that is deployed."""
+    """Run one statistic or study. In a simulated federation, or in one that is deployed."""
     if context.invoked_subcommand is None and resume is not None:
         show(resume_question(resume, coordinator, identity), out, as_json)
         return

@@ -10,11 +10,13 @@ from simulation.reproduce import (
     s1_auc,
     s1_kendall,
     s2_discrimination,
+    s2_pictures,
     s2_residuals,
     s2_roc,
     s3_attack,
     s3_error,
     s3_smooth,
+    s4_models,
 )
 from simulation.reproduce.contract import Figure
 
@@ -36,8 +38,11 @@ FIGURES: dict[str, Figure] = {
         s2_discrimination.FIGURE,
         s2_residuals.FIGURE7,
         s2_residuals.TABLE,
+        *s2_pictures.FIGURES,
         s3_attack.FIGURE,
         *s3_smooth.FIGURES,
         s3_error.FIGURE,
+        s4_models.FIG1,
+        s4_models.FIG2,
     )
 }

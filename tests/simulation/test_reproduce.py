@@ -83,14 +83,31 @@ COLUMNS = {
         *(f"I_{kind}" for kind in ("H", "H_deviation", "N")),
     ],
     "s2-table1": ["n", "way", "violation", "reading", "paper", "at_1", "at_8"],
+    "s2-fig5": ["data", "fan", "bend", "slope"],
+    "s2-fig6": ["data", "epsilon", "run", "fan", "bend", "slope"],
+    "s2-fig8": ["run", "raw", "private_1", "private_0.1"],
+    "s2-fig9": ["outcome", "way", "fan", "bend", "slope"],
     "s3-fig2": ["records", "digits", "success"],
     "s3-fig3": ["beta", "prevalence", "sensitivity"],
     "s3-fig4": ["metric", "size", "exact", "output"],
     "s3-fig6": ["panel", "x", "true", "low", "median", "high"],
     "s3-fig5": ["metric", "positives", "delta", "epsilon", "dp_error", "estimation_error"],
+    "s4-fig1": ["data", "model", "fold", "area"],
+    "s4-fig2": ["data", "varied", "at", "estimated", "area"],
 }
 
-WORDS = ("way", "curve", "metric", "panel", "violation", "reading", "beta")
+WORDS = (
+    "way",
+    "curve",
+    "metric",
+    "panel",
+    "violation",
+    "reading",
+    "beta",
+    "data",
+    "model",
+    "varied",
+)
 """Columns that are no numbers, or infinite ones."""
 
 

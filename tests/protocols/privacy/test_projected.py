@@ -132,13 +132,16 @@ def test_k_and_gamma_of_section_2_3() -> None:
     gammas = [estimated_gamma(adult, k, np.random.default_rng(2)) for k in (1, 4, 8)]
     assert all(0 < gamma < 1 for gamma in gammas)
     assert estimated_gamma(Shape(100, 1, 2), 1, np.random.default_rng(3)) == 1
-    # With one bin a cell holds n/q records, and everything is arithmetic.
-    one_bin = Shape(3, 40, 2)
-    assert one_bin.bins == 1
+    # Lei's formula gives one bin here, and S4 §2 has two values at least of every attribute. Of
+    # three values in two bins the least is in the first and the largest in the second: masses of
+    # 1/3 and 2/3 whatever is drawn, and everything is arithmetic.
+    few = Shape(3, 40, 2)
+    assert math.ceil(1 / (math.log(3) / 3) ** (1 / 41) - 0.5) == 1
+    assert few.bins == 2
     projection = 3 * 0.5 * 4 * math.log(40) / (0.05 * 9 / 4)
-    histogram = (0.5 * math.log(3) - 2 * math.log(0.2)) / 1.5
+    histogram = (0.5 * math.log(3) - 2 * math.log(0.2)) / ((5 / 9) ** 2 * 3 / 2)
     by_hand = histogram / (histogram + projection)
-    assert estimated_gamma(one_bin, 2, np.random.default_rng(4)) == pytest.approx(by_hand)
+    assert estimated_gamma(few, 2, np.random.default_rng(4)) == pytest.approx(by_hand)
 
 
 def test_bad_input_is_refused() -> None:
