@@ -96,6 +96,16 @@ RUNS: dict[str, tuple[int, Question]] = {
         1,
         Question(COUNTS, "local", Fraction(1), Placement.CURATOR, min_parties=2),
     ),
+    "local curve": (
+        1,
+        Question(
+            Ecdf(lower=0.05, upper=1.0, thresholds=4, randomizer="hashing"),
+            "local",
+            Fraction(1),
+            Placement.CURATOR,
+            min_parties=2,
+        ),
+    ),
     "pairs": (
         2,
         Question(

@@ -228,6 +228,7 @@ def test_public_labels_are_said_to_be_public() -> None:
     with Federation(100, aggregator="local", data=data, seed=3) as federation:
         result = federation.run(Auc(labels="public"), 2)
     assert "the score (labels are public) of one record" in result.privacy.threat_model
+    assert result.interval is not None
     assert (result.interval.low >= 0).all()
     assert (result.interval.high <= 1).all()
     assert "beside a public label" in result.privacy.mechanism
