@@ -51,6 +51,12 @@ static int supported(int instruction_set)
     return 0;
 }
 
+static void release_buffers(Py_buffer **buffers)
+{
+    for (; *buffers; buffers++)
+        PyBuffer_Release(*buffers);
+}
+
 static PyObject *best(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -97,8 +103,7 @@ static PyObject *expand(PyObject *args, int sum)
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 done:
-    PyBuffer_Release(&seeds);
-    PyBuffer_Release(&out);
+    release_buffers((Py_buffer *[]){&seeds, &out, NULL});
     return result;
 }
 
@@ -134,15 +139,32 @@ static int read_shape(PyObject *tuple, tree_shape *s)
     return 1;
 }
 
+static void expand_keys(const Py_buffer *keys, int usages, schedule *schedules)
+{
+    for (int usage = 0; usage < usages; usage++)
+        expand_key(&schedules[usage], (const uint8_t *)keys->buf + usage * SEED_BYTES);
+}
+
 static int read_keys(const Py_buffer *keys, schedule *schedules)
 {
     if (keys->len != USAGES * SEED_BYTES) {
         PyErr_SetString(PyExc_ValueError, "the hash needs three keys");
         return 0;
     }
-    for (int usage = 0; usage < USAGES; usage++)
-        expand_key(&schedules[usage], (const uint8_t *)keys->buf + usage * SEED_BYTES);
+    expand_keys(keys, USAGES, schedules);
     return 1;
+}
+
+/* Whether both servers' rows have room for the keys of `alphas`; 0 with an exception set if not. */
+static int rows_fit(const Py_buffer *alphas, const Py_buffer *randomness, const Py_buffer *rows0,
+                    const Py_buffer *rows1, size_t key_bytes)
+{
+    const size_t count = (size_t)alphas->len / 8;
+    if (alphas->len % 8 == 0 && (size_t)randomness->len == count * 2 * SEED_BYTES &&
+        (size_t)rows0->len == count * key_bytes && rows1->len == rows0->len)
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "alphas, randomness and rows do not fit each other");
+    return 0;
 }
 
 static PyObject *tree_gen(PyObject *self, PyObject *args)
@@ -159,11 +181,8 @@ static PyObject *tree_gen(PyObject *self, PyObject *args)
     if (!supported(instruction_set) || !read_shape(tuple, &s) || !read_keys(&keys, schedules))
         goto done;
     const size_t count = (size_t)alphas.len / 8;
-    if (alphas.len % 8 || (size_t)randomness.len != count * 2 * SEED_BYTES ||
-        (size_t)rows0.len != count * s.key_bytes || rows1.len != rows0.len) {
-        PyErr_SetString(PyExc_ValueError, "alphas, randomness and rows do not fit each other");
+    if (!rows_fit(&alphas, &randomness, &rows0, &rows1, s.key_bytes))
         goto done;
-    }
     int failed;
     Py_BEGIN_ALLOW_THREADS
     failed = gen_rows(instruction_set == VAES ? gen_chunk_vaes : gen_chunk_aesni, &s, schedules,
@@ -171,11 +190,7 @@ static PyObject *tree_gen(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS
     result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
 done:
-    PyBuffer_Release(&keys);
-    PyBuffer_Release(&alphas);
-    PyBuffer_Release(&randomness);
-    PyBuffer_Release(&rows0);
-    PyBuffer_Release(&rows1);
+    release_buffers((Py_buffer *[]){&keys, &alphas, &randomness, &rows0, &rows1, NULL});
     return result;
 }
 
@@ -214,10 +229,7 @@ static PyObject *evaluate(PyObject *args, int sum)
     Py_END_ALLOW_THREADS
     result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
 done:
-    PyBuffer_Release(&keys);
-    PyBuffer_Release(&data);
-    PyBuffer_Release(&points);
-    PyBuffer_Release(&out);
+    release_buffers((Py_buffer *[]){&keys, &data, &points, &out, NULL});
     return result;
 }
 
@@ -287,105 +299,11 @@ static PyObject *square_root_sum(PyObject *self, PyObject *args)
     else
         result = Py_NewRef(Py_None);
 done:
-    PyBuffer_Release(&usage);
-    PyBuffer_Release(&keys);
-    PyBuffer_Release(&wanted);
-    PyBuffer_Release(&out);
+    release_buffers((Py_buffer *[]){&usage, &keys, &wanted, &out, NULL});
     return result;
 }
 
-static int read_verified(int bits, const Py_buffer *keys, verified_shape *s, schedule *schedules)
-{
-    if (bits < 2 || bits > MAX_BITS || keys->len != VERIFIED_USAGES * SEED_BYTES) {
-        PyErr_SetString(PyExc_ValueError, "no such verified keys");
-        return 0;
-    }
-    s->bits = bits;
-    s->key_bytes = 48 * (size_t)bits - 16;
-    for (int usage = 0; usage < VERIFIED_USAGES; usage++)
-        expand_key(&schedules[usage], (const uint8_t *)keys->buf + usage * SEED_BYTES);
-    return 1;
-}
-
-static PyObject *verified_gen(PyObject *self, PyObject *args)
-{
-    int instruction_set, bits;
-    PyObject *result = NULL;
-    Py_buffer keys, alphas, randomness, rows0, rows1;
-    verified_shape s;
-    schedule schedules[VERIFIED_USAGES];
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iiy*y*y*w*w*", &instruction_set, &bits, &keys, &alphas,
-                          &randomness, &rows0, &rows1))
-        return NULL;
-    if (!supported(instruction_set) || !read_verified(bits, &keys, &s, schedules))
-        goto done;
-    const size_t count = (size_t)alphas.len / 8;
-    if (alphas.len % 8 || (size_t)randomness.len != count * 2 * SEED_BYTES ||
-        (size_t)rows0.len != count * s.key_bytes || rows1.len != rows0.len) {
-        PyErr_SetString(PyExc_ValueError, "alphas, randomness and rows do not fit each other");
-        goto done;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    verified_gen_rows(instruction_set == VAES ? verified_gen_chunk_vaes : verified_gen_chunk_aesni,
-                      &s, schedules, alphas.buf, randomness.buf, rows0.buf, rows1.buf, count);
-    Py_END_ALLOW_THREADS
-    result = Py_NewRef(Py_None);
-done:
-    PyBuffer_Release(&keys);
-    PyBuffer_Release(&alphas);
-    PyBuffer_Release(&randomness);
-    PyBuffer_Release(&rows0);
-    PyBuffer_Release(&rows1);
-    return result;
-}
-
-static PyObject *verified_sum(PyObject *self, PyObject *args)
-{
-    int instruction_set, bits, blocks;
-    PyObject *result = NULL;
-    Py_buffer keys, rows, nodes, correction_weights, weights, sums, prints;
-    verified_shape s;
-    schedule schedules[VERIFIED_USAGES];
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iiy*y*iy*y*y*w*w*", &instruction_set, &bits, &keys, &rows, &blocks,
-                          &nodes, &correction_weights, &weights, &sums, &prints))
-        return NULL;
-    if (!supported(instruction_set) || !read_verified(bits, &keys, &s, schedules))
-        goto done;
-    const size_t count = (size_t)rows.len / s.key_bytes;
-    int deepest = 0;
-    for (int level = 2; level <= bits; level++)
-        if (blocks == state_block(level) + 3)
-            deepest = level;
-    if (!deepest || (size_t)rows.len != count * s.key_bytes || weights.len % (8 * NODE_WEIGHTS) ||
-        sums.len % 8 || correction_weights.len != 16 * (Py_ssize_t)blocks ||
-        (size_t)prints.len != 24 * count ||
-        !whole_tree(nodes.buf, (size_t)nodes.len, deepest,
-                    (size_t)weights.len / (8 * NODE_WEIGHTS), (size_t)sums.len / 8)) {
-        PyErr_SetString(PyExc_ValueError, "keys, nodes and output do not fit each other");
-        goto done;
-    }
-    verified_evaluation e = {
-        .keys = schedules, .blocks = blocks, .nodes = nodes.buf, .weights = weights.buf,
-        .correction_weights = correction_weights.buf, .sums = sums.buf,
-    };
-    int failed;
-    Py_BEGIN_ALLOW_THREADS
-    failed = verified_rows(instruction_set == VAES ? verified_chunk_vaes : verified_chunk_aesni, &e,
-                           &s, rows.buf, count, prints.buf);
-    Py_END_ALLOW_THREADS
-    result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
-done:
-    PyBuffer_Release(&keys);
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&nodes);
-    PyBuffer_Release(&correction_weights);
-    PyBuffer_Release(&weights);
-    PyBuffer_Release(&sums);
-    PyBuffer_Release(&prints);
-    return result;
-}
+#include "verified_module.h"
 
 static PyMethodDef methods[] = {
     {"best", best, METH_NOARGS, "Code of the widest instruction set this CPU has, or 0."},

@@ -14,7 +14,7 @@ NODE_WEIGHTS: Final = 4
 MIN_LEAF_LEVEL: Final = 2
 
 
-class Node(IntEnum):
+class NodeKind(IntEnum):
     INNER = 0
     """Split into its children, and not compared."""
     CHECKED = 1
@@ -34,11 +34,11 @@ class Nodes:
 
     @property
     def leaves(self) -> int:
-        return int(np.count_nonzero(self.kinds == Node.LEAF))
+        return int(np.count_nonzero(self.kinds == NodeKind.LEAF))
 
     @property
     def checks(self) -> int:
-        return int(np.count_nonzero(self.kinds != Node.INNER))
+        return int(np.count_nonzero(self.kinds != NodeKind.INNER))
 
     @property
     def deepest(self) -> int:
@@ -68,8 +68,8 @@ def visited(points: Points, bits: int) -> Nodes:
         first = _first(prefixes, bits - level)
         inside = np.searchsorted(distinct, first) < np.searchsorted(distinct, first + last)
         split = inside if level >= MIN_LEAF_LEVEL else np.ones(len(prefixes), dtype=bool)
-        inner = Node.INNER if split.all() else Node.CHECKED
-        kinds = np.where(split, inner, Node.LEAF).astype(np.uint8)
+        inner = NodeKind.INNER if split.all() else NodeKind.CHECKED
+        kinds = np.where(split, inner, NodeKind.LEAF).astype(np.uint8)
         found.append((np.full(len(prefixes), level, dtype=np.uint64), prefixes, kinds))
         parents = prefixes[split]
         if not len(parents):
@@ -81,7 +81,7 @@ def visited(points: Points, bits: int) -> Nodes:
     first = np.concatenate([_first(path, bits - level) for level, (_, path, _) in enumerate(found)])
     order = np.lexsort((levels, first))
     levels, prefixes, kinds = levels[order], prefixes[order], kinds[order]
-    starts = first[order][kinds == Node.LEAF]
+    starts = first[order][kinds == NodeKind.LEAF]
     ends = np.searchsorted(starts, points, side="right").astype(np.uint64) - np.uint64(1)
     return Nodes(kinds, levels, prefixes, ends)
 

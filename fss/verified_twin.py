@@ -5,7 +5,7 @@ import numpy as np
 from fss.hash import BLOCK_BYTES, hash_blocks
 from fss.ring import Bytes, Points
 from fss.twin import BLOCK_NODES
-from fss.verified_nodes import NODE_WEIGHTS, Node, Nodes, blocks_of, state_block
+from fss.verified_nodes import NODE_WEIGHTS, NodeKind, Nodes, blocks_of, state_block
 
 _ONE = np.uint64(1)
 _PROOF_WORDS = 3
@@ -78,12 +78,12 @@ def _visit(hash_keys: bytes, blocks: Points, nodes: Nodes) -> tuple[Points, Poin
     for kind, level in zip(nodes.kinds.tolist(), nodes.levels.tolist(), strict=True):
         state = pending.pop()
         control = state[:, 0] & _ONE
-        if kind != Node.INNER:
+        if kind != NodeKind.INNER:
             words, rest = (blocks[:, state_block(level) + i] for i in (1, 2))
             value, proof = hash_blocks(first, state), hash_blocks(second, state)
             proofs.append(value[:, 1] ^ control * words[:, 1])
             proofs += [proof[:, half] ^ control * rest[:, half] for half in (0, 1)]
-        if kind == Node.LEAF:
+        if kind == NodeKind.LEAF:
             values.append(value[:, 0] + control * words[:, 0])
             continue
         left = hash_blocks(children, state) ^ control[:, None] * blocks[:, state_block(level + 1)]

@@ -14,8 +14,10 @@ from protocols.run.machines import check
 from protocols.run.messages import NONCE_BYTES, Role
 from protocols.run.question import Question
 from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Quantile
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
+from protocols.studies.quantile_zoom import zoomed
 from protos import tally_pb2 as pb
 from protos.identity_files import read_identity
 from servers.metrics import parse_address
@@ -27,6 +29,7 @@ from simulation.statement import Setting, answered
 from simulation.study import Manner, Put, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
+Begun = Callable[[str, bool], None]
 
 
 def _quiet(_: Progress) -> None:
@@ -51,9 +54,19 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         self._analyst.close()
 
-    def puts(self, asked: Statistic | Study) -> Statistic | Study:
-        """What is put here: a study that the aggregator answers at once is a single question."""
-        return asked.asked_of(self._aggregator.name) if isinstance(asked, Study) else asked
+    def _puts(
+        self, asked: Statistic | Study, whole: Grant, unit: str, deadline: float
+    ) -> Statistic | Study:
+        """What is put here: a study that the aggregator answers at once is a single question, and a
+        quantile that is better found in two is a study."""
+        if isinstance(asked, Study):
+            return asked.asked_of(self._aggregator.name)
+        if not isinstance(asked, Quantile) or asked.mechanism != "max":
+            return asked
+        there = self._analyst.describe(deadline)
+        return zoomed(
+            asked, whole.epsilon, there.records, there.most_records if unit == "party" else 1
+        )
 
     def run(
         self,
@@ -67,18 +80,19 @@ class Deployment:
         delta: float = 0.0,
         fresh: bool = False,
         key: str | None = None,
-        begun: Callable[[str], None] = lambda _: None,
+        begun: Begun = lambda _, __: None,
     ) -> Result:
         """Asks one question, or those of a study, which share ε and δ. Raises `LocalError` for a
         bad one, `RunFailed` if it cannot finish.
 
-        `begun` is told the question's key before it is put: `resume` finds the answer under it.
+        `begun` is told the question's key before it is put, and whether it is a study's: `resume`
+        finds the answer to a question under it.
         The same question under the same `key` is not asked again: it gets the same answer. So do
         those of the same study under its key, as far as it had come.
         """
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
-        statistic = self.puts(statistic)
+        statistic = self._puts(statistic, whole, unit, deadline)
         if not isinstance(statistic, Study):
             named = (lambda asked: replace(asked, key=key)) if key else keyed
             return self._ask(statistic, self._spec, whole, manner, named, begun)
@@ -98,7 +112,7 @@ class Deployment:
             federation = there.parties, there.servers, there.records, there.most_records
             check(question.query(bytes(NONCE_BYTES), *federation))
 
-        begun(study_key)
+        begun(study_key, True)
         try:
             return conduct(study, whole, study_key, put, rehearse, report)
         except Interrupted as error:
@@ -112,12 +126,12 @@ class Deployment:
         grant: Grant,
         manner: Manner,
         named: Callable[[Question], Question],
-        begun: Callable[[str], None] = lambda _: None,
+        begun: Begun = lambda _, __: None,
     ) -> Result:
         """`named` gives the question its key."""
         there = self._analyst.describe(manner.deadline)
         question = named(self._question(there, statistic, spec, grant, manner))
-        begun(question.key)
+        begun(question.key, False)
         return self._result(self._analyst.ask_or_cancel(question, manner.report), question)
 
     def _question(

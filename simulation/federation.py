@@ -24,6 +24,7 @@ from protocols.statistics import Estimate, Statistic, statistic_named
 from protocols.studies import studies
 from protocols.studies.budget import Grant
 from protocols.studies.contract import Study
+from protocols.studies.quantile_zoom import zoomed
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
 from simulation.networks.profile import profile_of
@@ -36,7 +37,6 @@ from simulation.study import Manner, Put, conduct
 from storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
-MAX_OWN_PROCESSES = 100
 BLOCK_HOSTS = 4
 
 
@@ -70,10 +70,11 @@ class Federation:
     mapping of columns or an array, which is dealt to `parties` evenly; or a list or mapping of
     frames, one per party.
     `hosts` is how many party hosts share the parties; left out, every party has its own process
-    up to 100 of them, and more are dealt to 4 hosts in blocks. `seed` makes the run reproducible,
-    hence not private. `cap` is the most ε that servers will release. `dropout` is the fraction of
-    parties that join and do not answer, chosen by the seed or at random: runs wait for them until
-    their deadline. With `drop_after`, they fall silent only after the messages of so many phases.
+    up to 100 of them, and more are dealt to 4 hosts in blocks, as all are in a Ray cluster. `seed`
+    makes the run reproducible, hence not private. `cap` is the most ε that servers will release.
+    `dropout` is the fraction of parties that join and do not answer, chosen by the seed or at
+    random: runs wait for them until their deadline. With `drop_after`, they fall silent only after
+    the messages of so many phases.
     `cheats` are parties that cheat, as `PARTY:KIND` (`simulation.misbehaviour`). The truth that
     results are compared with is that of the parties in the sum, whose records are as they are.
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
@@ -115,7 +116,12 @@ class Federation:
             raise LocalError(f"{hosts} hosts cannot share {count} parties")
         max_records_per_party = int(self.holdings.counts.max())
         self._setting = Setting(
-            self._aggregator, count, self.servers, max_records_per_party, self.holdings.rows
+            self._aggregator,
+            count,
+            self.servers,
+            max_records_per_party,
+            self.holdings.rows,
+            kind.trust,
         )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
@@ -124,16 +130,17 @@ class Federation:
         self.misbehaviour = Misbehaviour(silent, drop_after, scripted)
         if (silent or scripted) and not kind.scripted:
             raise LocalError(
-                "--dropout and --cheat are of simulated parties: choose inprocess or processes"
+                "--dropout and --cheat are for simulated parties: choose --runtime inprocess "
+                "or processes"
             )
         if policy is not None and not kind.scripted:
-            raise LocalError("--policy is tried with inprocess or processes")
+            raise LocalError("--policy works with --runtime inprocess or processes")
         if network is not None and not kind.networks:
             raise LocalError("--network is emulated between processes: choose --runtime processes")
         plan = Plan(
             self.holdings,
             self.servers,
-            hosts or (count if count <= MAX_OWN_PROCESSES else BLOCK_HOSTS),
+            hosts or (count if count <= kind.own_hosts else min(count, BLOCK_HOSTS)),
             seed,
             None if cap is None else parse_epsilon(str(cap)),
             store,
@@ -199,6 +206,8 @@ class Federation:
         statistic = self._named(statistic)
         whole = Grant(parse_epsilon(str(epsilon)), delta)
         manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        per_unit = self._setting.max_records_per_party if unit == "party" else 1
+        statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.name)
@@ -350,7 +359,7 @@ class Federation:
             )
         if tied := question.statistic.tied_by_rounding(self.holdings):
             notes.append(
-                f"{tied} distinct values were rounded to others and count as equal to them: "
+                f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"
             )
         return notes

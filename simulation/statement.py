@@ -8,8 +8,7 @@ import numpy as np
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, parse_noise
 from protocols.run.messages import Role
 from protocols.run.question import Question
 from protocols.run.refusal import refusal_words
@@ -21,13 +20,14 @@ from simulation.runtimes.contract import Opened
 @dataclass(frozen=True)
 class Setting:
     """Who takes part, with how many records in all and how many of one party at most, which is
-    public."""
+    public. `trust` is what the runtime has to say about whom one has to trust."""
 
     aggregator: Aggregator
     parties: int
     servers: int
     max_records_per_party: int
     records: int
+    trust: str = ""
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and (own := statistic.placement(self.servers)) is not None:
@@ -37,12 +37,7 @@ class Setting:
             return self.aggregator.noise
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
-        try:
-            return Placement(noise)
-        except ValueError:
-            raise LocalError(
-                f"no noise placement {noise!r}; there are {', '.join(Placement)}"
-            ) from None
+        return parse_noise(noise)[0]
 
     def privacy(self, question: Question, release: Release) -> Privacy:
         record = question.unit == "record"
@@ -54,12 +49,13 @@ class Setting:
         else:
             words = release.words
             statement = f"{release.statement}; adjacent: {adjacency} replaced"
+        model = f"{self.aggregator.threat_model(self.servers)}; {statement}"
         return Privacy(
             None if question.epsilon is None else float(question.epsilon),
             release.delta,
             words,
             release.placement,
-            f"{self.aggregator.threat_model(self.servers)}; {statement}",
+            f"{self.trust}; {model}" if self.trust else model,
         )
 
     def notes(self, question: Question, opened: Opened) -> list[str]:

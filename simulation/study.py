@@ -15,11 +15,12 @@ import numpy as np
 
 from protocols.errors import LocalError, RunFailed
 from protocols.privacy.ledger import as_written
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, parse_noise
 from protocols.records import Column
 from protocols.run.meter import Bill
 from protocols.run.question import Question
 from protocols.statistics import Statistic
+from protocols.statistics.choices import Chosen
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.studies.budget import Budget, Grant
 from protocols.studies.contract import Answer, Ask, Finding, Study
@@ -57,7 +58,8 @@ class Manner:
         """Of one question: who adds the noise is left to it where the choice is not one it has."""
         noise = self.noise
         of_pairs = noise in list(Placement) and Placement(noise).of_pairs
-        if of_pairs and question.ask.statistic.machines() is None:
+        statistic = question.ask.statistic
+        if isinstance(statistic, Chosen) or (of_pairs and statistic.machines() is None):
             noise = None
         return dataclasses.replace(self, noise=noise, report=question.report)
 
@@ -77,6 +79,7 @@ class Manner:
             fresh=self.fresh,
             later_epsilon=grant.later_epsilon,
             later_delta=grant.later_delta,
+            honest=0 if self.noise is None else parse_noise(self.noise)[1],
         )
 
 
@@ -148,7 +151,7 @@ def salt_of(key: str, index: int) -> str:
 
 def _answer(result: Result) -> Answer:
     if result.proof is None:
-        raise RunFailed("an answer without receipts is none")
+        raise RunFailed("an answer came without receipts")
     return Answer(result.estimate, result.deviations, result.proof.records, result.notes)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from protocols.statistics.contract import Statistic
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from protocols.statistics.estimates import Curve
+    from protocols.statistics.first_above import FirstAboveThreshold
     from protocols.statistics.histogram import Histogram
     from protocols.statistics.linear_regression import LinearRegression
     from protocols.statistics.magnitudes import Magnitudes
@@ -48,6 +49,7 @@ _HOMES = {
     "protocols.studies.residual_plot": ("ResidualPlot",),
     "protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
     "protocols.statistics.choices": ("Mode", "TopK"),
+    "protocols.statistics.first_above": ("FirstAboveThreshold",),
     "protocols.statistics.areas": ("AveragePrecision",),
     "protocols.errors": (
         "LocalError",
@@ -107,6 +109,7 @@ __all__ = [
     "EcdfPoints",
     "Federation",
     "Finding",
+    "FirstAboveThreshold",
     "Gini",
     "GiniCoefficient",
     "Histogram",

@@ -5,6 +5,7 @@ import dataclasses
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,15 @@ Nothing that computes (algebra, garbling, vdaf) knows a statistic, an aggregator
 statistic knows no aggregator."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> set[str]:
     """The top-level packages that a file imports anywhere, also within functions."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -77,7 +83,7 @@ def test_imports_point_one_way(package: str) -> None:
 def rooms_imported(path: Path) -> set[str]:
     """The rooms of `protocols` that a file imports anywhere, for its types too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -145,7 +151,7 @@ def test_deployed_parties_and_servers_cannot_be_scripted() -> None:
     )
     for package in ("protocols", "storage", "parties", "servers"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path)):
                 names = [
                     getattr(node, "name", None),
                     getattr(node, "id", None),
@@ -163,7 +169,8 @@ def test_helpers_of_tests_are_in_modules_of_their_own() -> None:
     importing = {
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in (ROOT / "tests").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if re.search(r"tests\.(\w+\.)*test_", path.read_text())  # parsing all takes seconds
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom)
         and node.module is not None
         and node.module.startswith("tests.")

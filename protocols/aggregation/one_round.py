@@ -16,10 +16,9 @@ from protocols.aggregation.rosters import (
 )
 from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
-from protocols.joint.choice import choose
 from protocols.joint.computation import Program
 from protocols.joint.noise_circuit import JointGeometric
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, honest_servers
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Rejected, Step
@@ -288,7 +287,8 @@ class SummingServer(CollectingServer):
         assert choice is not None
         assert self.total is not None
         width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
-        program = choose(choice, self._index, self.total, self.drawn, width)
+        scores = self._query.statistic.measure(self.total)
+        program = choice.program(self._index, scores, self.drawn, width)
         return repr((choice, width)), program
 
     def take_result(self, result: Vector) -> None:
@@ -325,9 +325,8 @@ class SummingServer(CollectingServer):
         if mechanism is None or not self._adds_noise:
             return None
         if self._query.noise is Placement.SHARED:
-            drawn = mechanism.draw_server_share(
-                self._query.servers, statistic.noises, self._randomness
-            )
+            honest = honest_servers(self._query.servers, self._query.honest)
+            drawn = mechanism.draw_server_share(honest, statistic.noises, self._randomness)
         else:
             drawn = mechanism.draw(statistic.noises, self._randomness)
         return statistic.place(drawn.view(np.uint64))

@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bodies, Ids
+from protocols.aggregation.release import Release
 from protocols.algebra.ring import Vector, signed
 from protocols.local import LocalRandomizer
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.run.query import Query
+from protocols.statistics.contract import Statistic
+from protocols.statistics.interval import NORMAL, Interval
 
 Flags = NDArray[np.bool]
 
@@ -68,6 +71,10 @@ class Reports(ABC):
     @abstractmethod
     def possible(self, payloads: Bodies) -> Flags:
         """Which of some payloads of the right length, one a row, a party may make."""
+
+    def possible_from(self, ids: Ids, rows: Bodies) -> Flags:
+        """The same of payloads of parties that are known, a row a party."""
+        return self.possible(rows.reshape(-1, self.payload_bytes))
 
     @abstractmethod
     def open(self, payloads: Bodies) -> OpenedReports:
@@ -197,6 +204,14 @@ class LocalReports(Reports):
         answers = payloads[:, self._asked : self._used]
         return self._padded(payloads) & self.randomizer.possible(answers, questions)
 
+    def possible_from(self, ids: Ids, rows: Bodies) -> Flags:
+        if self._coins is None or self.randomizer.answers_alike:
+            return super().possible_from(ids, rows)
+        payloads = rows.reshape(-1, self._width)
+        questions = self.questions(ids, rows.shape[1] // self._width)
+        answers = payloads[:, : self._used]
+        return self._padded(payloads) & self.randomizer.possible(answers, questions)
+
     def open(self, payloads: Bodies) -> OpenedReports:
         padded = self._padded(payloads)
         rows = payloads if padded.all() else payloads[padded]
@@ -217,17 +232,44 @@ class LocalReports(Reports):
         return OpenedReports(sums.view(np.uint64), summary.records, summary.refused)
 
 
-def local_deviations(
-    query: Query, randomizer: LocalRandomizer, released: Vector, records: int
-) -> Column:
-    """Of a histogram's bins at the counts that were estimated; of other statistics, at most. NaN
-    where an estimate mixes counts: their errors are not independent."""
-    variances = randomizer.variances(signed(released).astype(np.float64), records)
-    each = query.statistic.deviations(1.0, records)
-    if each.shape != variances.shape and variances.size != 1:
-        return np.full_like(each, np.nan)
-    deviations: Column = each * np.sqrt(variances)
-    return deviations
+class RandomizedRelease(Release):
+    """Randomized at the parties, report by report."""
+
+    @property
+    @abstractmethod
+    def randomizer(self) -> LocalRandomizer:
+        """Of one record, if the query is a private one."""
+
+    @property
+    def exact(self) -> bool:
+        return not is_private(self.query)
+
+    @property
+    def placement(self) -> str:
+        return "local"
+
+    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
+        """Of a histogram's bins at the counts that were estimated; of other statistics, at most.
+        NaN where an estimate mixes counts: their errors are not independent."""
+        if self.exact:
+            return np.zeros(1)
+        variances = self.randomizer.variances(signed(released).astype(np.float64), records)
+        each = self.query.statistic.deviations(1.0, records)
+        if each.shape != variances.shape and variances.size != 1:
+            return np.full_like(each, np.nan)
+        deviations: Column = each * np.sqrt(variances)
+        return deviations
+
+    def interval(
+        self, statistic: Statistic, released: Vector, records: int, contributors: int
+    ) -> Interval | None:
+        """The statistic's own where all that is released has one variance."""
+        if self.exact:
+            return None
+        variances = self.randomizer.variances(signed(released).astype(np.float64), records)
+        if variances.size != 1:
+            return super().interval(statistic, released, records, contributors)
+        return statistic.interval(released, records, float(variances[0]), NORMAL)
 
 
 def _words(

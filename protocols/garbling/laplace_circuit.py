@@ -32,9 +32,17 @@ from protocols.randomness import Randomness
 OFFSET = Fraction(1, 2)
 """What readers add to a noisy output; it makes the noise symmetric about zero."""
 
+LEAST_DISTANCE = 2.0**-960
+"""Of a sampler from its law: what doubles can account for, and coins of some thousand bits give."""
+
 _MAX_MAGNITUDE_BITS = 60
-_DIGITS = 60
-"""Decimal digits in the probabilities: far below the rounding to k bits that is accounted for."""
+_MAX_COIN_BITS = 1024
+
+
+def digits_for(coin_bits: int) -> int:
+    """Decimal digits in the probabilities: far below the rounding to so many bits, which is
+    accounted for."""
+    return max(60, math.ceil(coin_bits * math.log10(2)) + 22)
 
 
 @dataclass(frozen=True)
@@ -53,8 +61,8 @@ class CircuitLaplace:
                 f"noise of {self.magnitude_bits} bits does not fit a circuit's outputs: "
                 "take fewer bits for the data, or a larger epsilon"
             )
-        if not 0 < self.coin_bits <= 128:
-            raise ValueError(f"coins have 1 to 128 bits, not {self.coin_bits}")
+        if not 0 < self.coin_bits <= _MAX_COIN_BITS:
+            raise ValueError(f"coins have 1 to {_MAX_COIN_BITS} bits, not {self.coin_bits}")
 
     @classmethod
     def spending(
@@ -69,23 +77,26 @@ class CircuitLaplace:
             raise LocalError(f"noise inside a circuit needs a delta between 0 and 1, not {delta:g}")
         scale = Fraction(sensitivity * pairs) / epsilon
         distance = delta / delta_per_distance(epsilon, pairs, outputs)
-        if distance < 2.0**-120:
-            raise LocalError(f"delta {delta:g} is too small for noise inside a circuit")
+        check_distance(distance, epsilon / pairs, delta)
         # Half of the distance for the tail, half for the rounding.
         magnitude = max(1, math.ceil(math.log2(max(1.0, scale * math.log(2 / distance)))))
         coins = math.ceil(math.log2(magnitude / distance))
         return cls(scale, magnitude, coins)
 
+    @property
+    def _digits(self) -> int:
+        return digits_for(self.coin_bits)
+
     @cached_property
     def _probabilities(self) -> tuple[Decimal, ...]:
-        with localcontext(Context(prec=_DIGITS)):
+        with localcontext(Context(prec=self._digits)):
             scale = Decimal(self.scale.numerator) / Decimal(self.scale.denominator)
             return tuple(1 / (1 + (2**j / scale).exp()) for j in range(self.magnitude_bits))
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
         """The constants that coins are compared with: bit j is set when they are below it."""
-        with localcontext(Context(prec=_DIGITS)):
+        with localcontext(Context(prec=self._digits)):
             return tuple(int((p * 2**self.coin_bits).to_integral()) for p in self._probabilities)
 
     @cached_property
@@ -108,8 +119,8 @@ class CircuitLaplace:
     @cached_property
     def distance(self) -> float:
         """An upper bound of TV: what rounding moves of each bit, and the tail beyond 2^m."""
-        with localcontext(Context(prec=_DIGITS, rounding=ROUND_UP)):
-            rounding = Decimal(self.magnitude_bits) * Decimal(10) ** (2 - _DIGITS)
+        with localcontext(Context(prec=self._digits, rounding=ROUND_UP)):
+            rounding = Decimal(self.magnitude_bits) * Decimal(10) ** (2 - self._digits)
             for p, threshold in zip(self._probabilities, self.thresholds, strict=True):
                 rounding += abs(p - Decimal(threshold) / 2**self.coin_bits)
             scale = Decimal(self.scale.numerator) / Decimal(self.scale.denominator)
@@ -160,7 +171,8 @@ class CircuitLaplace:
     def _draw_one(self, randomness: Randomness) -> int:
         magnitude = 0
         for j, threshold in enumerate(self.thresholds):
-            coins = int.from_bytes(randomness.bytes(16), "little") >> (128 - self.coin_bits)
+            size = max(16, -(-self.coin_bits // 8))
+            coins = int.from_bytes(randomness.bytes(size), "little") >> (8 * size - self.coin_bits)
             magnitude |= (coins < threshold) << j
         return -magnitude - 1 if randomness.bytes(1)[0] & 1 else magnitude
 
@@ -171,6 +183,16 @@ class CircuitLaplace:
             p = threshold / 2**self.coin_bits
             half = np.concatenate([half * (1 - p), half * p])
         return np.concatenate([half[::-1], half])
+
+
+def check_distance(distance: float, epsilon: Fraction, delta: float) -> None:
+    """Raises `LocalError` where a sampler cannot be so close to its law."""
+    if distance < LEAST_DISTANCE:
+        raise LocalError(
+            f"at epsilon {float(epsilon):g} the coins of noise inside a circuit would need over "
+            f"{_MAX_COIN_BITS} bits to stay within delta {delta:g}: grant more of it, choose "
+            "another --noise, or inf"
+        )
 
 
 def delta_per_distance(epsilon: Fraction, pairs: int, outputs: int) -> float:

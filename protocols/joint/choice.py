@@ -20,7 +20,6 @@ every next one compares winners, from XOR shares to XOR shares. A score of w bit
 ANDs in all. The lower index wins a tie.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -32,17 +31,9 @@ from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.circuit_builder import Builder, Word, width_of
-from protocols.garbling.outputs import Form, IntegerShares, OutputShares
-from protocols.joint.computation import (
-    GARBLER,
-    Bytes,
-    Program,
-    Reveal,
-    Task,
-    instances_that_fit,
-)
-
-Part = Generator[Task | Reveal, Vector, Vector]
+from protocols.garbling.outputs import IntegerShares, OutputShares
+from protocols.joint.computation import GARBLER, Program, Reveal
+from protocols.joint.tasks import Part, in_messages, lowest_bits
 
 MAX_WIDTH = 62
 
@@ -100,6 +91,10 @@ class Choice:
             raise LocalError(f"scores of {width} bits are too long to compare")
         return width
 
+    def program(self, index: int, counts: Vector, noise: Vector | None, width: int) -> Program:
+        """One server's end: shares of what is chosen, from shares of counts and of noise."""
+        return choose(self, index, counts, noise, width)
+
     def in_clear(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is chosen without noise."""
         if not self.ranks:
@@ -138,7 +133,7 @@ def winners(scores: Vector, width: int) -> Part:
     Scores are below 2^width; the lower index wins a tie.
     """
     contests = len(scores)
-    values = _bits(scores, width)
+    values = lowest_bits(scores, width)
     first, bits = True, 0
     places = np.zeros((*scores.shape, 0), dtype=np.uint8)
     while values.shape[1] > 1 or first:
@@ -152,9 +147,9 @@ def winners(scores: Vector, width: int) -> Part:
         bits += 1
         if last:
             form = IntegerShares(((bits, False),))
-            shares: Vector = yield from _all(circuit, form, pairs)
+            shares: Vector = yield from in_messages(circuit, form, pairs)
             return shares[:, 0]
-        found = yield from _all(circuit, OutputShares.XOR, pairs)
+        found = yield from in_messages(circuit, OutputShares.XOR, pairs)
         entries = found.astype(np.uint8).reshape(contests, -1, width + bits)
         values, places, first = entries[..., :width], entries[..., width:], False
     raise AssertionError("a tournament ends with its last level")
@@ -200,8 +195,8 @@ def _rank_scores(choice: Choice, index: int, counts: Vector) -> Part:
     ours = index == GARBLER
     ranks = np.array(choice.ranks, dtype=np.uint64) - np.uint64(1)
     differences = (ranks if ours else np.zeros_like(ranks))[:, None] - counts
-    bits = _bits(differences, width).reshape(-1, width)
-    shares = yield from _all(
+    bits = lowest_bits(differences, width).reshape(-1, width)
+    shares = yield from in_messages(
         _positive(width), IntegerShares(((width - 1, False), (1, False))), bits
     )
     e, s = (shares[:, i].reshape(differences.shape) for i in (0, 1))
@@ -218,18 +213,3 @@ def _positive(width: int) -> Circuit:
     sign = total[-1]
     positive = tuple(builder.and_(builder.not_(sign), wire) for wire in total[:-1])
     return builder.circuit([Word(positive), Word((sign,))])
-
-
-def _all(circuit: Circuit, form: Form, bits: Bytes) -> Part:
-    """A task of any size, in parts that fit a message."""
-    most = instances_that_fit(circuit, form)
-    found = []
-    for start in range(0, len(bits), most):
-        found.append((yield Task(circuit, form, np.ascontiguousarray(bits[start : start + most]))))
-    return np.concatenate(found)
-
-
-def _bits(words: Vector, width: int) -> Bytes:
-    """The lowest bits of every word, (…, width)."""
-    spread = np.ascontiguousarray(words.astype("<u8"))[..., None].view(np.uint8)
-    return np.unpackbits(spread, axis=-1, bitorder="little", count=width)

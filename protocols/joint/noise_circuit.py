@@ -29,13 +29,16 @@ from numpy.typing import NDArray
 from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.circuit_builder import Builder, Word
-from protocols.garbling.laplace_circuit import CircuitLaplace, below, delta_per_distance
+from protocols.garbling.laplace_circuit import (
+    CircuitLaplace,
+    below,
+    check_distance,
+    delta_per_distance,
+    digits_for,
+)
 
 DEFAULT_DELTA = 2.0**-40
 """What the sampler may cost if nobody grants another δ."""
-
-_DIGITS = 60
-_LEAST_DISTANCE = 2.0**-120
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class JointLaplace:
 
     @cached_property
     def _zero(self) -> Decimal:
-        with localcontext(Context(prec=_DIGITS)):
+        with localcontext(Context(prec=digits_for(self.coin_bits))):
             rate = Decimal(self.scale.denominator) / Decimal(self.scale.numerator)
             q = (-rate).exp()
             return (1 - q) / (1 + q)
@@ -73,7 +76,7 @@ class JointLaplace:
     @cached_property
     def zero_threshold(self) -> int:
         """X is 0 where coins are below this; never for scales so large that it hardly ever is."""
-        with localcontext(Context(prec=_DIGITS)):
+        with localcontext(Context(prec=digits_for(self.coin_bits))):
             rounded = int((self._zero * 2**self.coin_bits).to_integral())
         most: int = 2**self.coin_bits - 1
         return min(rounded, most)
@@ -86,7 +89,7 @@ class JointLaplace:
     @cached_property
     def distance(self) -> float:
         """An upper bound of the total variation distance of one noise."""
-        with localcontext(Context(prec=_DIGITS)):
+        with localcontext(Context(prec=digits_for(self.coin_bits))):
             rounding = abs(self._zero - Decimal(self.zero_threshold) / 2**self.coin_bits)
         bound = float(rounding) + self._size.distance
         return math.nextafter(bound * (1 + 1e-12), math.inf)
@@ -197,9 +200,5 @@ def least_distance(epsilon: Fraction, delta: float, noises: int) -> float:
     if not 0 < delta < 1:
         raise LocalError(f"noise inside a circuit needs a delta between 0 and 1, not {delta:g}")
     distance = delta / delta_per_distance(epsilon, 1, noises)
-    if distance < _LEAST_DISTANCE:
-        raise LocalError(
-            f"delta {delta:g} is too small for noise inside a circuit at epsilon "
-            f"{float(epsilon):g}: grant more of it, or choose another --noise"
-        )
+    check_distance(distance, epsilon, delta)
     return distance

@@ -21,14 +21,13 @@ import numpy as np
 from protocols.errors import LocalError
 from protocols.local.contract import (
     Bodies,
-    Flags,
     Integers,
     LocalRandomizer,
     Reals,
     Summary,
     Words,
 )
-from protocols.local.hadamard import parity, rows_of
+from protocols.local.one_level import OneLevel
 from protocols.local.pairs import FIXED_POINT
 from protocols.local.response import RandomizedResponse
 from protocols.local.walk import BLOCK, Answers, TreeReports
@@ -133,7 +132,7 @@ class TreeResponse(LocalRandomizer):
 
 
 @dataclass(frozen=True)
-class AucResponse(TreeResponse):
+class AucResponse(OneLevel, TreeResponse):
     """One bit about one level, which is ε-private for any question."""
 
     @classmethod
@@ -145,49 +144,23 @@ class AucResponse(TreeResponse):
         return f"one bit about one of {self.levels} level{'s' * (self.levels > 1)}"
 
     @property
-    def words(self) -> int:
-        return 1
-
-    @property
     def report_bits(self) -> int:
         """The bit, and the label where that is public."""
         return 1 if self.private_labels else 2
 
     @property
-    def question_words(self) -> int:
-        return 2
-
-    @property
-    def question_bytes(self) -> int:
-        """A level, and a row in four bytes."""
-        return 5
-
-    @property
-    def gain(self) -> float:
-        return self.levels * self.response.gain
+    def orders(self) -> Integers:
+        return np.int64(2) << np.arange(self.levels)
 
     @property
     def variance(self) -> float:
         return self.levels * self.response.gain**2
 
-    def questions(self, words: Words) -> Bodies:
-        levels = (words[:, 0] % np.uint64(self.levels)).astype(np.uint8)
-        orders = np.uint64(2) << levels.astype(np.uint64)
-        rows = (words[:, 1] & (orders - np.uint64(1))).astype("<u4")
-        return np.concatenate([levels[:, None], rows.view(np.uint8).reshape(-1, 4)], axis=1)
-
     def reports(self, inputs: Integers, questions: Bodies, words: Words) -> Bodies:
         places = self.places(questions[:, 0].astype(np.int64), inputs)
-        bits = self.response.randomize(parity(rows_of(questions[:, 1:]) & places), words)
+        bits = self.answered(places, questions, words)
         said = bits if self.private_labels else 2 * (inputs & 1) + bits
         return said.astype(np.uint8)[:, None]
-
-    def possible(self, reports: Bodies, questions: Bodies) -> Flags:
-        levels = questions[:, 0].astype(np.int64)
-        known = levels < self.levels
-        orders = np.int64(2) << np.where(known, levels, 0)
-        in_range = reports[:, 0] < 1 << self.report_bits
-        return np.asarray(known & in_range & (rows_of(questions[:, 1:]) < orders))
 
     def answers(self, level: int, reports: Bodies, questions: Bodies) -> Answers:
         here = np.flatnonzero(questions[:, 0] == level)

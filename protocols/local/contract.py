@@ -89,6 +89,11 @@ class LocalRandomizer(ABC):
         """From words of shape (n, question_words), rows of `question_bytes`."""
         return np.zeros((len(words), 0), dtype=np.uint8)
 
+    @property
+    def answers_alike(self) -> bool:
+        """Whether an answer that is possible to one question is so to each."""
+        return True
+
     @abstractmethod
     def reports(self, inputs: Integers, questions: Bodies, words: Words) -> Bodies:
         """Rows of `report_bytes` for `inputs`, from `words` of shape (len(inputs), words)."""

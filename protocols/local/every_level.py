@@ -46,7 +46,8 @@ def composed_delta(response: RandomizedResponse, times: int, odds: Fraction) -> 
         one = keep**true * other ** (times - true)
         another = keep ** (times - true) * other**true
         above += math.comb(times, true) * max(Fraction(0), one - odds * another)
-    return above / WORD**times
+    found: Fraction = above / WORD**times
+    return found
 
 
 def composed_response(epsilon: Fraction, delta: Fraction, times: int) -> RandomizedResponse:

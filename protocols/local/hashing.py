@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.local.contract import Bodies, Flags, FrequencyOracle, Integers, Reals, Words
@@ -21,6 +22,7 @@ PRIME = (1 << 31) - 1
 MAX_HASHED = 1 << 12
 """Values at most: a server tries each of them on every report."""
 MAX_BUCKETS = 1 << 16
+_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,22 @@ class LocalHashing(FrequencyOracle):
         """How many support each value; and how many there are."""
         counts = np.zeros(self.values + 1, dtype=np.int64)
         counts[-1] = len(reports)
-        said = self.response.said(reports).astype(np.int64)
+        for start in range(0, len(reports), _ROWS):
+            part = slice(start, start + _ROWS)
+            said = self.response.said(reports[part]).astype(np.uint32)
+            counts[:-1] += self._support(questions[part], said)
+        return counts
+
+    def _support(self, questions: Bodies, said: NDArray[np.uint32]) -> Integers:
+        """(a·v + b) mod P from one v to the next, by adding a; there is no P to subtract where that
+        would leave less than 0, which unsigned numbers have as more."""
+        prime, buckets = np.uint32(PRIME), np.uint32(self.response.values)
+        a, place = np.ascontiguousarray(questions).view("<u4").astype(np.uint32).T.copy()
+        counts = np.zeros(self.values, dtype=np.int64)
         for value in range(self.values):
-            counts[value] = np.count_nonzero(self._hash(questions, np.full(1, value)) == said)
+            counts[value] = np.count_nonzero(place - place // buckets * buckets == said)
+            place += a
+            np.minimum(place, place - prime, out=place)
         return counts
 
     def estimate(self, counts: Integers) -> Reals:

@@ -13,14 +13,15 @@ from fractions import Fraction
 import numpy as np
 
 from protocols.errors import LocalError
-from protocols.local.contract import Bodies, Flags, Integers, LocalRandomizer, Reals, Words
-from protocols.local.hadamard import parity, rows_of, sums_of_signs, transformed
+from protocols.local.contract import Bodies, Integers, Reals, Words
+from protocols.local.hadamard import rows_of, sums_of_signs, transformed
+from protocols.local.one_level import OneLevel
 from protocols.local.response import RandomizedResponse
 from protocols.privacy.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True)
-class LevelResponse(LocalRandomizer):
+class LevelResponse(OneLevel):
     """Inputs are cells of `shape`; the estimates are of all its nodes."""
 
     shape: Hierarchy
@@ -40,49 +41,18 @@ class LevelResponse(LocalRandomizer):
         return f"Hadamard response, one bit about one of {levels} level{'s' * (levels > 1)}"
 
     @property
-    def words(self) -> int:
-        return 1
-
-    @property
     def report_bits(self) -> int:
         return 1
 
     @property
-    def question_words(self) -> int:
-        return 2
-
-    @property
-    def question_bytes(self) -> int:
-        """A level, and a row in four bytes."""
-        return 5
-
-    @property
     def orders(self) -> Integers:
-        """Of each level's Hadamard matrix."""
         sizes = [1 << (size - 1).bit_length() for size in self.shape.level_sizes]
         return np.array(sizes, dtype=np.int64)
-
-    @property
-    def gain(self) -> float:
-        return self.shape.height * self.response.gain
-
-    def questions(self, words: Words) -> Bodies:
-        """A word modulo h is uniform but for 2^-56."""
-        levels = (words[:, 0] % np.uint64(self.shape.height)).astype(np.uint8)
-        rows = words[:, 1] & (self.orders[levels] - 1).astype(np.uint64)
-        asked = rows.astype("<u4").view(np.uint8).reshape(-1, 4)
-        return np.concatenate([levels[:, None], asked], axis=1)
 
     def reports(self, inputs: Integers, questions: Bodies, words: Words) -> Bodies:
         widths = np.array(self.shape.widths, dtype=np.int64)
         nodes = inputs // widths[questions[:, 0]]
-        signs = parity(rows_of(questions[:, 1:]) & nodes)
-        return self.response.randomize(signs, words).astype(np.uint8)[:, None]
-
-    def possible(self, reports: Bodies, questions: Bodies) -> Flags:
-        known = questions[:, 0] < self.shape.height
-        orders = self.orders[np.where(known, questions[:, 0], 0)]
-        return known & (reports[:, 0] < 2) & (rows_of(questions[:, 1:]) < orders)
+        return self.answered(nodes, questions, words).astype(np.uint8)[:, None]
 
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
         """The sums of signs of every row of every level, one level after another."""
@@ -101,4 +71,9 @@ class LevelResponse(LocalRandomizer):
 
     def variances(self, estimates: Reals, reports: int) -> Reals:
         """One for all nodes, and little above that of each."""
-        return np.array([reports * self.shape.height * self.response.gain**2])
+        return np.array([reports * self.worst])
+
+    @property
+    def worst(self) -> float:
+        """What a record adds to the variance of a node at most."""
+        return self.shape.height * self.response.gain**2

@@ -32,6 +32,11 @@ class Rounding:
     fine: tuple[int, ...]
 
     @property
+    def name(self) -> str:
+        how = "randomized" if self.words else "simple"
+        return f"{how} rounding to {' × '.join(map(str, self.bins))} bins"
+
+    @property
     def words(self) -> int:
         return sum(each > 1 for each in self.fine)
 
@@ -71,9 +76,7 @@ class PairResponse(OneValue):
 
     @property
     def name(self) -> str:
-        how = "randomized" if self.rounding.words else "simple"
-        bins = " × ".join(map(str, self.rounding.bins))
-        return f"{how} rounding to {bins} bins, {self.response.name}"
+        return f"{self.rounding.name}, {self.response.name}"
 
     @property
     def alphabet(self) -> int:
@@ -101,6 +104,11 @@ class PairResponse(OneValue):
     def variances(self, estimates: Reals, reports: int) -> Reals:
         """S1 Theorem 1, which counts the records' own sampling too: at most this."""
         return np.full(len(self.ranges), self.theorem_1(reports) * FIXED_POINT**2)
+
+    @property
+    def leading(self) -> float:
+        """The bound for many reports, times their number."""
+        return 1 / self.response.truthful**2
 
     def theorem_1(self, reports: int) -> float:
         """For a kernel with values in [0, 1]; 1 - β = p - q."""

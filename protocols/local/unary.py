@@ -13,13 +13,22 @@ from fractions import Fraction
 import numpy as np
 
 from protocols.errors import LocalError
-from protocols.local.contract import Bodies, Flags, FrequencyOracle, Integers, Reals, Words
+from protocols.local.contract import (
+    Bodies,
+    Flags,
+    FrequencyOracle,
+    Integers,
+    Reals,
+    Words,
+    count_values,
+)
 from protocols.local.response import WORD, RandomizedResponse, support_variances
 
 MAX_UNARY = 1 << 12
 """Bits of a report at most."""
 _HALF = 1 << 63
-_ROWS = 1 << 14
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.int64)
+"""Of every byte, the first bit first."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +90,13 @@ class UnaryEncoding(FrequencyOracle):
         return np.asarray((reports[:, -1] & np.uint8((1 << spare) - 1)) == 0)
 
     def tally(self, reports: Bodies, questions: Bodies) -> Integers:
-        """How many set each bit; and how many there are."""
+        """How many set each bit, from how often each byte occurs at each place; and how many there
+        are."""
         counts = np.zeros(self.values + 1, dtype=np.int64)
-        for start in range(0, len(reports), _ROWS):
-            bits = np.unpackbits(reports[start : start + _ROWS], axis=1, count=self.values)
-            counts[:-1] += bits.sum(axis=0, dtype=np.int64)
+        for place in range(0, self.values, 8):
+            width = min(8, self.values - place)
+            bits = count_values(reports[:, place // 8], 1 << 8) @ _BITS
+            counts[place : place + width] = bits[:width]
         counts[-1] = len(reports)
         return counts
 

@@ -25,7 +25,7 @@ from protocols.local.contract import Bodies, Integers, Reals
 from protocols.local.hadamard import transformed
 
 BLOCK = 1 << 16
-WHOLE = 1 << 15
+WHOLE = 1 << 13
 """Nodes above the level that is asked for, of a level that is transformed as a whole."""
 CELLS = 1 << 20
 """Of a matrix of reports by nodes at a time."""
@@ -107,10 +107,8 @@ class TreeReports(ABC):
             low = answers.rows & 1
             high = answers.rows >> bits if self.private_labels else answers.labels
             if whole:
-                places = (((2 * high + low) << (bits - 1)) | above).astype(np.int64)
-                counted = np.bincount(2 * places + answers.bits, minlength=8 * size)
-                counted = counted.reshape(2, 2, size, 2)
-                sums += counted[..., 0] - counted[..., 1]
+                places = ((2 * high + low) << (bits - 1)) | above
+                _add_signs(sums.reshape(-1), places.astype(np.int64), answers.bits)
                 continue
             for y, b in np.ndindex(2, 2):
                 chosen = (high == y) & (low == b)
@@ -145,6 +143,16 @@ class TreeReports(ABC):
         else:
             total += float(counts[0] @ counts[1]) / 2
         return total / (sizes[0] * sizes[1])
+
+
+def _add_signs(sums: Integers, places: Integers, bits: Bodies) -> None:
+    """Each answer's sign, 1 for 0 and -1 for 1, to the sum at its place. Few answers among many
+    places are added one by one."""
+    if 2 * len(sums) > len(places):
+        np.add.at(sums, places, 1 - 2 * bits.astype(np.int64))
+        return
+    counted = np.bincount(2 * places + bits, minlength=2 * len(sums)).reshape(-1, 2)
+    sums += counted[:, 0] - counted[:, 1]
 
 
 def _signs_at(rows: Rows, bits: Bodies, places: Integers) -> Integers:

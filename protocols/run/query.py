@@ -10,6 +10,7 @@ from typing import Any
 
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.laplace_circuit import CircuitLaplace
+from protocols.joint.above_threshold import FirstAbove
 from protocols.joint.choice import Choice
 from protocols.joint.noise_circuit import (
     DEFAULT_DELTA,
@@ -40,6 +41,8 @@ MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
 MAX_JOINT_NOISES = 1 << 16
 """That many noises are some 1.5 GB between the two servers that draw them together."""
+MAX_JOINT_COINS = 1 << 27
+"""Of all those noises together, however little δ is granted: some 6 GB."""
 MAX_EPSILON_TEXT = 64
 """Characters of ε as a fraction: it is read back, and stands in receipts."""
 LATER = re.compile(r"[0-9]{1,64}(/[1-9][0-9]{0,63})?")
@@ -92,6 +95,9 @@ class Query:
     `nonce` tells runs of the same query apart. `asking` is a digest of the analyst's own name for
     its question: the answer to an earlier one, however alike, has another.
 
+    `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
+    and with other noise.
+
     `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
     one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
     (`foreseen`). They are charged when they are asked, like any question.
@@ -114,6 +120,7 @@ class Query:
     later_epsilon: Fraction = Fraction(0)
     later_delta: float = 0.0
     asking: str = ""
+    honest: int = 0
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -161,6 +168,12 @@ class Query:
         if self.noise is Placement.SHARED and self.servers < 3:
             raise LocalError(
                 f"shared noise takes three servers or more, not {self.servers}: two draw it joint"
+            )
+        if self.honest and self.noise is not Placement.SHARED:
+            raise LocalError(f"how many servers are honest is of shared noise, not of {self.noise}")
+        if not 0 <= self.honest <= self.servers:
+            raise LocalError(
+                f"{self.honest} honest servers: there are {self.servers}, and one must be honest"
             )
         if self.noise is Placement.JOINT and self.servers != 2:
             raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
@@ -228,7 +241,7 @@ class Query:
         return self.statistic.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Choice | FirstAbove | None:
         """What servers choose, where they release nothing else."""
         return self.statistic.choice(self.records)
 
@@ -238,12 +251,15 @@ class Query:
         if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
             return None
         kind = JointLaplace if self.choice is None else JointGeometric
-        return kind.spending(
-            self.mechanism.scale,
-            self.epsilon,
-            self.delta or DEFAULT_DELTA,
-            self.statistic.noises,
-        )
+        noises = self.statistic.noises
+        delta = self.delta or DEFAULT_DELTA
+        noise = kind.spending(self.mechanism.scale, self.epsilon, delta, noises)
+        if noise.coins * noises > MAX_JOINT_COINS:
+            raise LocalError(
+                f"{noises} noises of {noise.coins} coins each are too many to draw together: "
+                "grant more delta"
+            )
+        return noise
 
     @property
     def numeric_delta(self) -> float:
@@ -283,6 +299,7 @@ class Query:
             self.records_per_unit,
             self.max_records_per_party,
             self.delta,
+            *((self.honest,) if self.honest else ()),
         )
         released = repr((self.statistic.release_key(), *others, *rest)).encode()
         return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
@@ -308,10 +325,22 @@ class Query:
                 "delta": float(self.delta),
                 **later_fields(self.later_epsilon, self.later_delta),
                 "asking": self.asking,
+                **({"honest": self.honest} if self.honest else {}),
             },
             sort_keys=True,
             separators=(",", ":"),
         ).encode()
+
+
+MALFORMED = (
+    ArithmeticError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+"""What parsing fields that somebody else wrote may raise, a `LocalError` among them."""
 
 
 def decode_query(run: bytes, data: bytes, peer: str) -> Query:
@@ -331,15 +360,7 @@ def decode_query(run: bytes, data: bytes, peer: str) -> Query:
             later_epsilon=read_later(fields.pop("later_epsilon", "0")),
             **{key: _typed(key, value) for key, value in fields.items()},
         )
-    except (
-        LocalError,
-        ArithmeticError,
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise PeerError(peer, f"malformed query: {error}") from None
     if query.encode() != data:
         raise PeerError(peer, "malformed query: it is not in its canonical form")

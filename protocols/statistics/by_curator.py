@@ -43,4 +43,4 @@ class ByCurator(Statistic):
         return None
 
     def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.name} is no linear function of counts: --aggregator curator")
+        raise LocalError(f"{self.asked_as} is no linear function of counts: --aggregator curator")

@@ -4,6 +4,7 @@ counts that they share, under noise that neither knows (`protocols.joint.choice`
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.joint.above_threshold import FirstAbove
 from protocols.joint.choice import Choice
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
@@ -20,10 +22,11 @@ from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.option import option
 from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from protocols.statistics.thresholds import as_written
+from protocols.statistics.thresholds import as_written, threshold_values
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
+LEAST_IN_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Chosen(Statistic):
         return self.choice(MAX_CANDIDATES).noises
 
     @abstractmethod
-    def choice(self, records: int) -> Choice:
+    def choice(self, records: int) -> Choice | FirstAbove:
         """What is chosen; how many and of how many does not depend on the records."""
 
     # --- counts are added up as they are: nothing is measured, and no release is given again ---
@@ -66,8 +69,8 @@ class Chosen(Statistic):
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)
-        counts = self.encode(pooled)[0].astype(np.int64)
-        chosen = self.choice(holdings.rows).in_clear(counts)
+        scores = signed(self.measure(self.encode(pooled)[0]))
+        chosen = self.choice(holdings.rows).in_clear(scores)
         return self.decode(chosen.astype(np.uint64), holdings.rows, exact=True)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
@@ -90,7 +93,7 @@ class Chosen(Statistic):
 
 @dataclass(frozen=True)
 class TopK(Chosen, Histogram):
-    """The k bins with most records, in order, and nothing of how many they are."""
+    """The k fullest bins, in order; how many records they have stays hidden."""
 
     k: int = option(3, "How many bins.")
 
@@ -99,6 +102,8 @@ class TopK(Chosen, Histogram):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.categories:
+            raise LocalError(f"{self.name} is of bins of numbers: it takes no --categories")
         if not 2 <= self.bins <= MAX_CANDIDATES:
             raise LocalError(f"--bins must be between 2 and {MAX_CANDIDATES}, not {self.bins}")
         if not 1 <= self.k <= min(self.bins, MAX_CHOSEN):
@@ -139,7 +144,7 @@ class TopK(Chosen, Histogram):
 
 @dataclass(frozen=True)
 class Mode(TopK):
-    """The middle of the bin with most records, and nothing of how many they are."""
+    """The middle of the fullest bin; how many records it has stays hidden."""
 
     k: int = 1
 
@@ -157,9 +162,15 @@ class Mode(TopK):
 
 @dataclass(frozen=True)
 class QuantileByMax(Chosen, QuantilesAmongThresholds):
-    """Each quantile as the threshold whose records' ranks come nearest, by report noisy max."""
+    """Each quantile as the middle of the cell between two thresholds whose records' ranks come
+    nearest, by report noisy max.
+
+    Thresholds lie closer `within` a part of the range, where there is one: an eighth of them are on
+    either side of it.
+    """
 
     thresholds: int = 1024
+    within: tuple[float, ...] = ()
 
     name: ClassVar[str] = "quantile-by-max"
     way_of: ClassVar[str] = "quantile"
@@ -174,6 +185,27 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
             )
         if self.smooth in ("1", "2"):
             raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
+        if self.within and (len(self.within) != 2 or self.thresholds < LEAST_IN_PARTS):
+            raise LocalError(f"a part of the range has two ends, and {LEAST_IN_PARTS} thresholds")
+        if self.within and None not in (self.lower, self.upper):
+            _ = self.x
+
+    @cached_property
+    def x(self) -> Column:
+        """Raises `LocalError` where doubles cannot tell them apart."""
+        if not self.within:
+            return threshold_values(*self.bounds, self.thresholds, self.spacing)
+        (lower, upper), (left, right) = self.bounds, self.within
+        if not lower <= left < right <= upper:
+            raise LocalError(f"[{left:g}, {right:g}] is no part of [{lower:g}, {upper:g}]")
+        outside = self.thresholds // 8
+        before, after = (outside if wide else 0 for wide in (lower < left, right < upper))
+        parts = (
+            (lower, left, before),
+            (left, right, self.thresholds - before - after),
+            (right, upper, after),
+        )
+        return np.concatenate([threshold_values(*each, self.spacing) for each in parts if each[2]])
 
     @property
     def sensitivity(self) -> int:
@@ -186,5 +218,15 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
         return Choice(self.thresholds, records, ranks=tuple(ranks))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found = self.x[self._indices(released, self.thresholds)].tolist()
+        edges = np.concatenate([[self.bounds[0]], self.x])
+        middles = (edges[:-1] + edges[1:]) / 2
+        found = middles[self._indices(released, self.thresholds)].tolist()
         return at_quantiles(self.quantile, found)
+
+    @property
+    def grid_step(self) -> float:
+        return super().grid_step / 2
+
+    @property
+    def grid_words(self) -> str:
+        return f"a quantile is told by the middle of its cell, up to {self.grid_step:.3g} off"

@@ -36,7 +36,7 @@ from protocols.statistics.classifier_estimates import (
 from protocols.statistics.contract import Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
-from protocols.statistics.labels import positives_of
+from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.measurement import Measurement, Step
 from protocols.statistics.option import option, role
 from protocols.statistics.thresholds import threshold_values
@@ -54,7 +54,7 @@ class ClassCounts(Bounded):
     score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
-    thresholds: int = option(256, "Points of a curve; a curator takes 1024 at least.")
+    thresholds: int = option(256, "How many points a curve has; a curator uses at least 1024.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,11 +96,12 @@ class ClassCounts(Bounded):
 
     def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
         """Each record's cell in the row of each score."""
-        x, positive = self.x, self.positives(holdings)
+        x, positive = self.x, is_positive(holdings.column(self.label), self.positive)
         found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
         return (np.stack(found) + self.thresholds * positive).astype(np.int64)
 
     def positives(self, holdings: Holdings) -> NDArray[np.bool]:
+        """For the truth. Raises `LocalError` for labels that are none."""
         return positives_of(holdings.column(self.label), self.label, self.positive)
 
     def _scores(self, holdings: Holdings, name: str) -> Column:
@@ -136,14 +137,19 @@ class ClassifierCurves(ClassCounts):
     labels: str = option(
         "private", "Whether labels are protected too.", choices=("private", "public")
     )
-    mechanism: str = option("hierarchy", "Where noise is added.", choices=tuple(MECHANISMS))
+    mechanism: str = option(
+        "hierarchy", "Which mechanism adds the noise.", choices=tuple(MECHANISMS)
+    )
     smooth: str = option(
-        "isotonic", "Make the curves monotone again: by projection, in a norm.", choices=SMOOTHINGS
+        "isotonic",
+        "How the curves are made monotone again: by projection, or in a norm.",
+        choices=SMOOTHINGS,
     )
     box: bool = option(True, "Keep curves smoothed in a norm within [0, 1].")
-    solver: str = option("interior-point", "What computes that smoothing.", choices=SOLVERS)
+    solver: str = option("interior-point", "Which solver computes that smoothing.", choices=SOLVERS)
     best: str = option(
-        "youden", "Which threshold is: youden, or cost=R (false positive: negative)."
+        "youden",
+        "Which threshold is best: youden, or cost=R: a false positive costs R false negatives.",
     )
 
     def __post_init__(self) -> None:
@@ -171,6 +177,10 @@ class ClassifierCurves(ClassCounts):
     @property
     def protected(self) -> str:
         return "the score of one record" if self.labels == "public" else super().protected
+
+    @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        return (self.label,) if self.labels == "public" else ()
 
     @property
     def measures(self) -> bool:

@@ -23,6 +23,7 @@ from protocols.statistics.parameters import Parametrized, as_taken, fits
 
 if TYPE_CHECKING:
     from protocols.garbling.laplace_circuit import CircuitLaplace
+    from protocols.joint.above_threshold import FirstAbove
     from protocols.joint.choice import Choice
     from protocols.run.role_machines import RoleMachines
     from protocols.statistics.conformance import StatisticContract as StatisticContract
@@ -198,9 +199,9 @@ class Statistic(Parametrized, ABC):
         """Who adds the noise if nobody says; None where the aggregator decides."""
         return None
 
-    def choice(self, records: int) -> "Choice | None":
-        """What two servers choose of the counts over so many records, where indices are all that
-        is released; None where the sums are."""
+    def choice(self, records: int) -> "Choice | FirstAbove | None":
+        """What two servers choose of the counts over so many records (of what `measure` makes of
+        them), where indices are all that is released; None where the sums are."""
         return None
 
     def check_asked(self, parties: int, noise: Placement) -> None:
@@ -253,6 +254,12 @@ class Statistic(Parametrized, ABC):
     def protected(self) -> str:
         """What adjacent data sets differ in, where the unit of privacy is a record."""
         return "one record"
+
+    @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """Those of its columns that it does not protect, and tells of as they are: adjacent data
+        sets agree in them. A party must have said that they are public (`Policy`)."""
+        return ()
 
     @property
     def measures(self) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.local import AUTO, RANDOMIZERS
 from protocols.names import look_up
 from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.privacy.isotonic import monotone
@@ -38,7 +39,9 @@ class Cumulative(BoundedColumn):
 
     thresholds: int = option(64, "Points of the curve.")
     spacing: str = option("linear", "How the points are spaced.", choices=SPACINGS)
-    mechanism: str = option("hierarchy", "Where noise is added.", choices=tuple(MECHANISMS))
+    mechanism: str = option(
+        "hierarchy", "Which mechanism adds the noise.", choices=tuple(MECHANISMS)
+    )
     smooth: str = option(
         "monotone",
         "How the curve is made non-decreasing again: the nearest such curve, or S0's in a norm.",
@@ -46,7 +49,12 @@ class Cumulative(BoundedColumn):
     )
     box: bool = option(True, "Keep a curve smoothed in a norm within [0, 1].")
     solver: str = option(
-        "interior-point", "What computes the smoothing in a norm.", choices=SOLVERS
+        "interior-point", "Which solver computes the smoothing in a norm.", choices=SOLVERS
+    )
+    randomizer: str = option(
+        AUTO,
+        "In the local model: what randomizes reports; auto takes the least variance.",
+        choices=(AUTO, *RANDOMIZERS),
     )
 
     def __post_init__(self) -> None:
@@ -56,6 +64,7 @@ class Cumulative(BoundedColumn):
             ("mechanism", MECHANISMS),
             ("smooth", SMOOTHINGS),
             ("solver", SOLVERS),
+            ("randomizer", (AUTO, *RANDOMIZERS)),
         ):
             look_up(kind, getattr(self, kind), dict.fromkeys(known))
         if not 1 <= self.thresholds <= MAX_THRESHOLDS:
@@ -82,7 +91,7 @@ class Cumulative(BoundedColumn):
     def measurement(self) -> Measurement:
         """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
         doubles, whatever the domain."""
-        return Step(self.thresholds, self.curve_mechanism.hierarchy)
+        return Step(self.thresholds, self.curve_mechanism.hierarchy, self.randomizer)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         return self.cells(holdings.column(self.value)).astype(np.int64)
@@ -92,7 +101,8 @@ class Cumulative(BoundedColumn):
         return np.searchsorted(self.x, self.clip(values), side="left")
 
     def release_key(self) -> str:
-        return repr((*self.bounds, self.value, self.thresholds, self.spacing, self.mechanism))
+        points = (*self.bounds, self.value, self.thresholds, self.spacing)
+        return repr((*points, self.mechanism, self.randomizer))
 
     @property
     def reuse_key(self) -> str | None:

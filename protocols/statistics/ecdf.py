@@ -58,7 +58,7 @@ class Quantile(QuantilesAmongThresholds):
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
     mechanism: str = option(
         "hierarchy",
-        "Where noise is added; max: on scores, and nothing is told but the quantile.",
+        "Which mechanism adds the noise; max adds it to scores and tells the quantile alone.",
         choices=(*MECHANISMS, "max"),
     )
 

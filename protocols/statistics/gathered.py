@@ -82,9 +82,6 @@ class Gathered(ByCurator):
         """In no metric: the noise is not on a sum. Above 0, so that there is noise."""
         return 1
 
-    def measure(self, total: Vector) -> Vector:
-        raise LocalError(f"{self.asked_as} by this method needs records: --aggregator curator")
-
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(1, np.nan)
 

@@ -38,7 +38,7 @@ class Histogram(BoundedColumn):
     categories: str = option("", "Names in a column of text to count, as A,B,C; public.")
     randomizer: str = option(
         AUTO,
-        "What randomizes reports in the local model.",
+        "In the local model: what randomizes reports; auto takes the least variance.",
         choices=(AUTO, *RANDOMIZERS),
     )
 

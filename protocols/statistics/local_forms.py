@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
-from protocols.local import LocalBudget, LocalRandomizer, RandomizedResponse
+from protocols.local import LocalBudget, LocalRandomizer
 from protocols.local.auc import MAX_DEPTH
 from protocols.local.every_level import auc_response
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
+from protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
+from protocols.local.pairs_by_oracle import pair_randomizer
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
+from protocols.statistics.labels import is_positive
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
 
@@ -185,13 +187,12 @@ class LocalPairs(LocalForm):
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """Bins of equal width under simple rounding; places between points under randomized."""
-        self.inner.check_labels(holdings)
         rounding = self.rounding
         codes = np.zeros(holdings.rows, dtype=np.int64)
         for column, name in enumerate(self.columns):
             bins, fine = rounding.bins[column], rounding.fine[column]
             if name not in self.inner.valued:
-                digits = holdings.column(name).astype(np.int64)
+                digits = is_positive(holdings.column(name), None).astype(np.int64)
             elif fine > 1:
                 digits = np.rint(self.places(holdings, name) * ((bins - 1) * fine)).astype(np.int64)
             else:
@@ -271,8 +272,9 @@ class QuantizedPairs(Measurement):
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
         if (form := self.form) is None:
             return None
-        response = RandomizedResponse.spending(budget(form.cells), form.cells)
-        return PairResponse(response, form.rounding, form.kernels, form.ranges)
+        return pair_randomizer(
+            form.inner.randomizer, budget, form.rounding, form.kernels, form.ranges
+        )
 
 
 def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
@@ -306,11 +308,17 @@ class LocalAuc(LocalForm):
 
     name: ClassVar[str] = "local-auc"
     way_of: ClassVar[str] = "auc"
+    span: ClassVar[Bounds] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.of != "auc" or not 0 <= self.depth <= MAX_DEPTH:
             raise LocalError(f"a domain of scores has 2 to 2^{MAX_DEPTH} values")
+        if self.inner.randomizer not in ("auto", "hadamard"):
+            raise LocalError(
+                "auc in the local model is asked by Hadamard response: leave --randomizer out, or "
+                "ask for pairwise --kernel auc"
+            )
 
     def prepared(self, known: Circumstances) -> Self:
         """A domain that is no power of two is padded to the next. `auto` is about √n scores, 16 to
@@ -328,7 +336,14 @@ class LocalAuc(LocalForm):
 
     @property
     def protected(self) -> str:
-        return "one record" if self.private_labels else "the score of one record, its label public"
+        return (
+            "one record" if self.private_labels else "the score (labels are public) of one record"
+        )
+
+    @property
+    def taken_as_public(self) -> tuple[str, ...]:
+        """A report says a public label as it is."""
+        return () if self.private_labels else self.columns[1:]
 
     @property
     def measurement(self) -> Measurement:
@@ -339,11 +354,10 @@ class LocalAuc(LocalForm):
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """A domain of d scores fills the first d cells of the tree."""
-        self.inner.check_labels(holdings)
         score, label = self.columns
         cut = np.floor(self.places(holdings, score) * self.domain).astype(np.int64)
         cells = np.minimum(cut, self.domain - 1)
-        return 2 * cells + holdings.column(label).astype(np.int64)
+        return 2 * cells + is_positive(holdings.column(label), None)
 
     @property
     def domain(self) -> int:

@@ -21,6 +21,9 @@ SIDE = MOST - LEAST
 BINS = 2 * SIDE + 1
 EDGES = np.ldexp(1.0, np.arange(LEAST, MOST + 1))
 """Of the bins of positive values."""
+LEFT: Column = np.concatenate([-EDGES[:0:-1], [0.0], EDGES[:-1]])
+RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
+"""Between what each bin lies."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from protocols.local import (
     RandomizedResponse,
     frequency_oracle,
 )
-from protocols.local.levels import LevelResponse
+from protocols.local.oracle_levels import level_randomizer
 from protocols.privacy.hierarchy import Hierarchy
 from protocols.statistics.thresholds import RESOLUTION_BITS, Points
 
@@ -86,13 +86,15 @@ class OneHot(Measurement):
 @dataclass(frozen=True)
 class Step(Measurement):
     """A record is a vector of `cells` that steps from 0 to 1 at its cell. `shape` is the hierarchy
-    whose nodes are released of it, if any are: a local report is about one of them."""
+    whose nodes are released of it, if any are: a local report is about one of them, by `oracle`
+    (`protocols.local.oracle_levels`)."""
 
     cells: int = 1
     shape: Hierarchy | None = None
+    oracle: str = AUTO
 
     def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return None if self.shape is None else LevelResponse.spending(budget(None), self.shape)
+        return None if self.shape is None else level_randomizer(self.oracle, budget, self.shape)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from protocols.statistics.measurement import BoundedNumber, Measurement
 
 @dataclass(frozen=True)
 class Sum(BoundedColumn):
-    """Σ clip(x), on a fixed-point grid that the public bounds determine.
+    """The sum of values clipped to public bounds, on a fixed-point grid.
 
     A record is a whole number of steps from 0 to `sensitivity` above the lower bound, so replacing
     one moves the sum by no more. How many records there are is public, and with it what the lower

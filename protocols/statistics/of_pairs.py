@@ -146,8 +146,10 @@ class Auc(Ordered):
     method: str = option(
         "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
     )
-    thresholds: int = option(256, "Points of the curve; a curator takes 1024 at least.")
-    mechanism: str = option("hierarchy", "Where noise is added to it.", choices=tuple(MECHANISMS))
+    thresholds: int = option(256, "How many points the curve has; a curator uses at least 1024.")
+    mechanism: str = option(
+        "hierarchy", "Which mechanism adds the noise to it.", choices=tuple(MECHANISMS)
+    )
     labels: str = option(
         "private", "In the local model: whether labels are hidden too.", choices=LABELS
     )
@@ -201,9 +203,9 @@ class Auc(Ordered):
 
 @dataclass(frozen=True)
 class Pairwise(Pairs, OneColumn):
-    """The mean of a kernel by name, one's own too, over columns within public bounds."""
+    """The mean over pairs of a kernel, by name or written out, of columns within public bounds."""
 
-    kernel_name: str = option("gini", "The kernel's name, or it written out.", flag="--kernel")
+    kernel_name: str = option("gini", "The kernel's name, or its formula.", flag="--kernel")
     x: str = role("x", "The column that the kernel calls x.", bounded=True)
     y: str = role("y", "The column that the kernel calls y.", bounded=True)
     score: str = role("score", "The column that the kernel calls score.", bounded=True)

@@ -128,7 +128,7 @@ class OnDemand(Cumulative):
 
 @dataclass(frozen=True)
 class EcdfPoints(OnDemand):
-    """The distribution function at any values that one asks for (`--at`)."""
+    """The distribution function at any values that you ask for (`--at`)."""
 
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 

@@ -15,6 +15,8 @@ import numpy as np
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from protocols.local import AUTO
+from protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from protocols.names import look_up
 from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
 from protocols.pairwise.sampling.estimator import (
@@ -60,16 +62,23 @@ class Pairs(Bounded):
     pair's circuit.
     """
 
-    pairs_per_party: str = option("auto", "In how many pairs a record is: a number, all or auto.")
-    bits: int = option(MAX_BITS, "Bits that a column is rounded to.")
+    pairs_per_party: str = option(
+        "auto", "How many pairs each record is in: a number, all or auto."
+    )
+    bits: int = option(MAX_BITS, "How many bits a column's values are rounded to.")
     meet: str = option(
         "parties",
         "Who computes pairs: the parties two by two, or two servers on shares of the records.",
         choices=("parties", "servers"),
     )
-    bins: str = option("auto", "In the local model: bins of a column, a number or auto.")
+    bins: str = option("auto", "In the local model: how many bins a column has, a number or auto.")
     rounding: str = option(
-        "simple", "In the local model: how values go to bins.", choices=ROUNDINGS
+        "simple", "In the local model: how values are put into bins.", choices=ROUNDINGS
+    )
+    randomizer: str = option(
+        AUTO,
+        "In the local model: what randomizes reports; auto takes the least variance.",
+        choices=(AUTO, *PAIR_RANDOMIZERS),
     )
     matchings: int = 0
     met: int = 0
@@ -86,6 +95,7 @@ class Pairs(Bounded):
         if not 1 <= self.bits <= MAX_BITS:
             raise LocalError(f"--bits is 1 to {MAX_BITS}, not {self.bits}")
         look_up("rounding", self.rounding, dict.fromkeys(ROUNDINGS))
+        look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *PAIR_RANDOMIZERS)))
         if self.bins != "auto" and not (self.bins.isdecimal() and 2 <= int(self.bins) <= MAX_BINS):
             raise LocalError(f"--bins is a number from 2 to {MAX_BINS}, or auto, not {self.bins!r}")
         if (
@@ -275,13 +285,14 @@ class Pairs(Bounded):
         raise LocalError(f"{self.name} is computed in pairs: no party has a vector of its own")
 
     def records_of(self, holdings: Holdings) -> Integers:
-        """Records as rows of integers, as the kernel takes them."""
-        self.check_labels(holdings)
+        """Records as rows of integers, as the kernel takes them. A label that is neither 0 nor 1
+        is clipped like any other value."""
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
     def check_labels(self, holdings: Holdings) -> None:
-        """Raises `LocalError` for a label that is neither 0 nor 1."""
+        """Raises `LocalError` for a label that is neither 0 nor 1: for truths of simulations, never
+        at a party, which would tell of its records without noise."""
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")

@@ -34,7 +34,9 @@ class GiniCoefficient(Study):
     value: str = role("value", "The column that it is about.", bounded=True)
     lower: float | None = option(None, "Public lower bound of the values, 0 or more.")
     upper: float | None = option(None, "Public upper bound of the values.")
-    pairs_per_party: str = option("auto", "In how many pairs a record is: a number, all or auto.")
+    pairs_per_party: str = option(
+        "auto", "How many pairs each record is in: a number, all or auto."
+    )
 
     name: ClassVar[str] = "gini-coefficient"
 

@@ -40,12 +40,12 @@ class HosmerLemeshow(Study):
     score: str = role("score", "The column of predicted probabilities, from 0 to 1.")
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
-    groups: int = option(10, "Groups of about as many records each.")
-    thresholds: int = option(1024, "Points that quantiles are chosen from.")
+    groups: int = option(10, "How many groups, of about as many records each.")
+    thresholds: int = option(1024, "How many points quantiles are chosen from.")
     mechanism: str = option(
-        "hierarchy", "Where noise is added for them.", choices=tuple(MECHANISMS)
+        "hierarchy", "Which mechanism adds the noise for them.", choices=tuple(MECHANISMS)
     )
-    share: float = option(0.3, "Of ε, for the quantiles.")
+    share: float = option(0.3, "The share of ε for the quantiles.")
 
     name: ClassVar[str] = "hosmer-lemeshow"
     style: ClassVar[Style] = Style("marks")
@@ -102,12 +102,12 @@ class HosmerLemeshow(Study):
         if deviation:
             notes.append(
                 f"noise alone adds about {calibration.noise_part():.3g} to the statistic, which "
-                "the p-value does not know of"
+                "the p-value does not account for"
             )
         if calibration.floored:
             notes.append(
-                f"in {calibration.floored} groups a predicted count is below its noise's "
-                f"deviation, {deviation:.3g}, and is taken for that"
+                f"groups whose predicted count is below its noise's deviation, {deviation:.3g}, "
+                f"which is taken instead: {calibration.floored}"
             )
         return Finding(calibration, tuple(notes))
 

@@ -43,7 +43,9 @@ class LogisticRegression(Study):
     ranges: tuple[str, ...] = option(
         (), "Public bounds of a column, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
     )
-    newton_steps: int = option(6, "Newton steps, which share ε.", flag="--newton-steps")
+    newton_steps: int = option(
+        6, "How many Newton steps; they share ε evenly.", flag="--newton-steps"
+    )
     method: str = option(
         "newton", "By Newton steps, or a curator's objective perturbation.", choices=METHODS
     )

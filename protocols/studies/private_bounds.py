@@ -10,6 +10,10 @@ are public. The idea is that of Google's differential-privacy library (Wilson et
 "Differentially Private SQL with Bounded User Contribution", 2020), which looks at single bins and
 has one threshold.
 
+Where two servers compute together, they can find the bounds by the sparse vector technique
+instead (`protocols.statistics.first_above`): nothing of the counts is released, and less ε is
+enough to find any bounds at all.
+
 Clipping to bounds that too few records reach is what makes it private: outliers in bins below the
 threshold are clipped, by design.
 """
@@ -24,12 +28,14 @@ from typing import ClassVar
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
+from protocols.names import look_up
 from protocols.privacy.ledger import as_written
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate, shape_of
-from protocols.statistics.magnitudes import BINS, EDGES, SIDE, Magnitudes
+from protocols.statistics.estimates import Curve, Estimate, Rows, shape_of
+from protocols.statistics.first_above import MagnitudeBounds
+from protocols.statistics.magnitudes import BINS, EDGES, LEFT, RIGHT, Magnitudes
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 FAILURE = 1e-6
@@ -40,6 +46,8 @@ STRAY = 0.01
 """The probability that bounds go one bin further than there are records, on either side."""
 DEFAULT_SHARE = 0.2
 """Of ε: the counts need be told from noise only, the statistic is what is wanted."""
+METHODS = ("histogram", "sparse-vector")
+"""How bounds are found: in counts that are released, or as indices that two servers choose."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,14 @@ class PrivateBounds(Study):
 
     statistic: Statistic
     share: float = DEFAULT_SHARE
+    method: str = METHODS[0]
 
     name: ClassVar[str] = "private-bounds"
     style: ClassVar[Style] = Style()
 
     def __post_init__(self) -> None:
         statistic = self.statistic
+        look_up("bounds-by", self.method, dict.fromkeys(METHODS))
         if not 0 < self.share < 1:
             raise LocalError(f"--bounds-share is between 0 and 1, not {self.share:g}")
         if not statistic.bounded:
@@ -81,8 +91,8 @@ class PrivateBounds(Study):
         *each, rest = self.shares()
         found = {}
         for column, share in zip(self.statistic.bounded, each, strict=True):
-            counted = yield Ask(Magnitudes(column), share)
-            found[column] = bounds_of(counted)
+            answer = yield Ask(self._finder(column), share)
+            found[column] = bounds_of(answer)
         bounded = self._within(found)
         answer = yield Ask(bounded, rest)
         ranges = dict.fromkeys(bounded.column_bounds.values())
@@ -90,10 +100,14 @@ class PrivateBounds(Study):
         note = f"bounds {words} were found for {self.share:.3g} of ε; values outside are clipped"
         return Finding(answer.estimate, (note,), answer.deviations, bounded)
 
+    def _finder(self, column: str) -> Magnitudes:
+        kind = MagnitudeBounds if self.method == "sparse-vector" else Magnitudes
+        return kind(column)
+
     def examples(self) -> tuple[Ask, ...]:
         *each, rest = self.shares()
         columns = zip(self.statistic.bounded, each, strict=True)
-        asked = [Ask(Magnitudes(column), share) for column, share in columns]
+        asked = [Ask(self._finder(column), share) for column, share in columns]
         stand_in = self._within(dict.fromkeys(self.statistic.bounded, (1.0, 2.0)))
         return *asked, Ask(stand_in, rest)
 
@@ -118,7 +132,10 @@ class PrivateBounds(Study):
 
 
 def bounds_of(counted: Answer) -> tuple[float, float]:
-    """The bounds in counts by magnitude. Raises `RunFailed` where no count stands out."""
+    """The bounds in counts by magnitude, or as they were chosen. Raises `RunFailed` where there are
+    none."""
+    if isinstance(counted.estimate, Rows):
+        return _chosen(counted.estimate)
     if not isinstance(counted.estimate, Curve):
         raise RunFailed("counts by magnitude are a curve")
     counts = shape_of(counted.estimate).values()
@@ -133,8 +150,19 @@ def bounds_of(counted: Answer) -> tuple[float, float]:
             f"{_certain(deviation, 1):.0f} records, which noise alone may show; use a larger "
             "--epsilon or --bounds-share, or give --lower and --upper"
         )
-    lower, upper = float(_LEFT[ends[0]]), float(_RIGHT[ends[1]])
+    lower, upper = float(LEFT[ends[0]]), float(RIGHT[ends[1]])
     return lower, max(upper, float(EDGES[0]))  # where all values are 0, any interval will do
+
+
+def _chosen(found: Rows) -> tuple[float, float]:
+    lower, upper = found.values().tolist()
+    upper = max(upper, float(EDGES[0])) if lower == 0 else upper
+    if not (math.isfinite(upper - lower) and lower < upper):
+        raise RunFailed(
+            "no bounds were found: noise hides all but too few records; use a larger --epsilon or "
+            "--bounds-share, or give --lower and --upper"
+        )
+    return lower, upper
 
 
 def _certain(deviation: float, width: int) -> float:
@@ -165,11 +193,6 @@ def _widened(
     while last < BINS - 1 and counts[last + 1] > likely:
         last += 1
     return first, last
-
-
-_LEFT: Column = np.concatenate([-EDGES[:0:-1], [0.0], EDGES[:-1]])
-_RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
-assert len(_LEFT) == len(_RIGHT) == BINS == 2 * SIDE + 1
 
 
 @lru_cache(maxsize=64)

@@ -44,9 +44,9 @@ class ProjectedHistogram(Study):
         flag="--attribute",
     )
     target: str = role("target", "The attribute whose classes are to be told apart.")
-    k: int = option(0, "How many attributes to keep besides; S4's estimate, if 0.")
-    gamma: float = option(0.0, "Of ε, for the histogram; S4's estimate, if 0.")
-    bins: int = option(0, "Bins of an attribute of numbers; by Lei's bandwidth, if 0.")
+    k: int = option(0, "How many attributes to keep beside the target; 0 takes S4's estimate.")
+    gamma: float = option(0.0, "The share of ε for the histogram; 0 takes S4's estimate.")
+    bins: int = option(0, "How many bins a numeric attribute has; 0 takes Lei's bandwidth.")
     records: int = 0
     curated: bool = False
 

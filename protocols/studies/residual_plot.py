@@ -19,6 +19,7 @@ from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.contract import Bounds
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, Rows
+from protocols.statistics.first_above import JointReach
 from protocols.statistics.linear_regression import LinearRegression, least_squares
 from protocols.statistics.option import option, role
 from protocols.statistics.residual_estimates import ResidualCounts, plot_of
@@ -33,6 +34,7 @@ from protocols.statistics.residuals import (
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 CURATOR = "curator"
+REACHES = ("counts", "sparse-vector")
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,32 @@ class ResidualPlot(Study):
     y: str = role("y", "The column that is predicted.")
     coefficients: tuple[float, ...] = option(
         (),
-        "Public, the intercept first; repeat. Fitted privately, if left out.",
+        "A public coefficient, the intercept's first; repeat. Fitted privately, if left out.",
         flag="--coefficient",
     )
     ranges: tuple[str, ...] = option(
         (), "Public bounds of a column for the fit, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
     )
     method: str = option("dawa", "How cells are counted.", choices=METHODS)
-    side: int = option(0, "Cells a side; by the number of records and ε, if 0.")
+    side: int = option(0, "Cells along each side; 0 chooses by the number of records and ε.")
     fitted_reach: float | None = option(
         None, "How far fitted values reach from 0; found privately, if left out."
     )
     residual_reach: float | None = option(
         None, "How far residuals reach from 0; found privately, if left out."
     )
-    least_reach: float = option(1.0, "What an axis reaches at least; doubled until it is enough.")
-    doublings: int = option(32, "How often at most.")
-    fit_share: float = option(0.3, "Of ε, for coefficients that nobody gave.")
-    reach_share: float = option(0.2, "Of ε, for how far the axes reach.")
+    least_reach: float = option(
+        1.0, "The least reach of an axis; it is doubled until it holds the points."
+    )
+    doublings: int = option(32, "How often the reach is doubled at most.")
+    fit_share: float = option(0.3, "The share of ε for fitting coefficients, where none are given.")
+    reach_share: float = option(0.2, "The share of ε for finding how far the axes reach.")
+    reach_by: str = option(
+        REACHES[0],
+        "How the reach is found: in noisy counts, or by an index that two servers choose; a "
+        "curator needs neither.",
+        choices=REACHES,
+    )
     curated: bool = False
 
     name: ClassVar[str] = "residual-plot"
@@ -68,6 +78,7 @@ class ResidualPlot(Study):
 
     def __post_init__(self) -> None:
         look_up("method", self.method, dict.fromkeys(METHODS))
+        look_up("reach-by", self.reach_by, dict.fromkeys(REACHES))
         if self.side and not SIDES[0] <= self.side <= SIDES[1]:
             raise LocalError(f"--side is from {SIDES[0]} to {SIDES[1]}, not {self.side}")
         for share in (self.fit_share, self.reach_share, 1 - self.fit_share - self.reach_share):
@@ -119,7 +130,8 @@ class ResidualPlot(Study):
         return LinearRegression(self.ranges, self.x, self.y)
 
     def _reach(self, coefficients: tuple[float, ...]) -> ResidualReach:
-        kind = CuratedReach if self.curated else ResidualReach
+        chosen = JointReach if self.reach_by == "sparse-vector" else ResidualReach
+        kind = CuratedReach if self.curated else chosen
         return kind(self.x, self.y, coefficients, self.least_reach, self.doublings)
 
     def _cells(
@@ -171,7 +183,7 @@ class ResidualPlot(Study):
             side = plot.grid.side
             asked = self._cells(coefficients, reaches, side=side, share=last, lengths=lengths)
             notes.append(
-                f"without a curator DAWA's partition follows noisy counts: {len(lengths)} buckets"
+                f"without a curator, DAWA chose its buckets by noisy counts: {len(lengths)} buckets"
             )
         answer = yield Ask(asked, last)
         estimate = _plot(answer)

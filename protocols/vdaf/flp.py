@@ -71,7 +71,7 @@ def prove(circuit: Circuit, encoded: Vector, prove_rand: Vector, joint_rand: Vec
     return proofs[:, :-1]
 
 
-class Query(NamedTuple):
+class QueryResult(NamedTuple):
     """`sound` is false where the random point is one at which the answer would leak a share."""
 
     verifiers: Vector
@@ -85,7 +85,7 @@ def query(
     query_rand: Vector,
     joint_rand: Vector,
     shares: int,
-) -> Query:
+) -> QueryResult:
     """A share of the verifier, (rows, verifier_length, limbs), from shares of the rest."""
     rows, arity, field = len(encoded), circuit.arity, circuit.field
     verifiers = field.zeros(rows, verifier_length(circuit))
@@ -96,7 +96,7 @@ def query(
         verifiers[block], sound[block] = _query_block(
             circuit, encoded[block], proofs[block], query_rand[block], joint_rand[block], shares
         )
-    return Query(verifiers, sound)
+    return QueryResult(verifiers, sound)
 
 
 def _query_block(
@@ -106,7 +106,7 @@ def _query_block(
     query_rand: Vector,
     joint_rand: Vector,
     shares: int,
-) -> Query:
+) -> QueryResult:
     field, p, arity, calls = circuit.field, points(circuit), circuit.arity, circuit.calls
     seeds, gadget_values = proofs[:, :arity], proofs[:, arity:]
     inputs = circuit.inputs(encoded, joint_rand, shares)
@@ -127,7 +127,7 @@ def _query_block(
     for _ in range(p.bit_length() - 1):
         power = field.mul(power, power)
     sound: NDArray[np.bool_] = (power != field.from_ints([1])).any(axis=-1)
-    return Query(np.concatenate([reduced[:, None], wire_checks, gadget_check], axis=1), sound)
+    return QueryResult(np.concatenate([reduced[:, None], wire_checks, gadget_check], axis=1), sound)
 
 
 def decide(circuit: Circuit, verifiers: Vector) -> NDArray[np.bool_]:

@@ -41,7 +41,7 @@ Truths = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reports:
+class ReportShares:
     """What clients send: one row for each report, one array of input shares for each server."""
 
     public_shares: Bytes
@@ -134,11 +134,15 @@ class Prio3:
     def _proofs_length(self) -> int:
         return flp.proof_length(self.circuit) * self.proofs
 
-    def shard(self, measurements: Measurements, nonces: Bytes, rand: Bytes, ctx: bytes) -> Reports:
+    def shard(
+        self, measurements: Measurements, nonces: Bytes, rand: Bytes, ctx: bytes
+    ) -> ReportShares:
         """Reports of valid measurements. Raises `LocalError` if one is not valid."""
         return self.shard_encoded(self.circuit.encode(measurements), nonces, rand, ctx)
 
-    def shard_encoded(self, encoded: Vector, nonces: Bytes, rand: Bytes, ctx: bytes) -> Reports:
+    def shard_encoded(
+        self, encoded: Vector, nonces: Bytes, rand: Bytes, ctx: bytes
+    ) -> ReportShares:
         """The same from encoded measurements that nobody looks at, as a cheating client would."""
         rows = len(encoded)
         if encoded.shape != (rows, self.circuit.encoded_length, self.field.limbs):
@@ -170,7 +174,7 @@ class Prio3:
         leader_rows = [self.field.encode(leader), self.field.encode(proofs), blinds[0]]
         input_shares = [np.concatenate(leader_rows, axis=1)]
         input_shares += [np.concatenate([helper_seeds[j - 1], blinds[j]], axis=1) for j in helpers]
-        return Reports(public, tuple(input_shares))
+        return ReportShares(public, tuple(input_shares))
 
     def _prove(self, encoded: Vector, prove_rand: Vector, joint_rand: Vector) -> Vector:
         proofs = [

@@ -31,6 +31,7 @@ _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
 _BOUNDS = _PREFIX + "bounds"
 _BOUNDS_SHARE = _PREFIX + "bounds_share"
+_BOUNDS_BY = _PREFIX + "bounds_by"
 BOUNDS = ("given", "private")
 
 
@@ -38,13 +39,15 @@ BOUNDS = ("given", "private")
 class Chosen:
     """A statistic or a study with the options that were given for it, and public data to plan by.
 
-    `bounds_share` is the part of ε that finds the bounds; None where they are given.
+    `bounds_share` is the part of ε that finds the bounds, by the method `bounds_by`; None where
+    they are given.
     """
 
     kind: Any
     given: Mapping[str, object]
     pilot: str | None
     bounds_share: float | None = None
+    bounds_by: str = "histogram"
 
 
 Action = Callable[[Chosen, Any], None]
@@ -142,13 +145,13 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
     def command(**given: Any) -> None:
         told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
         pilot = told.pop(_PILOT, None)
-        bounds = told.pop(_BOUNDS, None), told.pop(_BOUNDS_SHARE, None)
+        bounds = [told.pop(each, None) for each in (_BOUNDS, _BOUNDS_SHARE, _BOUNDS_BY)]
         chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
         for option in kind.options():
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
-        share = _bounds_share(*bounds) if finds_bounds else None
-        action(Chosen(kind, chosen, pilot, share), options(**given))
+        finding = _finding_bounds(*bounds) if finds_bounds else ()
+        action(Chosen(kind, chosen, pilot, *finding), options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -178,7 +181,7 @@ def _may_find_bounds(kind: Any) -> bool:
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:
-    from protocols.studies.private_bounds import DEFAULT_SHARE
+    from protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
 
     bounds = typer.Option(
         "--bounds",
@@ -191,21 +194,34 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
         help=f"The share of ε that finds private bounds. [default: {DEFAULT_SHARE}]",
         rich_help_panel=group,
     )
+    method = typer.Option(
+        "--bounds-by",
+        help="How private bounds are found: in noisy counts, or by an index that two servers "
+        f"choose. [default: {METHODS[0]}]",
+        rich_help_panel=group,
+        metavar=f"[{'|'.join(METHODS)}]",
+    )
     return [
         _keyword(_BOUNDS, Annotated[str | None, bounds]),
         _keyword(_BOUNDS_SHARE, Annotated[float | None, share]),
+        _keyword(_BOUNDS_BY, Annotated[str | None, method]),
     ]
 
 
-def _bounds_share(bounds: str | None, share: float | None) -> float | None:
-    from protocols.studies.private_bounds import DEFAULT_SHARE
+def _finding_bounds(
+    bounds: str | None, share: float | None, method: str | None
+) -> tuple[float | None, str]:
+    """What share of ε finds them, None where they are given, and how."""
+    from protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
 
     look_up("bounds", bounds or "given", dict.fromkeys(BOUNDS))
+    look_up("bounds-by", method or METHODS[0], dict.fromkeys(METHODS))
     if bounds == "private":
-        return DEFAULT_SHARE if share is None else share
-    if share is not None:
-        raise LocalError("--bounds-share is of bounds that are found: give --bounds private")
-    return None
+        return DEFAULT_SHARE if share is None else share, method or METHODS[0]
+    for flag, given in (("--bounds-share", share), ("--bounds-by", method)):
+        if given is not None:
+            raise LocalError(f"{flag} is for bounds that are found: give --bounds private")
+    return None, METHODS[0]
 
 
 def _keyword(name: str, annotation: Any) -> inspect.Parameter:
@@ -278,6 +294,22 @@ class StatisticGroup(LightGroup):
                 f"which statistic? options come after it: `{command} STATISTIC {option} …`; "
                 f"`{command} --help` lists them"
             ) from None
+
+
+def by_statistic(name: str, group: type[StatisticGroup]) -> typer.Typer:
+    """`tally NAME STATISTIC`."""
+    return typer.Typer(
+        name=name,
+        cls=group,
+        invoke_without_command=True,
+        subcommand_metavar="STATISTIC [OPTIONS]",
+        epilog=f"`tally {name} STATISTIC --help` lists the options of one.",
+    )
+
+
+def need_statistic(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        raise LocalError(f"which statistic? `tally {context.command.name} --help` lists them")
 
 
 def comparison_of(args: list[str]) -> tuple[str, list[str]]:

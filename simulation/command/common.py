@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import typer
 
@@ -90,7 +90,8 @@ class QuestionOptions:
         str | None,
         option(
             PRIVACY,
-            "Who adds it: curator, each-server, joint, shared, parties; of pairs: total, per-pair.",
+            "Who adds it: curator, each-server, joint, shared, shared?honest=H, parties; of pairs: "
+            "total, per-pair.",
         ),
     ] = None
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (
@@ -110,6 +111,30 @@ class QuestionOptions:
     as_json: Annotated[
         bool, option(OUTPUT, "Print one JSON object and nothing else.", "--json")
     ] = False
+
+
+class Asking(TypedDict):
+    """What of them `run` of a federation takes, simulated or deployed, beside the question."""
+
+    epsilon: str
+    noise: str | None
+    unit: str
+    min_parties: int | None
+    deadline: float
+    delta: float
+    fresh: bool
+
+
+def asking(options: QuestionOptions) -> Asking:
+    return {
+        "epsilon": options.epsilon,
+        "noise": options.noise,
+        "unit": options.unit,
+        "min_parties": options.min_parties,
+        "deadline": options.deadline,
+        "delta": options.delta,
+        "fresh": options.fresh,
+    }
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def revoke(
     from servers.federation_folder import revoke as revoke_party
 
     count = revoke_party(folder, party)
-    print(f"{party}: {count} revoked")
+    print(f"{party}: certificates and tokens revoked: {count}")
 
 
 @enrol.command()

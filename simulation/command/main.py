@@ -75,7 +75,7 @@ def list_things(
     what: Annotated[
         str,
         typer.Argument(
-            help="aggregators, statistics, data, runtimes, networks, figures or benchmarks."
+            help="aggregators, statistics, studies, data, runtimes, networks, figures, benchmarks."
         ),
     ],
     as_json: Json = False,
@@ -111,12 +111,13 @@ def demo() -> None:
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="A benchmark, or all.")],
+    out: Annotated[Path, typer.Option(help="Folder for the page of `all`.")] = Path("bench"),
     as_json: Json = False,
 ) -> None:
     """Measure beside peers and the limits of the hardware."""
     from simulation.bench.command import run_benchmarks
 
-    run_benchmarks(name, as_json)
+    run_benchmarks(name, as_json, out)
 
 
 @app.command()
@@ -130,9 +131,11 @@ def reproduce(
             help="Seconds, which prove little, or the paper's sizes. [default: small for all]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a figure.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per figure.")
+    ] = False,
 ) -> None:
-    """A paper's figure again, with a verdict on its claim; of all, a page that shows them."""
+    """Reproduce figures of papers. Each gets a verdict on its claim; `all` makes a page of them."""
     from simulation.reproduce import command
     from simulation.reproduce.contract import Scale
 
@@ -146,13 +149,16 @@ def reproduce(
 
 @app.command()
 def ledger(
-    path: Annotated[Path, typer.Argument(help="A keeper's ledger.sqlite, or the folder it is in.")],
+    path: Annotated[
+        Path,
+        typer.Argument(help="ledger.sqlite of a server, a coordinator or a party, or its folder."),
+    ],
     delta: Annotated[
         float, typer.Option(help="The δ in all at which the tighter total is stated.")
     ] = DEFAULT_CAP_DELTA,
     as_json: Json = False,
 ) -> None:
-    """What has been spent, oldest first, with the plain sums and the tighter total."""
+    """What a ledger says was spent. Oldest first, with the plain sums and the tighter total."""
     from simulation.command.ledger_report import read_ledger
 
     report = read_ledger(path, delta)

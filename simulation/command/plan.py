@@ -10,7 +10,13 @@ import typer
 from typer.core import TyperCommand
 
 from protocols.errors import LocalError, RunFailed
-from simulation.command.by_statistic import Chosen, StatisticGroup, statistic_command
+from simulation.command.by_statistic import (
+    Chosen,
+    StatisticGroup,
+    by_statistic,
+    need_statistic,
+    statistic_command,
+)
 from simulation.command.common import DATA, CompareOptions, option
 from simulation.command.run import asked_about, simulated
 
@@ -67,7 +73,7 @@ def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
         given = getattr(options, name)
         default = next(f.default for f in dataclasses.fields(options) if f.name == name)
         if given not in (default, []):
-            raise LocalError(f"--{name} is of a run: a plan is rehearsed without it")
+            raise LocalError(f"--{name} is for runs: a plan is rehearsed without it")
     targets = options.target_error is not None or options.target_bytes is not None
     specs = options.aggregator or (aggregator_names() if targets else ["additive"])
     for spec in specs:
@@ -142,17 +148,10 @@ class PlanGroup(StatisticGroup):
         return statistic_command(name, PlanOptions, plan_statistic)
 
 
-plan = typer.Typer(
-    name="plan",
-    cls=PlanGroup,
-    invoke_without_command=True,
-    subcommand_metavar="STATISTIC [OPTIONS]",
-    epilog="`tally plan STATISTIC --help` lists the options of one.",
-)
+plan = by_statistic("plan", PlanGroup)
 
 
 @plan.callback()
 def choose_plan(context: typer.Context) -> None:
     """What it would cost and give, before any ε is spent."""
-    if context.invoked_subcommand is None:
-        raise LocalError("which statistic? `tally plan --help` lists them")
+    need_statistic(context)

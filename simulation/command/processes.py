@@ -23,7 +23,7 @@ processes = typer.Typer()
 MAX_TOKEN = 4096
 
 IdentityFolder = Annotated[Path, typer.Option("--identity", help="Folder that enrol made.")]
-Lifetime = Annotated[float, typer.Option(help="Days that party certificates hold.")]
+Lifetime = Annotated[float, typer.Option(help="Days that party certificates are valid.")]
 Listen = Annotated[str, typer.Option(help="host:port to listen on.")]
 Store = Annotated[Path | None, typer.Option(help="Folder for the ledger and what was received.")]
 Cap = Annotated[
@@ -36,7 +36,7 @@ Composes = Annotated[
     Composition,
     typer.Option(
         "--composition",
-        help="How spends add up: sum; or tight, if no epsilon is chosen by an earlier answer.",
+        help="How releases add up: sum; or tight, if no epsilon is chosen after an answer.",
     ),
 ]
 Insecure = Annotated[
@@ -159,7 +159,7 @@ def enrolment(
     log_format: LogFormat = "text",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Enrol parties until it is stopped, in a federation whose coordinator must not."""
+    """Enrol parties until it is stopped. For a federation whose coordinator must not."""
     from protocols.run.messages import Role
     from servers.enrolment import EnrolmentConfig
     from servers.registrar_process import RegistrarConfig, run_registrar
@@ -197,7 +197,9 @@ def party(
     ] = None,
     slices: Annotated[
         int | None,
-        typer.Option("--slice", help="Hold only this party's slice of the data, dealt to N."),
+        typer.Option(
+            "--slice", help="Deal the data to N parties, and hold only this party's part."
+        ),
     ] = None,
     peer: Annotated[
         str,
@@ -213,7 +215,10 @@ def party(
     ] = "",
     policy: Annotated[
         Path | None,
-        typer.Option(envvar="TALLY_POLICY", help="TOML: what this party agrees to; what is safe."),
+        typer.Option(
+            envvar="TALLY_POLICY",
+            help="TOML file: what this party agrees to; a careful default, if left out.",
+        ),
     ] = None,
     store: Annotated[
         Path | None, typer.Option(help="Folder for its ledger; the identity's if left out.")
@@ -272,7 +277,7 @@ def health(
         str | None, typer.Option(help="Who must answer; the identity itself if left out.")
     ] = None,
 ) -> None:
-    """Ask a station whether it serves: exit code 0 if so, 3 if not."""
+    """Ask a process whether it serves: exit code 0 if so, 3 if not."""
     from simulation.health import check_health
 
     check_health(target, identity, expect)

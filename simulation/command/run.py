@@ -17,10 +17,12 @@ from simulation.command.by_statistic import (
     COMPARE,
     Chosen,
     StatisticGroup,
+    by_statistic,
     comparison_of,
+    need_statistic,
     statistic_command,
 )
-from simulation.command.common import CompareOptions, RunOptions, SimulationOptions
+from simulation.command.common import CompareOptions, RunOptions, SimulationOptions, asking
 
 if TYPE_CHECKING:
     from parties.data import Dataset
@@ -35,7 +37,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
-        raise LocalError("--key is of a running federation: give --coordinator")
+        raise LocalError("--key is for a running federation: give --coordinator")
     if options.coordinator is None or options.identity is None:
         show(simulate(chosen, options), options.out, options.as_json)
         return
@@ -43,8 +45,9 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     for each in dataclasses.fields(SimulationOptions):
         if getattr(options, each.name) not in (each.default, []):
             flag = each.name.replace("_", "-")
-            raise LocalError(f"--{flag} is of a simulation; --coordinator asks a running one")
-    from protocols.studies.contract import Study
+            raise LocalError(
+                f"--{flag} is for simulations; --coordinator asks a running federation"
+            )
     from simulation.deployment import Deployment
     from simulation.watch import watched
 
@@ -52,7 +55,6 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     if options.out is not None:
         check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
-    several = isinstance(question, Study) and isinstance(deployment.puts(question), Study)
     about = about_run(question.name, spec, options)
     with (
         deployment as asked,
@@ -61,16 +63,10 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     ):
         result = asked.run(
             question,
-            options.epsilon,
-            noise=options.noise,
-            unit=options.unit,
-            min_parties=options.min_parties,
-            deadline=options.deadline,
             report=report,
-            delta=options.delta,
-            fresh=options.fresh,
             key=options.key,
-            begun=show_study_key if several else show_key,
+            begun=lambda key, study: (show_study_key if study else show_key)(key),
+            **asking(options),
         )
     show(result, options.out, options.as_json)
 
@@ -120,7 +116,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
     from simulation.reports.terminal import show_progress
 
     if coordinator is None:
-        raise LocalError("--resume is of a running federation: give --coordinator")
+        raise LocalError("--resume is for a running federation: give --coordinator")
     if identity is None:
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     with Deployment(coordinator, identity) as deployment, show_progress() as report:
@@ -195,17 +191,7 @@ def simulated(
         show_progress() as shown,
         watched(options.out, about, shown) as report,
     ):
-        return federation.run(
-            question,
-            options.epsilon,
-            noise=options.noise,
-            unit=options.unit,
-            min_parties=options.min_parties,
-            deadline=options.deadline,
-            report=report,
-            delta=options.delta,
-            fresh=options.fresh,
-        )
+        return federation.run(question, report=report, **asking(options))
 
 
 def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dict[str, object]:
@@ -250,7 +236,7 @@ def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
         return with_pilot(built, chosen.pilot, dataset)
     if chosen.pilot is not None:
         raise LocalError("--pilot needs bounds that are known: give --lower and --upper")
-    return PrivateBounds(built, chosen.bounds_share)
+    return PrivateBounds(built, chosen.bounds_share, chosen.bounds_by)
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
@@ -310,20 +296,8 @@ class CompareGroup(StatisticGroup):
         return statistic_command(name, CompareOptions, compare_statistic)
 
 
-run = typer.Typer(
-    name="run",
-    cls=RunGroup,
-    invoke_without_command=True,
-    subcommand_metavar="STATISTIC [OPTIONS]",
-    epilog="`tally run STATISTIC --help` lists the options of one.",
-)
-compare = typer.Typer(
-    name="compare",
-    cls=CompareGroup,
-    invoke_without_command=True,
-    subcommand_metavar="STATISTIC [OPTIONS]",
-    epilog="`tally compare STATISTIC --help` lists the options of one.",
-)
+run = by_statistic("run", RunGroup)
+compare = by_statistic("compare", CompareGroup)
 
 
 @run.callback()
@@ -346,12 +320,11 @@ def choose_run(
         bool, typer.Option("--json", help="Print one JSON object, for --resume.")
     ] = False,
 ) -> None:
-    """Run one statistic, in a simulated federation or in one that is deployed."""
-    if context.invoked_subcommand is None:
-        if resume is None:
-            raise LocalError("which statistic? `tally run --help` lists them")
+    """Run one statistic or study. In a simulated federation, or in one that is deployed."""
+    if context.invoked_subcommand is None and resume is not None:
         show(resume_question(resume, coordinator, identity), out, as_json)
         return
+    need_statistic(context)
     if resume is not None:
         raise LocalError("--resume KEY asks nothing new: leave the statistic out")
     for name in ("coordinator", "identity", "out", "as_json"):
@@ -365,5 +338,4 @@ def choose_run(
 @compare.callback()
 def choose_comparison(context: typer.Context) -> None:
     """One statistic with several aggregators, side by side."""
-    if context.invoked_subcommand is None:
-        raise LocalError("which statistic? `tally compare --help` lists them")
+    need_statistic(context)

@@ -19,9 +19,9 @@ def serve(
     folder: Annotated[
         Path, typer.Argument(help="Where runs are: a subfolder each, as --out makes them.")
     ] = Path("runs"),
-    host: Annotated[str, typer.Option(help="Address to listen at; this machine alone.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; by default only this machine can reach it.")
+    ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8642,
     coordinator: Annotated[
         str | None,
@@ -32,10 +32,13 @@ def serve(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(envvar="TALLY_TOKEN", help="What a browser must show; a new one each time."),
+        typer.Option(
+            envvar="TALLY_PAGE_TOKEN",
+            help="Secret that a browser must show; a new one each time, if left out.",
+        ),
     ] = None,
 ) -> None:
-    """A page of runs in progress and past ones, with a form that starts simulations."""
+    """A web page of runs, past and in progress. Its form starts simulations."""
     from importlib.util import find_spec
 
     if missing := [each for each in PACKAGES if find_spec(each) is None]:

@@ -27,25 +27,30 @@ def sweep_command(
     workers: Annotated[
         int | None, typer.Option(help="Runs at a time; one per core if left out.")
     ] = None,
+    on: Annotated[
+        str, typer.Option(help="cores of this machine, or ray: tasks of a cluster.")
+    ] = "cores",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object and nothing else.")
     ] = False,
 ) -> None:
     """A grid of runs: resumable, in parallel, one tidy table."""
     from simulation.command.run import check_writable
-    from simulation.sweep.conduct import conduct
+    from simulation.sweep.conduct import conduct, on_cluster
     from simulation.sweep.specification import read
     from simulation.sweep.table import check_format
 
     wanted = read(specification)
     check_format(wanted.format)
+    if on not in ("cores", "ray"):
+        raise LocalError(f"--on is cores or ray, not {on[:30]!r}")
     count = len(os.sched_getaffinity(0)) if workers is None else workers
     if not 1 <= count <= MOST_WORKERS:
         raise LocalError(f"--workers is from 1 to {MOST_WORKERS}, not {count}")
     folder = out or Path("sweep") / specification.stem
     check_writable(folder)
     with _progress() as report:
-        swept = conduct(wanted, folder, count, report)
+        swept = conduct(wanted, folder, on_cluster(workers) if on == "ray" else count, report)
     failed = swept.failed
     if len(failed) == len(swept.rows):
         raise RunFailed(f"no run of the sweep has an answer: {failed[0]['failed']}")

@@ -18,7 +18,7 @@ def verify_result(
         typer.Option(help="The members' authority (PEM) that must have certified the servers."),
     ] = None,
 ) -> None:
-    """Check the receipts of a result: who released what to which question, for how much ε."""
+    """Check the receipts of a result. They say who released what to which question, for what ε."""
     from simulation.command.messages import warn
     from simulation.proof import authority_of, read_result, verify
 
@@ -32,8 +32,8 @@ def verify_result(
     for receipt in verify(document, pinned):
         print(
             f"server-{receipt.server}  released {receipt.share.hex()[:16]} in run "
-            f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
+            f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta:g}  holds"
         )
     if pinned is None:
         shown = authority_of(document)
-        warn(f"the servers' authority is {shown}; --authority says whether that is yours")
+        warn(f"the servers' authority is {shown}; give --authority to check that it is yours")

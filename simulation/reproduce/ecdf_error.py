@@ -15,6 +15,7 @@ from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.privacy.smoothing.counts import smooth_counts
 from protocols.privacy.tree import Tree
 from protocols.randomness import Randomness
+from simulation.reproduce.by_epsilon import Sizes, row_of
 from simulation.reproduce.confidence import Mean
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
@@ -29,13 +30,6 @@ CURVES = {
 }
 # All intervals of the figure together miss a right theory about once in a thousand times.
 FAMILY = 0.999
-
-
-@dataclass(frozen=True)
-class Sizes:
-    points: int
-    runs: int
-    epsilons: tuple[str, ...]
 
 
 SIZES = {
@@ -152,10 +146,7 @@ def run(folder: Path, scale: Scale) -> Outcome:
 
 
 def _row(each: Errors) -> dict[str, Number]:
-    row: dict[str, Number] = {"epsilon": each.epsilon}
-    for name in CURVES:
-        mean = each.mean(name)
-        row |= {name: mean.value, f"{name}_lower": mean.lower, f"{name}_upper": mean.upper}
+    row = row_of(each.epsilon, {name: each.mean(name) for name in CURVES})
     return row | {f"{name}_theory": value for name, value in each.theory.items()}
 
 

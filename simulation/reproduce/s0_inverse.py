@@ -10,9 +10,10 @@ import numpy as np
 from protocols.privacy.smoothing import smooth
 from protocols.privacy.tree import Tree
 from protocols.statistics.ecdf import inverse
+from simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
 from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
+from simulation.reproduce.contract import Figure, Outcome, Scale, write_table
+from simulation.reproduce.drawing import legend_below, log_axis, panels, save
 from simulation.reproduce.poisson import SEED, tree_releases
 
 RATE = 3.0
@@ -27,13 +28,6 @@ ERRORS = {
     "inverse_smoothed": "inverse of F̃, 2-norm, no box",
     "inverse_smoothed_box": "inverse of F̃, 2-norm, box",
 }
-
-
-@dataclass(frozen=True)
-class Sizes:
-    points: int
-    runs: int
-    epsilons: tuple[str, ...]
 
 
 SIZES = {
@@ -124,7 +118,9 @@ def run(folder: Path, scale: Scale) -> Outcome:
             },
         },
         [
-            write_table(folder / "s0-fig4.csv", [_row(each) for each in measured]),
+            write_table(
+                folder / "s0-fig4.csv", [row_of(each.epsilon, each.means) for each in measured]
+            ),
             _draw(folder / "s0-fig4.png", measured, sizes),
         ],
         judge(measured),
@@ -134,27 +130,12 @@ def run(folder: Path, scale: Scale) -> Outcome:
     )
 
 
-def _row(each: Errors) -> dict[str, Number]:
-    row: dict[str, Number] = {"epsilon": each.epsilon}
-    for name, mean in each.means.items():
-        row |= {name: mean.value, f"{name}_lower": mean.lower, f"{name}_upper": mean.upper}
-    return row
-
-
 def _draw(path: Path, measured: Sequence[Errors], sizes: Sizes) -> Path:
     title = f"S0 Fig. 4: a private curve and its inverse, λ = {RATE:g}, N = {sizes.points}"
     canvas, (axes,) = panels(title, [""])
     canvas.set_size_inches(6.6, 4.6)
-    for (name, label), colour, marker in zip(ERRORS.items(), COLOURS, MARKERS, strict=True):
-        axes.plot(
-            [each.epsilon for each in measured],
-            [each.means[name].value for each in measured],
-            color=colour,
-            marker=marker,
-            ms=4,
-            lw=1.2,
-            label=label,
-        )
+    lines = {label: [each.means[name].value for each in measured] for name, label in ERRORS.items()}
+    draw_lines(axes, [each.epsilon for each in measured], lines)
     log_axis(axes, "x", "ε")
     log_axis(axes, "y", "mean squared error")
     legend_below(canvas, [axes], 2)

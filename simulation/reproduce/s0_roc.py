@@ -18,10 +18,11 @@ from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.statistics.classifier_curves import shares_of
 from protocols.statistics.classifier_estimates import Judgement, area_between
+from simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
 from simulation.reproduce.classified import SEED, Scores, classified, made_up
 from simulation.reproduce.confidence import Mean
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
+from simulation.reproduce.drawing import COLOURS, legend_below, log_axis, panels, save
 
 METHODS = {
     "tree_1": ("tree", "1", "S0's tree, smoothed in the 1-norm"),
@@ -34,13 +35,6 @@ JUDGED_EPSILON = 0.2
 HALF = 0.5
 NEAR = 0.05
 """Area between a curve and the truth up to which it "gives a good picture of the true one"."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    points: int
-    runs: int
-    epsilons: tuple[str, ...]
 
 
 SIZES = {
@@ -147,34 +141,22 @@ def run(folder: Path, scale: Scale) -> Outcome:
             },
         },
         [
-            write_table(folder / "s0-fig5.csv", [_row(each) for each in measured]),
+            write_table(
+                folder / "s0-fig5.csv", [row_of(each.epsilon, each.means) for each in measured]
+            ),
             _draw(folder / "s0-fig5.png", measured, sizes),
         ],
     )
 
 
-def _row(each: Errors) -> dict[str, Number]:
-    row: dict[str, Number] = {"epsilon": each.epsilon}
-    for name, mean in each.means.items():
-        row |= {name: mean.value, f"{name}_lower": mean.lower, f"{name}_upper": mean.upper}
-    return row
-
-
 def _draw(path: Path, measured: Sequence[Errors], sizes: Sizes) -> Path:
     canvas, (axes,) = panels(f"S0 Fig. 5: error of private ROC curves, N = {sizes.points}", [""])
     canvas.set_size_inches(6.6, 4.6)
-    for (name, (_, _, label)), colour, marker in zip(
-        METHODS.items(), COLOURS, MARKERS, strict=False
-    ):
-        axes.plot(
-            [each.epsilon for each in measured],
-            [each.means[name].value for each in measured],
-            color=colour,
-            marker=marker,
-            ms=4,
-            lw=1.2,
-            label=label,
-        )
+    lines = {
+        label: [each.means[name].value for each in measured]
+        for name, (_, _, label) in METHODS.items()
+    }
+    draw_lines(axes, [each.epsilon for each in measured], lines)
     log_axis(axes, "x", "ε", (1.0, 2.0, 5.0))
     log_axis(axes, "y", "area between the curves")
     legend_below(canvas, [axes], 2)

@@ -17,12 +17,13 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.block import PartyBlock
 from protocols.aggregation.contract import Ids, Total
 from protocols.errors import RunFailed
 from protocols.run.machine import Done, Failed
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Bill, Meter, relayed
-from protocols.run.participant import Outcome
+from protocols.run.participant import Outcome, Participant
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.router import Router
@@ -279,3 +280,18 @@ def submitted_to(meters: Iterable[Meter], parties: int) -> NDArray[np.bool_]:
     """Whose submissions all servers hold that have any, by what servers metered."""
     heard = [found for meter in meters if (found := meter.submitted(parties)).any()]
     return np.logical_and.reduce(heard) if heard else np.zeros(parties, dtype=bool)
+
+
+def do(participant: Participant, errand: Errand[Participant]) -> Outcome:
+    """An errand, where the participant is. Only parties that set a deadline hear that it passed:
+    others wait for the servers for as long as the run goes."""
+    match errand.task, errand.message:
+        case Task.TAKE, message if message is not None:
+            return participant.handle(message)
+        case Task.PROCEED, _ if isinstance(participant, PartyBlock):
+            return participant.proceed(errand.run)
+        case Task.EXPIRE, _:
+            timed = participant.deadlines.pop(errand.run, None) is not None
+            if timed or participant.role is not Role.PARTY:
+                return participant.expire(errand.run)
+    return Outcome(errand.run)

@@ -116,7 +116,8 @@ class Runtime(ABC):
 
     `scripted` tells whether parties can be made to misbehave or to follow a policy,
     `networks` whether conditions of a network can be emulated; `peer` is how parties that meet
-    reach each other if nobody says.
+    reach each other if nobody says. Up to `own_hosts` parties have a host each if nobody says.
+    `trust` is said before every threat model, where the runtime changes whom one has to trust.
     """
 
     name: ClassVar[str]
@@ -124,6 +125,8 @@ class Runtime(ABC):
     scripted: ClassVar[bool] = True
     networks: ClassVar[bool] = False
     peer: ClassVar[str] = "direct"
+    own_hosts: ClassVar[int] = 100
+    trust: ClassVar[str] = ""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

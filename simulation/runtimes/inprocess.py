@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from parties.block import PartyBlock
 from parties.consent import Consent
 from protocols.aggregation.contract import Ids
 from protocols.identity.certificates import Authority, Credentials, Identity
@@ -19,7 +18,7 @@ from protocols.run.question import Question
 from protocols.run.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator
-from simulation.runtimes.carried import Accounts, Carried, Errand, Task, submitted_to
+from simulation.runtimes.carried import Accounts, Carried, Errand, do, submitted_to
 from simulation.runtimes.contract import Plan, Progress
 from simulation.runtimes.desk import Begun, Closed, Desk
 from simulation.scripted_parties import ScriptedBlock
@@ -170,18 +169,3 @@ class InProcess(Carried[Participant]):
         consent.joined(self.plan.servers)
         self._consents.append(consent)
         return consent
-
-
-def do(participant: Participant, errand: Errand[Participant]) -> Outcome:
-    """An errand, where the participant is. Only parties that set a deadline hear that it passed:
-    others wait for the servers for as long as the run goes."""
-    match errand.task, errand.message:
-        case Task.TAKE, message if message is not None:
-            return participant.handle(message)
-        case Task.PROCEED, _ if isinstance(participant, PartyBlock):
-            return participant.proceed(errand.run)
-        case Task.EXPIRE, _:
-            timed = participant.deadlines.pop(errand.run, None) is not None
-            if timed or participant.role is not Role.PARTY:
-                return participant.expire(errand.run)
-    return Outcome(errand.run)

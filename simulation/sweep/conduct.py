@@ -10,7 +10,7 @@ from simulation.sweep.journal import Journal, Row
 from simulation.sweep.specification import Run, Specification
 from simulation.sweep.table import write_table
 from simulation.sweep.work import check, work
-from simulation.sweep.workers import Workers
+from simulation.sweep.workers import Pool, Workers
 
 Report = Callable[[int, int], None]
 
@@ -33,10 +33,14 @@ class Swept:
 
 
 def conduct(
-    specification: Specification, folder: Path, workers: int, report: Report = _quiet
+    specification: Specification,
+    folder: Path,
+    workers: "int | Pool[Run, Row]",
+    report: Report = _quiet,
 ) -> Swept:
     """Does what the journal in `folder` does not have, then writes the table and the plot.
 
+    `workers` is how many processes of this machine do the runs, or who does them (`on_cluster`).
     `report` hears how many runs are done, and of how many. Raises `LocalError` for what cannot be
     asked, `Interrupted` and `RunFailed` with what is kept.
     """
@@ -47,9 +51,10 @@ def conduct(
         kept = len(runs) - len(missing)
         done = kept
         report(done, len(runs))
-        pool: Workers[Run, Row] = Workers(work, min(workers, max(len(missing), 1)))
+        if isinstance(workers, int):
+            workers = Workers(work, min(workers, max(len(missing), 1)))
         try:
-            for run, row in pool.done(missing):
+            for run, row in workers.done(missing):
                 journal.add(run.key, row)
                 done += 1
                 report(done, len(runs))
@@ -65,6 +70,13 @@ def conduct(
         if (plot := draw(rows, specification.plot, folder)) is not None:
             files.append(plot)
     return Swept(rows, kept, files)
+
+
+def on_cluster(most: int | None = None) -> Pool[Run, Row]:
+    """Runs as tasks of a Ray cluster, `most` at a time; None for one on each of its cores."""
+    from simulation.sweep.ray_workers import RayWorkers
+
+    return RayWorkers(work, most)
 
 
 def _kept(done: int, of: int) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,8 +64,9 @@ def draw(rows: Sequence[Row], plot: Plot, folder: Path) -> Path | None:
         points = line if texts else sorted(line, key=lambda point: float(str(point[0])))
         xs = [str(x) if texts else float(str(x)) for x, _, _ in points]
         ys, errors = [y for _, y, _ in points], [error for _, _, error in points]
-        look = {"color": SEVERAL[place % len(SEVERAL)], "marker": MARKERS[place % len(MARKERS)]}
-        axes.errorbar(xs, ys, yerr=errors, markersize=4, capsize=2, label=name, **look)
+        colour, marker = SEVERAL[place % len(SEVERAL)], MARKERS[place % len(MARKERS)]
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
+        axes.errorbar(xs, ys, yerr=errors, capsize=2, label=name, **look)
     if (
         "x" in plot.log
         and not texts

@@ -4,14 +4,22 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from protocols.errors import RunFailed
 from simulation.runtimes.processes import fork_server, no_main_module
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+Given = TypeVar("Given", covariant=True)
 STOP_SECONDS = 10.0
+
+
+class Pool(Protocol[Task, Given]):
+    """Whoever does tasks: processes of this machine, or a cluster."""
+
+    def done(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Given]]:
+        """Tasks with their answers, as they come. What a task raises, this raises."""
 
 
 class Workers(Generic[Task, Answer]):

@@ -175,7 +175,7 @@ def _state(
     if answered:
         return "done", ""
     said = _last_line(path / LOG) if job else ""
-    return "failed", said or "it ended without a word: it was killed, or its machine stopped"
+    return "failed", said or "it ended without a message: it was killed, or its machine stopped"
 
 
 def _last_line(path: Path) -> str:

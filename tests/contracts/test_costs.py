@@ -40,6 +40,11 @@ def test_rounds_are_those_of_a_run(aggregator: str) -> None:
     assert bill_of(aggregator, 12, 8).rounds == aggregator_named(aggregator).rounds
 
 
+def test_a_check_of_keys_takes_three_rounds_more() -> None:
+    checked = "fss?verified=yes"
+    assert bill_of(checked, 12, 8).rounds == aggregator_named(checked).rounds + 3
+
+
 @pytest.mark.parametrize("aggregator", INSTALLED)
 @pytest.mark.parametrize(("parties", "length"), [(12, 8), (17, 64)])
 def test_a_party_sends_what_the_formula_says(aggregator: str, parties: int, length: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import COMMAND, Done
+from tests.once import once
 
 SOURCE = Path(__file__).parents[1] / "example_aggregator"
 ROOT = Path(__file__).parents[2]
@@ -19,15 +20,17 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package in a folder of its own, as pip installs it; no index is asked."""
-    folder = tmp_path_factory.mktemp("example")
-    source = shutil.copytree(SOURCE, folder / "source")  # building leaves files behind
-    offline = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
-    command = ("install", "--quiet", *offline, "--target", str(folder / "site"), str(source))
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "site"
+
+    def make(folder: Path) -> None:
+        source = shutil.copytree(SOURCE, folder / "source")  # building leaves files behind
+        offline = ("--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+        command = ("install", "--quiet", *offline, "--target", str(folder / "site"), str(source))
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", *command], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    return once(tmp_path_factory, "example-aggregator", make) / "site"
 
 
 def with_package(installed: Path, command: list[str], folder: Path) -> Done:

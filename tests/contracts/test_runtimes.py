@@ -1,4 +1,5 @@
-"""Every installed runtime under the contract; `docker` needs an engine: tests/compose."""
+"""Every installed runtime under the contract; `docker` needs an engine and `ray` a cluster, which
+have tests of their own: tests/compose, tests/ray."""
 
 import pytest
 

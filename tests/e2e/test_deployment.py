@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Tally
 from tests.e2e.deployed import DATA, MEAN, SECONDS, Room, answer, tally
 
 
@@ -122,8 +123,6 @@ def test_keys_of_parties_are_theirs_alone(room: Room) -> None:
             ["run", "mean", "--coordinator", "h:1", "--identity", "x", "--parties", "3"],
             "simulation",
         ),
-        (["party", "--identity", "none", "--coordinator", "h:1", *DATA], "give --token"),
-        (["party", "--identity", "none", "--coordinator", "h:1", *DATA, "--token", "x"], "token"),
         (["enrol", "create", "none", "--servers", "0"], "a server or more"),
         (["enrol", "token", "none", "party-1"], "no federation"),
         (["enrol", "renew", "none", "server-0"], "no authority"),
@@ -133,11 +132,23 @@ def test_keys_of_parties_are_theirs_alone(room: Room) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], words: str, tally_here: Tally
 ) -> None:
+    done = tally_here(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+    assert not any(Path().iterdir())
+
+
+@pytest.mark.parametrize(("more", "words"), [([], "give --token"), (["--token", "x"], "token")])
+def test_a_party_that_cannot_enrol_says_so_in_one_line(
+    more: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of its own: it takes over the logs."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     monkeypatch.chdir(tmp_path)
-    done = tally(*arguments)
+    done = tally("party", "--identity", "none", "--coordinator", "h:1", *DATA, *more)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert words in done.stderr

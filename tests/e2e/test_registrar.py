@@ -93,7 +93,9 @@ def test_parties_enrol_elsewhere_take_part_and_are_revoked_there(
         assert "list of processes" not in (room.folder / f"party-{index}.log").read_text()
 
     # The registrar's word reaches the coordinator and the servers, and the party is out.
-    assert tally("enrol", "revoke", str(fed), "party-0").stdout == "party-0: 1 revoked\n"
+    assert tally("enrol", "revoke", str(fed), "party-0").stdout == (
+        "party-0: certificates and tokens revoked: 1\n"
+    )
     assert by_file.process.wait(SECONDS) != 0
     assert "revoked" in by_file.log.read_text()
     deadline = time.monotonic() + SECONDS

@@ -25,6 +25,7 @@ from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.statistics.choices import TopK
 from protocols.statistics.estimates import shape_of
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Sum
 from protocols.statistics.of_pairs import Gini
@@ -46,7 +47,7 @@ SECONDS = 10.0
 
 def test_either_server_may_be_killed_at_any_stage(tmp_path: Path) -> None:
     """Under one seed the answer, noise included, is that of a run in which nothing happened: a
-    histogram, a choice, and pairs."""
+    histogram, two choices, and pairs."""
     with (
         Federation(parties=3, data=MORE, seed=7) as calm,
         Federation(
@@ -59,6 +60,7 @@ def test_either_server_may_be_killed_at_any_stage(tmp_path: Path) -> None:
         for victim, delay, statistic in (
             ("server-0", 0.05, Histogram(value="value", bins=400)),
             ("server-1", 0.15, TopK(value="value", bins=200, k=4)),
+            ("server-1", 0.1, FirstAboveThreshold(value="value", bins=200, threshold=2)),
             ("server-0", 0.25, Gini(value="value", bits=8, meet="servers", pairs_per_party="all")),
         ):
             expected = calm.run(statistic, 1.0, noise="joint")
@@ -77,7 +79,7 @@ def test_either_server_may_be_killed_at_any_stage(tmp_path: Path) -> None:
             assert found[0].estimate == expected.estimate
     for server in range(2):
         ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
-        assert len(ledger.rows()) == 3
+        assert len(ledger.rows()) == 4
         ledger.close()
 
 

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 from fss import native, verified_nodes
 from fss.ring import Bytes, Points
 from fss.verified import CHALLENGE_BYTES, Verified, Visit
-from fss.verified_nodes import Node, visited
+from fss.verified_nodes import NodeKind, visited
 from fss.verified_twin import carryless
 from tests.fss.forged_keys import Pair, as_blocks, stepping_thrice, weighted
 
@@ -118,7 +118,7 @@ def test_leaves_tile_the_domain_and_end_at_every_threshold(bits: int) -> None:
     for subset in range(1, 1 << (1 << bits), 1 if bits < 4 else 251):
         points = np.flatnonzero([(subset >> i) & 1 for i in range(1 << bits)]).astype(np.uint64)
         nodes = visited(points, bits)
-        leaf = nodes.kinds == Node.LEAF
+        leaf = nodes.kinds == NodeKind.LEAF
         sizes = 1 << (bits - nodes.levels[leaf].astype(int))
         starts = nodes.prefixes[leaf].astype(int) * sizes
         assert starts.tolist() == [0, *np.cumsum(sizes)[:-1].tolist()]
@@ -127,7 +127,7 @@ def test_leaves_tile_the_domain_and_end_at_every_threshold(bits: int) -> None:
         with_leaves = set(nodes.levels[leaf].tolist())
         assert min(with_leaves) >= 2
         for kind, level in zip(nodes.kinds.tolist(), nodes.levels.tolist(), strict=True):
-            assert (kind != Node.INNER) == (level in with_leaves)
+            assert (kind != NodeKind.INNER) == (level in with_leaves)
 
 
 # --- forgeries ---
@@ -216,7 +216,7 @@ def test_several_steps_at_several_levels_are_caught_by_what_is_compared_beside_t
     keys = Verified(4, b"run")
     points = np.array([3, 5, 6], dtype=np.uint64)  # leaves 00, 010, 0110, 0111, 10 and 11
     visit = keys.visit(points, CHALLENGE)
-    beside = (visit.nodes.levels == 2) & (visit.nodes.kinds == Node.CHECKED)
+    beside = (visit.nodes.levels == 2) & (visit.nodes.kinds == NodeKind.CHECKED)
     assert visit.nodes.prefixes[beside].tolist() == [1]
     for seed in range(10):
         pair = stepping_thrice(keys, seed)
@@ -228,7 +228,7 @@ def test_several_steps_at_several_levels_are_caught_by_what_is_compared_beside_t
 
 def blind_to_inner_nodes(visit: Visit) -> Visit:
     kinds = visit.nodes.kinds.copy()
-    kinds[kinds == Node.CHECKED] = Node.INNER
+    kinds[kinds == NodeKind.CHECKED] = NodeKind.INNER
     nodes = replace(visit.nodes, kinds=kinds)
     return replace(visit, nodes=nodes, weights=visit.weights[: 4 * nodes.checks])
 

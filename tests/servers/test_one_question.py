@@ -28,6 +28,7 @@ from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.statistics import Statistic, statistics
 from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.of_pairs import Gini, Variance
@@ -58,6 +59,20 @@ RUNS: dict[str, tuple[int, Question]] = {
             Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, min_parties=2
         ),
     ),
+    "shared": (
+        3,
+        Question(COUNTS, "additive", Fraction(1), Placement.SHARED, min_parties=2, honest=2),
+    ),
+    "first above": (
+        2,
+        Question(
+            FirstAboveThreshold(lower=0.0, upper=1.0, bins=4, threshold=2),
+            "additive",
+            Fraction(1),
+            Placement.JOINT,
+            min_parties=2,
+        ),
+    ),
     "prio3": (2, Question(COUNTS, "prio3", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
     "fss": (2, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
     "fss of three": (3, Question(CURVE, "fss", Fraction(1), Placement.EACH_SERVER, min_parties=2)),
@@ -80,6 +95,16 @@ RUNS: dict[str, tuple[int, Question]] = {
     "local": (
         1,
         Question(COUNTS, "local", Fraction(1), Placement.CURATOR, min_parties=2),
+    ),
+    "local curve": (
+        1,
+        Question(
+            Ecdf(lower=0.05, upper=1.0, thresholds=4, randomizer="hashing"),
+            "local",
+            Fraction(1),
+            Placement.CURATOR,
+            min_parties=2,
+        ),
     ),
     "pairs": (
         2,
@@ -111,6 +136,7 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "later_epsilon": lambda query: query.later_epsilon + 1,
     "later_delta": lambda query: query.later_delta / 2 or 1e-9,
     "asking": lambda query: "00" * 16,
+    "honest": lambda query: query.honest % query.servers + 1,
 }
 """Another value for every field of a query."""
 
@@ -171,16 +197,28 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "side": lambda value: value + 1,
     "part": lambda value: value / 2,
     "lengths": lambda value: (*value, 1.0),
+    "within": lambda value: (0.25, 0.5),
+    "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
 }
 """Another value for every parameter of any statistic."""
 
 
-TOGETHER: dict[str, dict[str, Any]] = {"parameter inside": {"noise": Placement.PER_PAIR}}
+TOGETHER: dict[str, dict[str, Any]] = {
+    "parameter inside": {"noise": Placement.PER_PAIR},
+    "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
+}
 """What must be changed as well for a query to be one."""
 
-NO_OTHER = {("quantile-search", "parameter mechanism")}
+INSTEAD_OF_CHOICE: dict[str, dict[str, Any]] = {
+    "servers": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
+    "noise": {"statistic": COUNTS},
+    "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
+}
+"""The same where two servers choose: others, or with other noise, have no choice to make."""
+
+NO_OTHER = {("quantile-search", "parameter mechanism"), ("first-above", "parameter categories")}
 """Parameters that have one value only: there is nothing else that anybody could be told."""
 
 
@@ -213,7 +251,11 @@ def changed(query: Query, name: str) -> Query:
     Raises `LocalError` on a value that no query can have: a lie that nobody could be told would
     prove nothing.
     """
-    together = TOGETHER.get(name, {})
+    together = (TOGETHER if query.choice is None else INSTEAD_OF_CHOICE).get(name, {})
+    if name == "noise" and query.honest:
+        together = {"honest": 0}
+    if name == "honest" and query.honest:
+        together = {}
     if name in OTHER:
         value = OTHER[name](query)
         assert value != getattr(query, name)

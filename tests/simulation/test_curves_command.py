@@ -107,9 +107,11 @@ def test_running_sums(tally_here: Tally) -> None:
         ("quantile-search", "--aggregator", "fss", "--quantile", 0.9),
     ],
 )
-def test_one_seed_gives_one_curve_in_both_runtimes(tally: Tally, words: tuple[object, ...]) -> None:
+def test_one_seed_gives_one_curve_in_both_runtimes(
+    tally_here: Tally, words: tuple[object, ...]
+) -> None:
     here, there = (
-        document(tally, *words, "--parties", 6, "--seed", 7, "--runtime", runtime)
+        document(tally_here, *words, "--parties", 6, "--seed", 7, "--runtime", runtime)
         for runtime in ("inprocess", "processes")
     )
     assert here["estimate"] == there["estimate"] != here["truth"]
@@ -118,13 +120,13 @@ def test_one_seed_gives_one_curve_in_both_runtimes(tally: Tally, words: tuple[ob
 
 @pytest.mark.parametrize("runtime", ["inprocess", "processes"])
 def test_keys_give_the_exact_curve_at_a_price_that_thresholds_do_not_raise(
-    tally: Tally, runtime: str
+    tally_here: Tally, runtime: str
 ) -> None:
     """2000 parties with a record each: a key of 768 bytes to each server, whatever N."""
     sent = {}
     for aggregator, thresholds in (("fss", 64), ("fss", 128), ("additive", 64), ("additive", 128)):
         words = ("--aggregator", aggregator, "--thresholds", thresholds, "--runtime", runtime)
-        found = document(tally, "ecdf", "--parties", 2000, "--epsilon", "inf", *words)
+        found = document(tally_here, "ecdf", "--parties", 2000, "--epsilon", "inf", *words)
         assert found["estimate"] == found["truth"]
         links = found["communication"]["links"]
         sent[aggregator, thresholds] = links["party->server"]["bytes"]

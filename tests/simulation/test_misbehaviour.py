@@ -165,15 +165,15 @@ def test_whoever_is_in_the_sum_is_in_the_truth(aggregator: str, after: int) -> N
             ("--data", "synthetic:linear", "--cheat", "1:out-of-range"),
             "kendall-tau is computed in circuits",
         ),
-        (("--cheat", "1:malformed", "--runtime", "docker"), "of simulated parties"),
+        (("--cheat", "1:malformed", "--runtime", "docker"), "for simulated parties"),
         (("--parties", "1", "--cheat", "0:malformed"), "leaves none of 1 parties"),
         (
             ("--cheat", "1:malformed", "--coordinator", "x:1", "--identity", "x"),
-            "--cheat is of a simulation",
+            "--cheat is for simulations",
         ),
         (
             ("--drop-after", "1", "--coordinator", "x:1", "--identity", "x"),
-            "--drop-after is of a simulation",
+            "--drop-after is for simulations",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),

@@ -14,6 +14,8 @@ import pytest
 
 from protocols.errors import LocalError
 from simulation.reproduce.registry import FIGURES
+from tests.conftest import Tally
+from tests.once import once
 
 COLUMNS = {
     "s0-fig2": ["epsilon", "lambda", "p", "box", "ratio", "lower", "upper", "runs"],
@@ -109,7 +111,7 @@ WORDS = (
 """Columns that are no numbers, or infinite ones."""
 
 
-def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def tally_elsewhere(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     program = "from simulation.command.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
@@ -125,10 +127,15 @@ def tally(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
     """`tally reproduce all --small --json`, one object a line."""
-    folder = tmp_path_factory.mktemp("all")
-    done = tally("reproduce", "all", "--small", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    documents = [json.loads(line) for line in done.stdout.splitlines()]
+
+    def make(folder: Path) -> None:
+        done = tally_elsewhere("reproduce", "all", "--small", "--json", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        (folder / "documents.jsonl").write_text(done.stdout)
+
+    folder = once(tmp_path_factory, "reproduced", make)
+    lines = (folder / "documents.jsonl").read_text().splitlines()
+    documents = [json.loads(line) for line in lines]
     for document in documents:
         document["files"] = [folder / path for path in document["files"]]
     return {document["figure"]: document for document in documents}
@@ -201,31 +208,31 @@ class TestCommand:
     ) -> None:
         assert everything["s0-communication"]["verdict"] == "holds"
 
-    def test_people_read_criteria_and_one_folder_holds_several(self, tmp_path: Path) -> None:
-        done = tally("reproduce", "s0-fig3", "s0-fig4", "--small", "--out", "plots", cwd=tmp_path)
+    def test_people_read_criteria_and_one_folder_holds_several(self, tally_here: Tally) -> None:
+        done = tally_here("reproduce", "s0-fig3", "s0-fig4", "--small", "--out", "plots")
         assert done.returncode == 0, done.stderr
         assert FIGURES["s0-fig3"].claim in done.stdout
         assert "too few runs" in done.stdout
-        assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == [
+        assert sorted(path.name for path in Path("plots").iterdir()) == [
             *("s0-fig3.csv", "s0-fig3.png", "s0-fig4.csv", "s0-fig4.png")
         ]
 
-    def test_unknown_figure_names_the_nearest_and_writes_nothing(self, tmp_path: Path) -> None:
-        done = tally("reproduce", "s0-fig2", "s0-fig44", "--small", "--json", cwd=tmp_path)
+    def test_unknown_figure_names_the_nearest_and_writes_nothing(self, tally_here: Tally) -> None:
+        done = tally_here("reproduce", "s0-fig2", "s0-fig44", "--small", "--json")
         assert done.returncode == 2
         assert done.stdout == ""
         assert "s0-fig4" in done.stderr
         assert len(done.stderr.splitlines()) == 1
-        assert not list(tmp_path.iterdir())
+        assert not list(Path().iterdir())
 
-    def test_refuses_a_folder_that_is_a_file(self, tmp_path: Path) -> None:
-        (tmp_path / "plots").write_text("mine")
-        done = tally("reproduce", "s0-fig3", "--small", "--out", "plots", cwd=tmp_path)
+    def test_refuses_a_folder_that_is_a_file(self, tally_here: Tally) -> None:
+        Path("plots").write_text("mine")
+        done = tally_here("reproduce", "s0-fig3", "--small", "--out", "plots")
         assert done.returncode == 2
-        assert (tmp_path / "plots").read_text() == "mine"
+        assert Path("plots").read_text() == "mine"
 
-    def test_lists_figures(self, tmp_path: Path) -> None:
-        done = tally("list", "figures", "--json", cwd=tmp_path)
+    def test_lists_figures(self, tally_here: Tally) -> None:
+        done = tally_here("list", "figures", "--json")
         assert json.loads(done.stdout)["figures"] == {
             name: figure.claim for name, figure in FIGURES.items()
         }

@@ -35,10 +35,12 @@ def test_closed_forms_are_the_spread_of_what_is_measured() -> None:
 
 def test_set_ups_differ_in_what_they_say() -> None:
     shares = np.bincount(s1_kendall.synthetic(2000, np.random.default_rng(1)), minlength=25) / 2000
-    judged, wide, even = set_ups(shares, 5)
+    judged, wide, even, half = set_ups(shares, 5)
     assert judged.tau == pytest.approx(wide.tau)
     assert even.tau == pytest.approx(S1_TAU, abs=1e-3)
     assert wide.gain(Fraction(1), 10**5) > judged.gain(Fraction(1), 10**5)
+    tiny = Fraction(1, 1000)  # noise is all that errs
+    assert half.gain(tiny, 10**5) == pytest.approx(2 * even.gain(tiny, 10**5), rel=1e-3)
 
 
 def test_the_small_figure_of_auc_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +62,13 @@ def test_newton_fits_a_logistic_regression() -> None:
     assert np.abs(found - chance).max() < 0.05
 
 
-def test_the_benchmark_has_its_rows() -> None:
-    response, auc = bench.rows(reports=1000, records=1000)
-    assert (response.name, auc.name) == ("response-1000", "auc-1000x20")
-    assert response.ratios.keys() == {"sum"}
-    assert auc.ratios.keys() == {"twice_n", "twice_depth"}
+def test_the_benchmark_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "TURNS", 1)
+    *oracles, auc, every = bench.rows(reports=1000, records=900, every=800)
+    names = ["response-1000", "unary-900", "hadamard-900", "hashing-900"]
+    assert [row.name for row in oracles] == names
+    assert (auc.name, every.name) == ("auc-900x20", "auc-every-800x20")
+    assert all(row.ratios.keys() == {"sum"} for row in oracles)
+    for row in (auc, every):
+        assert row.ratios.keys() == {"twice_n", "twice_depth", "twice_both"}
+        assert row.details["working_bytes"] > 0

@@ -72,7 +72,7 @@ def test_notes_only_when_there_is_something_to_say(tally_here: Tally) -> None:
     assert "reproducible" in document(tally_here, "mean", "--seed", "7")["notes"][0]
 
 
-def test_one_seed_gives_one_answer_in_both_runtimes(tally: Tally) -> None:
+def test_one_seed_gives_one_answer_in_both_runtimes(tally_here: Tally) -> None:
     words = [
         "mean",
         "--data",
@@ -86,7 +86,7 @@ def test_one_seed_gives_one_answer_in_both_runtimes(tally: Tally) -> None:
         "--seed",
         "7",
     ]
-    here, there = (document(tally, *words, "--runtime", r) for r in ("inprocess", "processes"))
+    here, there = (document(tally_here, *words, "--runtime", r) for r in ("inprocess", "processes"))
     assert here["estimate"] == there["estimate"]
     assert here["communication"] == there["communication"]
     assert there["timing"]["server_cpu_seconds"] > 0

@@ -233,9 +233,18 @@ def test_a_killed_run_is_not_taken_for_a_living_one(tmp_path: Path) -> None:
     assert (seen.state, "killed" in seen.reason) == ("failed", True)
 
 
-def test_bad_options_get_one_line(tally: Tally, tmp_path: Path) -> None:
+def test_a_partys_token_is_not_taken_for_the_pages(
+    tally_here: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page prints its token; that of a party, in the environment, lets somebody join as it."""
+    monkeypatch.setenv("TALLY_TOKEN", "too-short")
+    done = tally_here("serve", "--port", "70000")
+    assert done.stderr == "tally: --port 70000: ports are from 0 to 65535\n"
+
+
+def test_bad_options_get_one_line(tally_here: Tally, tmp_path: Path) -> None:
     for words in (["--token", "short"], ["--port", "70000"], ["--coordinator", "a:1"]):
-        done = tally("serve", str(tmp_path / "runs"), *words)
+        done = tally_here("serve", str(tmp_path / "runs"), *words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert not os.path.exists(tmp_path / "runs")
 

@@ -3,8 +3,6 @@
 import copy
 import datetime as dt
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from simulation import Federation
 from simulation.proof import verify
 from simulation.result import Result
+from tests.conftest import Tally
 
 ASKED: list[tuple[str, int, Statistic, dict[str, Any]]] = [
     ("additive", 3, Histogram(value="score", bins=4), {}),
@@ -160,12 +159,9 @@ def test_an_estimate_that_is_no_number_can_be_verified() -> None:
         verify(document | {"estimate": 3.0})
 
 
-def tally(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from simulation.command.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_the_command_says_a_line_a_server_and_pins_an_authority(tmp_path: Path) -> None:
+def test_the_command_says_a_line_a_server_and_pins_an_authority(
+    tally_here: Tally, tmp_path: Path
+) -> None:
     with Federation(3, 2, data="synthetic:scores?n=12") as federation:
         result = federation.run(Mean(value="score"), 1)
     file = tmp_path / "result.json"
@@ -175,15 +171,15 @@ def test_the_command_says_a_line_a_server_and_pins_an_authority(tmp_path: Path) 
     ours.write_bytes(result.proof.authority)
     other = Authority.create("theirs", dt.datetime.now(dt.UTC), dt.timedelta(days=1))
     theirs.write_bytes(other.pem)
-    good = tally("verify", str(tmp_path), "--authority", str(ours))
+    good = tally_here("verify", str(tmp_path), "--authority", str(ours))
     assert good.returncode == 0
     assert [line.split()[0] for line in good.stdout.splitlines()] == ["server-0", "server-1"]
-    bad = tally("verify", str(file), "--authority", str(theirs))
+    bad = tally_here("verify", str(file), "--authority", str(theirs))
     assert (bad.returncode, bad.stdout) == (3, "")
     assert bad.stderr.startswith("tally: the result does not hold: authority")
     assert bad.stderr.count("\n") == 1
     file.write_text("{}")
-    none = tally("verify", str(file))
+    none = tally_here("verify", str(file))
     assert (none.returncode, none.stderr) == (2, f"tally: {file} has no receipts\n")
 
 

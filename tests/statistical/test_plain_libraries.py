@@ -24,6 +24,7 @@ from protocols.statistics.bounded import Bounded
 from protocols.statistics.choices import Mode, TopK
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.estimates import shape_of
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.moments import Mean, Sum
@@ -124,6 +125,15 @@ def fullest(columns: dict[str, Column], statistic: Bounded) -> Column:
     return ((edges[:-1] + edges[1:]) / 2)[order]
 
 
+def first_of_two(columns: dict[str, Column], statistic: Bounded) -> float:
+    """The middle of the lowest bin with two records."""
+    counts = bins(columns, statistic)
+    lower, upper = statistic.bounds
+    edges = np.linspace(lower, upper, len(counts) + 1)
+    full = [i for i, count in enumerate(counts) if count >= 2]
+    return (edges[full[0]] + edges[full[0] + 1]) / 2 if full else math.inf
+
+
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -166,6 +176,13 @@ CASES: dict[str, list[Case]] = {
     "histogram": [Case(lambda a, b: Histogram(lower=a, upper=b, bins=_whole(a, b)), bins)],
     "mode": [Case(lambda a, b: Mode(lower=a, upper=b, bins=_whole(a, b)), fullest)],
     "top-k": [Case(lambda a, b: TopK(lower=a, upper=b, bins=_whole(a, b), k=2), fullest)],
+    "first-above": [
+        Case(
+            lambda a, b: FirstAboveThreshold(lower=a, upper=b, bins=_whole(a, b), threshold=2),
+            first_of_two,
+            least=2,
+        )
+    ],
     "ecdf": [Case(lambda a, b: Ecdf(lower=a, upper=b, thresholds=_whole(a, b)), at_thresholds)],
     "cumulative-histogram": [
         Case(

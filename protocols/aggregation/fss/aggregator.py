@@ -42,6 +42,7 @@ from protocols.aggregation.fss.verified_keys import (
 )
 from protocols.aggregation.fss.verified_keys import header as verified_header
 from protocols.aggregation.one_round import SummingServer
+from protocols.aggregation.partial_sums import total_over
 from protocols.aggregation.rosters import submissions
 from protocols.algebra.ring import Vector, add_shares
 from protocols.errors import LocalError
@@ -71,6 +72,8 @@ class Fss(Aggregator):
     offers: ClassVar[frozenset[str]] = frozenset({"compare"})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
+    rounds: ClassVar[int] = 5
+    """And three more with `verified`, where no key is bad."""
     party_bytes: ClassVar[str] = (
         "m(8 + 768k); for m ≥ 3 about (8L + 16m)k; verified 48k a bit of the number of thresholds"
     )
@@ -263,17 +266,33 @@ class FssServer(SummingServer):
 
     def counts_at(self, points: NDArray[np.uint64], members: NDArray[np.bool]) -> Vector:
         """This server's share of how many of the members' values are at most each point."""
-        share = np.zeros(len(points), dtype=np.uint64)
-        for ids, block in self._bulk.blocks():
-            chosen = members[ids]
-            if chosen.any():
-                rows = block.reshape(len(ids), -1)
-                keys = self._keys(rows if chosen.all() else rows[chosen])
-                share += self._comparison.evaluate_sum(self._index, keys, points)
-        return share
+        part = CountedKeys(self._comparison, self._index, points, members)
+        return total_over(self._bulk, part, len(points))
 
     def _keys(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The keys of some submissions, one below the other."""
-        width = self._comparison.key_bytes(self._index)
-        keys = rows[:, _HEADER.size :]
-        return keys if keys.shape[1] == width else keys.reshape(-1, width)
+        return keys_in(rows, self._comparison.key_bytes(self._index))
+
+
+@dataclass(frozen=True, eq=False)
+class CountedKeys:
+    """What the members' keys of one block add to a server's share of the counts at `points`."""
+
+    comparison: Comparison
+    index: int
+    points: NDArray[np.uint64]
+    members: NDArray[np.bool]
+
+    def __call__(self, ids: Ids, block: NDArray[np.uint8]) -> Vector:
+        chosen = self.members[ids]
+        if not chosen.any():
+            return np.zeros(len(self.points), dtype=np.uint64)
+        rows = block.reshape(len(ids), -1)
+        width = self.comparison.key_bytes(self.index)
+        keys = keys_in(rows if chosen.all() else rows[chosen], width)
+        return self.comparison.evaluate_sum(self.index, keys, self.points)
+
+
+def keys_in(rows: NDArray[np.uint8], width: int) -> NDArray[np.uint8]:
+    """The keys of some submissions, one below the other."""
+    keys = rows[:, _HEADER.size :]
+    return keys if keys.shape[1] == width else keys.reshape(-1, width)

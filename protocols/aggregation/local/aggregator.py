@@ -14,24 +14,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
-import numpy as np
-
 from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
 from protocols.aggregation.release import Release
 from protocols.aggregation.reports import (
     LARGEST,
     LocalReports,
     PlainReports,
+    RandomizedRelease,
     Reports,
     is_private,
-    local_deviations,
 )
-from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.local import LocalRandomizer
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
+from protocols.records import Holdings
 from protocols.run.machine import Machine
 from protocols.run.messages import MAX_ROW, SINGLE_BYTES
 from protocols.run.query import Query
@@ -129,21 +126,17 @@ def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
     return LocalReports(query, randomizer_of(query), holdings, Randomness.public(query.run))
 
 
-class LocalRelease(Release):
-    """Randomized at the parties: what the server does with reports costs nothing more."""
+class LocalRelease(RandomizedRelease):
+    """What the server does with reports costs nothing more."""
 
     @property
-    def exact(self) -> bool:
-        return not is_private(self.query)
-
-    @property
-    def placement(self) -> str:
-        return "local"
+    def randomizer(self) -> LocalRandomizer:
+        return randomizer_of(self.query)
 
     @property
     def delta(self) -> float:
         """What was granted, if reports are not ε-private without it."""
-        if self.exact or not randomizer_of(self.query).delta:
+        if self.exact or not self.randomizer.delta:
             return 0.0
         return self.query.delta
 
@@ -151,7 +144,7 @@ class LocalRelease(Release):
     def words(self) -> str:
         if self.exact or self.query.epsilon is None:
             return "none"
-        randomizer = randomizer_of(self.query)
+        randomizer = self.randomizer
         each = float(self.query.epsilon / self.query.records_per_unit)
         bits, sent = randomizer.report_bits, randomizer.report_bytes
         budget = f"ε {each:.6g}"
@@ -166,8 +159,3 @@ class LocalRelease(Release):
     @property
     def statement(self) -> str:
         return "parties randomize their own records: nobody is trusted with them"
-
-    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
-        if self.exact:
-            return np.zeros(1)
-        return local_deviations(self.query, randomizer_of(self.query), released, records)

@@ -57,7 +57,7 @@ class LocalServer(CollectingServer):
             return f"{message.width} bytes are no whole number of reports of {self._width} bytes"
         if count > self._reports.most:
             return f"{count} reports, where a party makes at most {self._reports.most}"
-        if not self._reports.possible(message.rows().reshape(-1, self._width)).all():
+        if not self._reports.possible_from(message.senders, message.rows()).all():
             return "a report that no party makes"
         return None
 

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from protocols.aggregation.collector import Collector
 from protocols.aggregation.contract import Bulk, Records, ThreatModel
-from protocols.aggregation.masking.graph import Plan, make_plan
+from protocols.aggregation.masking.graph import MaskingPlan, make_plan
 from protocols.aggregation.masking.party import MaskingParty
 from protocols.aggregation.masking.server import MaskingServer
 from protocols.aggregation.vouched import Vouched
@@ -99,7 +99,7 @@ class Masking(Vouched):
             raise LocalError(f"masking has 1 server, not {query.servers}")
         self.plan(query)
 
-    def plan(self, query: Query) -> Plan:
+    def plan(self, query: Query) -> MaskingPlan:
         """The public graph and threshold of a run. Raises `LocalError`.
 
         The order on the ring is a function of the question and the run's name. That name is the

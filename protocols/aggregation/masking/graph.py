@@ -35,7 +35,7 @@ MAX_LINKS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class MaskingPlan:
     """`neighbours[i]` are party i's, in ascending order, and `slots[i, a]` is the place of i among
     the neighbours of `neighbours[i, a]`."""
 
@@ -124,7 +124,7 @@ def threshold_of(holders: int, threshold: int, automatic: bool) -> int:
     return threshold
 
 
-def make_plan(parties: int, neighbours: str, threshold: int, seed: str) -> Plan:
+def make_plan(parties: int, neighbours: str, threshold: int, seed: str) -> MaskingPlan:
     """The same for everybody under the same public `seed`. Raises `LocalError`."""
     degree, automatic = degree_of(parties, neighbours)
     if parties * degree > MAX_LINKS:
@@ -135,7 +135,7 @@ def make_plan(parties: int, neighbours: str, threshold: int, seed: str) -> Plan:
 
 
 @lru_cache(maxsize=8)
-def _plan(parties: int, degree: int, threshold: int, seed: str) -> Plan:
+def _plan(parties: int, degree: int, threshold: int, seed: str) -> MaskingPlan:
     everyone = np.arange(parties, dtype=np.int64)
     if degree == parties - 1:
         others = np.arange(degree, dtype=np.int64)
@@ -152,7 +152,7 @@ def _plan(parties: int, degree: int, threshold: int, seed: str) -> Plan:
     turned = np.argsort(neighbours.ravel(), kind="stable")
     slots = np.empty(parties * degree, dtype=np.int64)
     slots[turned] = np.arange(parties * degree) % max(degree, 1)
-    return Plan(neighbours, slots.reshape(parties, degree), threshold)
+    return MaskingPlan(neighbours, slots.reshape(parties, degree), threshold)
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fss.prg import expand_seeds, expand_seeds_sum
 from protocols.aggregation.contract import Bodies
-from protocols.aggregation.masking.graph import Plan, given
+from protocols.aggregation.masking.graph import MaskingPlan, given
 from protocols.aggregation.masking.keys import (
     CONFIRMATION_BYTES,
     KEYS_BYTES,
@@ -82,7 +82,7 @@ class MaskingParty:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: MaskingPlan,
         query: Query,
         holdings: Holdings,
         randomness: Randomness,

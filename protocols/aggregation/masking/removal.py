@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fss.prg import expand_seeds_sum
-from protocols.aggregation.masking.graph import Members, Plan, given
+from protocols.aggregation.masking.graph import MaskingPlan, Members, given
 from protocols.aggregation.masking.keys import SEED_BYTES, KeyPair, mask_seed
 from protocols.algebra.field import FIELD128
 from protocols.algebra.ring import Vector
@@ -17,7 +17,7 @@ class Misfit(Exception):  # noqa: N818 - it names what was found
     """The shares of a party's key do not open to the key that it published."""
 
 
-def held_shares(plan: Plan, said: Bytes) -> tuple[Bytes, Members]:
+def held_shares(plan: MaskingPlan, said: Bytes) -> tuple[Bytes, Members]:
     """The share of each party's secret at each of its holders, and which of them gave it.
 
     `said` is what each party sent to be unmasked: the share of its own secret and those of its
@@ -30,7 +30,7 @@ def held_shares(plan: Plan, said: Bytes) -> tuple[Bytes, Members]:
 
 
 def remove_masks(
-    plan: Plan,
+    plan: MaskingPlan,
     run: bytes,
     present: Members,
     needed: NDArray[np.intp],
@@ -61,7 +61,7 @@ def remove_masks(
     return _sum(added, length) - _sum(taken, length)
 
 
-def _open(plan: Plan, party: int, shares: Bytes, held: Members) -> bytes:
+def _open(plan: MaskingPlan, party: int, shares: Bytes, held: Members) -> bytes:
     """The secret that the shares of `threshold` holders open; those of lowest index, so that
     parties with the same holders have them opened with the same weights."""
     holders = np.append(party, plan.neighbours[party])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation.contract import Bulk
-from protocols.aggregation.masking.graph import Members, Plan, given
+from protocols.aggregation.masking.graph import MaskingPlan, Members, given
 from protocols.aggregation.masking.keys import (
     CONFIRMATION_BYTES,
     KEYS_BYTES,
@@ -77,7 +77,7 @@ class MaskingServer(SummingServer):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: MaskingPlan,
         query: Query,
         index: int,
         randomness: Randomness,

@@ -114,7 +114,7 @@ class Reporting(ABC):
             raise LocalError(f"{self.query.parties} parties are too many for a roster of prio3")
 
 
-class Bins(Reporting):
+class OneHotReporting(Reporting):
     """A record is a vector with a single 1, and proved to be."""
 
     @cached_property
@@ -128,7 +128,7 @@ class Bins(Reporting):
         return share
 
 
-class Cells(Bins):
+class StepReporting(OneHotReporting):
     """A record is a step from 0 to 1 at one of the thresholds: a 1 where the step is.
 
     Servers add up along the thresholds, which is linear. Proving 0 or 1 at each threshold would
@@ -142,7 +142,7 @@ class Cells(Bins):
         return apply_integer_map(self.field, lambda digits: np.cumsum(digits, axis=-1), share)
 
 
-class Steps(Reporting):
+class NumberReporting(Reporting):
     """A record is a number of grid steps above the lower bound, and proved to be in the range."""
 
     @cached_property
@@ -168,9 +168,9 @@ class Steps(Reporting):
 
 
 REPORTINGS: dict[type[Measurement], type[Reporting]] = {
-    OneHot: Bins,
-    Step: Cells,
-    BoundedNumber: Steps,
+    OneHot: OneHotReporting,
+    Step: StepReporting,
+    BoundedNumber: NumberReporting,
 }
 """The proof of what a record is."""
 

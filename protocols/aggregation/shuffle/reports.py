@@ -8,19 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregation import aggregator_named
-from protocols.aggregation.release import Release
 from protocols.aggregation.reports import (
     LocalReports,
     PlainReports,
+    RandomizedRelease,
     Reports,
     is_private,
-    local_deviations,
 )
-from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.local import LocalRandomizer
 from protocols.privacy.amplification import local_epsilon, per_record
-from protocols.records import Column, Holdings
+from protocols.records import Holdings
 from protocols.run.query import Query
 from protocols.statistics.measurement import Measurement
 
@@ -95,16 +93,12 @@ def _randomizer(
     return measurement.randomizer(lambda values: local_epsilon(each, delta, reports, values))
 
 
-class ShuffledReports(Release):
-    """Randomized at the parties, and hidden among all reports by the shuffler."""
+class ShuffledReports(RandomizedRelease):
+    """Hidden among all reports by the shuffler."""
 
     @property
-    def exact(self) -> bool:
-        return not is_private(self.query)
-
-    @property
-    def placement(self) -> str:
-        return "local"
+    def randomizer(self) -> LocalRandomizer:
+        return randomizer_of(self.query)
 
     @property
     def amplified(self) -> bool:
@@ -117,8 +111,7 @@ class ShuffledReports(Release):
     @property
     def local(self) -> Fraction:
         """The ε of a report by itself."""
-        randomizer = randomizer_of(self.query)
-        return local_budget(self.query, randomizer.amplified_as)
+        return local_budget(self.query, self.randomizer.amplified_as)
 
     @property
     def delta(self) -> float:
@@ -128,7 +121,7 @@ class ShuffledReports(Release):
     def words(self) -> str:
         if self.exact:
             return "none"
-        return f"{randomizer_of(self.query).name}, of local ε {float(self.local):.6g}"
+        return f"{self.randomizer.name}, of local ε {float(self.local):.6g}"
 
     @property
     def statement(self) -> str:
@@ -139,8 +132,3 @@ class ShuffledReports(Release):
             "shuffler does not collude with the coordinator and "
             f"{honest_parties(self.query, self.query.min_parties)} parties are honest"
         )
-
-    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
-        if self.exact:
-            return np.zeros(1)
-        return local_deviations(self.query, randomizer_of(self.query), released, records)

@@ -1,6 +1,7 @@
 """The machines of the shuffle model, one class a role: each shows what that role may see."""
 
 import struct
+from enum import Enum, auto
 from typing import ClassVar
 
 import numpy as np
@@ -36,6 +37,20 @@ def context(query: Query) -> bytes:
     return b"tallyroom shuffle " + query.run
 
 
+class SealingState(Enum):
+    """What a block of parties knows of the key that reports are sealed under."""
+
+    UNTOLD = auto()
+    TOLD = auto()  # some were; the others, and those again, take the same key
+
+
+PARTY_ACCEPTS: dict[tuple[SealingState, Phase], Role] = {
+    (SealingState.UNTOLD, Phase.KEYS): Role.COORDINATOR,
+    (SealingState.TOLD, Phase.KEYS): Role.COORDINATOR,
+}
+"""What parties take in which state, and from whom; everything else is rejected."""
+
+
 class ShuffleParty:
     """Sees its own records and the collector's public key. Sends its sealed reports, and is done.
 
@@ -50,16 +65,20 @@ class ShuffleParty:
         self._told = np.zeros(len(holdings.ids), dtype=bool)
         self._key: bytes | None = None
 
+    @property
+    def state(self) -> SealingState:
+        return SealingState.UNTOLD if self._key is None else SealingState.TOLD
+
     def start(self) -> Step:
         return Continue()
 
     def receive(self, message: Message) -> Step:
-        if message.phase is not Phase.KEYS or message.sender_role is not Role.COORDINATOR:
+        if PARTY_ACCEPTS.get((self.state, message.phase)) is not message.sender_role:
             return Rejected(message.sender, f"a party expects no {message.phase.label}")
         key = message.body[0].tobytes()
         if len(key) != PUBLIC_BYTES or (message.body != message.body[0]).any():
             return Rejected(message.sender, "not one public key")
-        if self._key not in (None, key):
+        if self.state is SealingState.TOLD and key != self._key:
             return Rejected(message.sender, "a second public key")
         try:
             recipient = Recipient(key)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.masking.aggregator import Masking
-from protocols.aggregation.masking.graph import Plan
+from protocols.aggregation.masking.graph import MaskingPlan
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Phase, Role
@@ -88,7 +88,7 @@ def test_one_more_than_may_leave_ends_every_run() -> None:
         assert run.spends == []
 
 
-def expected_members(plan: Plan, gone: dict[int, Phase]) -> set[int] | None:
+def expected_members(plan: MaskingPlan, gone: dict[int, Phase]) -> set[int] | None:
     """Who must be in the sum, told with sets; None where it cannot be opened."""
     holders = {i: {i, *plan.neighbours[i].tolist()} for i in range(plan.parties)}
     here = set(holders)

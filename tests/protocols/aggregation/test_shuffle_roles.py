@@ -35,7 +35,6 @@ from tests.protocols.aggregation.shuffle_run import (
     RECORDS,
     WIDTH,
     a_collector,
-    a_party,
     a_query,
     a_shuffler,
     key_of,
@@ -336,44 +335,6 @@ def test_parts_that_contradict_are_refused_and_change_nothing() -> None:
     assert (total.records, total.refused) == (RECORDS, 0)
     assert collector._state is CollectorState.OVER
     assert isinstance(collector.receive(first), Rejected)
-
-
-# What a party does
-
-
-def test_a_party_refuses_keys_that_are_none() -> None:
-    query = a_query()
-    good = key_of(a_collector(query))
-    party = a_party(query, some_holdings())
-    bodies = [bytes(32), bytes(31), bytes(33), b"", (1).to_bytes(32, "little")]
-    wrong = [replace(good, body=np.frombuffer(b, np.uint8).reshape(1, -1)) for b in bodies]
-    wrong.append(replace(good, sender_role=Role.SERVER))
-    wrong.append(replace(good, phase=Phase.UNMASK))
-    several = np.repeat(good.body, PARTIES, axis=0)
-    several[2, 0] ^= 1
-    wrong.append(replace(good, body=several))
-    for message in wrong:
-        assert isinstance(party.receive(message), Rejected)
-    assert isinstance(party.receive(good), Done)
-
-
-def test_a_party_answers_one_key_once() -> None:
-    query = a_query()
-    good = key_of(a_collector(query))
-    other = replace(good, body=good.body ^ np.uint8(4))
-    party = a_party(query, some_holdings())
-    some = good.select(np.array([0, 2]))
-    step = party.receive(some)
-    assert isinstance(step, Continue)
-    assert sorted(int(i) for m in step.messages for i in m.senders) == [0, 2]
-    assert party.receive(some) == Continue()
-    refusal = party.receive(other)
-    assert isinstance(refusal, Rejected)
-    assert refusal.reason == "a second public key"
-    rest = party.receive(good)
-    assert isinstance(rest, Done)
-    assert sorted(int(i) for m in rest.messages for i in m.senders) == [1, 3, 4, 5]
-    assert party.expire() == Done()
 
 
 def test_a_coordinator_that_comes_back_is_told_all_parts_again(

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.joint.choice import Choice, choose, noisy_max_epsilon, noisy_max_scale, winners
 from protocols.joint.computation import Program
@@ -16,14 +15,7 @@ from protocols.joint.noise import draw_noise
 from protocols.joint.noise_circuit import JointGeometric
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
-from tests.protocols.joint.two_ends import Ends
-
-BASES = Ends(lambda _, __: iter(())).bases  # type: ignore[arg-type, return-value]
-
-
-def shared(values: NDArray[np.int64], seed: int = 0) -> tuple[Vector, Vector]:
-    masks = np.random.default_rng(seed).integers(0, 2**64, values.shape, dtype=np.uint64)
-    return masks, values.astype(np.int64).view(np.uint64) - masks
+from tests.protocols.joint.two_ends import BASES, Ends, shared
 
 
 def chosen(choice: Choice, counts: NDArray[np.int64], seed: int = 0) -> list[int]:

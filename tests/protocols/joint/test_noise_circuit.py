@@ -1,5 +1,6 @@
 """What the circuit draws: the discrete Laplace distribution, as far off as it says."""
 
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 
@@ -46,17 +47,40 @@ def test_the_stated_distance_is_an_upper_bound(scale: Fraction, magnitude: int, 
     assert distance <= noise.distance + 1e-12
 
 
-@pytest.mark.parametrize(("scale", "epsilon"), [(1, 1), (2, 1), (1000, Fraction(1, 10)), (1, 8)])
+@pytest.mark.parametrize(
+    ("scale", "epsilon"),
+    [
+        (Fraction(1), 1),
+        (Fraction(2), 1),
+        (Fraction(1000), Fraction(1, 10)),
+        (Fraction(1), 8),
+        (Fraction(2, 50), 50),
+        (Fraction(2, 300), 300),
+        (Fraction(2, 600), 600),
+    ],
+)
 @pytest.mark.parametrize("noises", [1, 1024])
-def test_it_costs_no_more_than_was_granted(scale: int, epsilon: Fraction, noises: int) -> None:
+def test_it_costs_no_more_than_was_granted(scale: Fraction, epsilon: Fraction, noises: int) -> None:
     granted = 2.0**-40
-    noise = JointLaplace.spending(Fraction(scale), Fraction(epsilon), granted, noises)
+    noise = JointLaplace.spending(scale, Fraction(epsilon), granted, noises)
     assert 0 < noise.delta(Fraction(epsilon), noises) <= granted
 
 
+def test_at_a_large_epsilon_the_chance_of_any_noise_is_right_to_its_last_bit() -> None:
+    """P(X ≠ 0) = 2q/(1 + q) is some 2^-143 at scale 1/100, far below what doubles tell from 0 in
+    1 − p: against 400 digits."""
+    noise = JointLaplace.spending(Fraction(1, 100), Fraction(100), 2.0**-40, 4)
+    with localcontext(Context(prec=400)):
+        q = Decimal(-100).exp()
+        exact = 2 * q / (1 + q)
+        drawn = 1 - Decimal(noise.zero_threshold) / 2**noise.coin_bits
+        assert drawn > 0
+        assert abs(drawn / exact - 1) < Decimal(2) ** -40
+
+
 def test_what_cannot_be_is_one_line() -> None:
-    with pytest.raises(LocalError, match="too small for noise inside a circuit"):
-        JointLaplace.spending(Fraction(1), Fraction(1), 1e-37, 1024)
+    with pytest.raises(LocalError, match="at epsilon 650 the coins of noise inside a circuit"):
+        JointLaplace.spending(Fraction(1, 300), Fraction(650), 1e-12, 1024)
     with pytest.raises(LocalError, match="too large for noise inside a circuit"):
         JointLaplace.spending(Fraction(1), Fraction(10**6), 1e-9, 1)
     with pytest.raises(LocalError, match="between 0 and 1"):

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fss.ring import Bytes
+from protocols.algebra.ring import Vector
 from protocols.joint.base_transfers import BaseTransfers
 from protocols.joint.computation import EVALUATOR, GARBLER, Computation, Name, Program, computation
 from protocols.randomness import Randomness
@@ -44,3 +46,11 @@ class Ends:
     @property
     def bytes(self) -> int:
         return int(sum(np.size(body) for body in self.sent))
+
+
+BASES = Ends(lambda _, __: iter(())).bases  # type: ignore[arg-type, return-value]
+
+
+def shared(values: NDArray[np.int64], seed: int = 0) -> tuple[Vector, Vector]:
+    masks = np.random.default_rng(seed).integers(0, 2**64, values.shape, dtype=np.uint64)
+    return masks, values.astype(np.int64).view(np.uint64) - masks

@@ -14,9 +14,15 @@ from protocols.privacy.mechanisms import Placement
 from protocols.run import policy as policy_module
 from protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
 from protocols.run.query import Query
+from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.local_forms import LocalAuc, encoded
+from protocols.statistics.of_pairs import Auc
+from protocols.statistics.running_sum import RunningSum
 from tests import samples
+
+CURVES = Roc(lower=0.0, upper=1.0, thresholds=4, labels="public")
 
 
 def a_query(**changes: Any) -> Query:
@@ -39,6 +45,10 @@ def test_what_is_usual_is_taken_by_default() -> None:
         ({"servers": 1, "aggregator": "masking"}, "it asks for 2 servers or more, not 1"),
         ({"epsilon": None}, "no answer without noise"),
         ({"epsilon": Fraction(11)}, "epsilon 10 per question, not 11"),
+        (
+            {"noise": Placement.SHARED, "servers": 3, "honest": 3},
+            "it takes 2 servers for honest, and shared noise needs 3 here",
+        ),
         ({"records": 17}, "more records than its parties can hold"),
         ({"max_records_per_party": 2, "records": 8}, "as many records as it joined with"),
     ],
@@ -47,6 +57,36 @@ def test_what_is_unsafe_is_refused_by_default(changes: dict[str, Any], words: st
     refusal = DEPLOYED.in_federation(2).refusal(a_query(**changes), records=3)
     assert refusal is not None
     assert words in refusal
+
+
+LOCAL = LocalAuc("auc", encoded(Auc(lower=0.0, upper=1.0, bins="4", labels="public")), 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "column"),
+    [
+        ({"statistic": CURVES}, "label"),
+        ({"statistic": RunningSum(time="age", lower=1.0, upper=2.0, steps=120)}, "age"),
+        (
+            {
+                "statistic": LOCAL,
+                "aggregator": "local",
+                "servers": 1,
+                "noise": Placement.CURATOR,
+            },
+            "label",
+        ),
+    ],
+)
+def test_who_asks_does_not_choose_which_columns_are_public(
+    changes: dict[str, Any], column: str
+) -> None:
+    """What such a question takes for public it tells exactly, at whatever ε: how many records are
+    positive, each record's label, or how many records have each value of any column of integers."""
+    asked = a_query(**changes)
+    assert f"the column {column} is public" in str(DEPLOYED.refusal(asked))
+    allowed = dataclasses.replace(DEPLOYED, public_columns=frozenset({column}))
+    assert allowed.refusal(asked) is None
 
 
 def test_no_delta_past_the_default_is_granted() -> None:
@@ -75,6 +115,12 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "3 records per party",
         ),
         ('aggregators = ["additive"]', {"aggregator": "shamir"}, {}, "the aggregator shamir"),
+        (
+            "honest_servers = 1",
+            {"noise": Placement.SHARED, "servers": 3},
+            {"noise": Placement.SHARED, "servers": 3, "honest": 1},
+            "it takes 1 servers for honest, and shared noise needs 2 here",
+        ),
         ('noise = ["parties"]', {}, {"noise": Placement.PARTIES}, "the noise each-server"),
         (
             'statistics = ["ecdf"]',
@@ -87,6 +133,12 @@ def test_no_delta_past_the_default_is_granted() -> None:
             {"statistic": Histogram(value="pay", lower=0.0, upper=1.0, bins=2)},
             {},
             "the column pay",
+        ),
+        (
+            'public_columns = ["time"]',
+            {"statistic": CURVES},
+            {"statistic": RunningSum(lower=1.0, upper=2.0, steps=4)},
+            "does not say that the column label is public",
         ),
         ('units = ["party"]', {}, {"records_per_unit": 4}, "it asks for the unit party"),
         ('units = ["record"]', {"records_per_unit": 4}, {}, "it asks for the unit record"),
@@ -112,8 +164,9 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
     whole = (
         "minimum_servers = 1\nminimum_parties = 1\nmaximum_records_per_party = 1\n"
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
-        'columns = ["x"]\nunits = ["record"]\nepsilon_per_question = 1\nepsilon_in_all = 2.5\n'
-        "delta_per_question = 1e-7\ndelta_in_all = 1e-6\n"
+        'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
+        "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
+        "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))

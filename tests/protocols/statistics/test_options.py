@@ -36,7 +36,7 @@ def test_options_are_the_fields_that_say_so() -> None:
 def test_what_the_coordinator_fills_in_is_no_option() -> None:
     bounds = ["--value", "--lower", "--upper"]
     assert flags(Histogram) == [*bounds, "--bins", "--nonnegative", "--categories", "--randomizer"]
-    local = ["--bins", "--rounding"]
+    local = ["--bins", "--rounding", "--randomizer"]
     assert flags(Gini) == [*bounds, "--pairs-per-party", "--bits", "--meet", *local]
     assert "--kernel" in flags(Pairwise)
     assert "--value" not in flags(Auc)

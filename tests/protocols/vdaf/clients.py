@@ -12,7 +12,7 @@ from protocols.vdaf.prio3 import (
     VERIFY_KEY_BYTES,
     Outputs,
     Prio3,
-    Reports,
+    ReportShares,
     prio3_count,
     prio3_histogram,
     prio3_multihot_count_vec,
@@ -84,11 +84,11 @@ class Batch:
         return cls(drawn(NONCE_BYTES), drawn(prio3.rand_bytes))
 
 
-def shard(prio3: Prio3, measurements: Measurements, batch: Batch) -> Reports:
+def shard(prio3: Prio3, measurements: Measurements, batch: Batch) -> ReportShares:
     return prio3.shard(measurements, batch.nonces, batch.rand, CTX)
 
 
-def verify(prio3: Prio3, nonces: Bytes, reports: Reports) -> list[Outputs]:
+def verify(prio3: Prio3, nonces: Bytes, reports: ReportShares) -> list[Outputs]:
     """What every server ends with."""
     begun = [
         prio3.verify_init(KEY, CTX, server, nonces, reports.public_shares, shares)

@@ -1,0 +1,135 @@
+"""A quantile by report noisy max, in two questions: where it is about, then where it is.
+
+A quantile that two servers choose among N cells is no finer than a cell. Where there are records
+enough for the ε at hand, a small share of it finds two thresholds around the quantile, as quantiles
+themselves whose ranks lie a margin below and above: so wide a margin that the noise of the first
+question seldom crosses it. The second question has most of its N cells between the two, and some
+on either side: where the first was wrong, it is the resolution that suffers. A side with less than
+twice the margin of records keeps its public bound: an end would be lost among the cells that no
+record is in. Where that is so on both sides, noise is coarser than cells are likely to be, and one
+question with all of ε is asked.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+
+from protocols.records import Holdings
+from protocols.statistics.choices import LEAST_IN_PARTS, QuantileByMax
+from protocols.statistics.contract import Bounds, Statistic
+from protocols.statistics.drawing import Style
+from protocols.statistics.ecdf import Quantile
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+
+END_SHARES = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
+"""Of ε, for each end of the range that the second question looks into: the least that will do."""
+COARSE = 1024
+"""Cells of the first question, at most."""
+FINE = 1024
+"""Cells of the second question between two ends, at most."""
+SPARE = 5.0
+"""The margin in scales of noise, past the logarithm of the cells: noise crosses it once in e^5
+questions at most."""
+
+
+@dataclass(frozen=True)
+class QuantileZoom(Study):
+    """One quantile of `records` records, whose rank lies `margin` from those of the ends, each of
+    which takes `end_share` of ε."""
+
+    statistic: Quantile
+    records: int
+    margin: int
+    end_share: Fraction
+
+    name: ClassVar[str] = "quantile-zoom"
+    style: ClassVar[Style] = Quantile.style
+
+    @property
+    def title(self) -> str:
+        return self.statistic.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.statistic.columns
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """As quantiles: those that there are."""
+        rank = math.ceil(self.statistic.quantile[0] * self.records)
+        sides = ((rank - self.margin, rank), (rank + self.margin, self.records - rank))
+        return tuple(end / self.records for end, room in sides if room >= 2 * self.margin)
+
+    def shares(self) -> tuple[Fraction, ...]:
+        first = self.end_share * len(self.ends)
+        return first, 1 - first
+
+    def steps(self) -> Steps:
+        first, rest = self.shares()
+        found = yield Ask(self._around(), first)
+        lower, upper = self._range(found)
+        inner = self._by_max(self._within(), (lower, upper))
+        answer = yield Ask(inner, rest)
+        note = f"looked for around [{lower:g}, {upper:g}], found for {float(first):g} of ε"
+        return Finding(answer.estimate, (note,), answer.deviations, inner)
+
+    def examples(self) -> tuple[Ask, ...]:
+        first, rest = self.shares()
+        return Ask(self._around(), first), Ask(self._by_max(self.statistic), rest)
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        return self.statistic.reference(holdings)
+
+    def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
+        return replace(self, statistic=self.statistic.with_bounds(published))
+
+    def _within(self) -> Quantile:
+        """Between two ends lie about twice the margin of ranks, and cells of a few ranks each are
+        chosen better than finer ones, of which more compete."""
+        most = FINE if len(self.ends) == 2 else self.statistic.thresholds
+        return replace(self.statistic, thresholds=min(self.statistic.thresholds, most))
+
+    def _around(self) -> QuantileByMax:
+        cells = min(self.statistic.thresholds, COARSE)
+        return self._by_max(replace(self.statistic, quantile=self.ends, thresholds=cells))
+
+    def _by_max(self, asked: Quantile, within: tuple[float, ...] = ()) -> QuantileByMax:
+        known = {each.name for each in fields(QuantileByMax)} - {"mechanism", "within"}
+        given = {each.name: getattr(asked, each.name) for each in fields(asked)}
+        return QuantileByMax(
+            within=within, **{name: value for name, value in given.items() if name in known}
+        )
+
+    def _range(self, found: Answer) -> Bounds:
+        """From the outer side of one cell to that of the other; of the same one, it is whole."""
+        around = self._around()
+        edges = np.concatenate([[around.bounds[0]], around.x])
+        cells = np.searchsorted(edges, shape_of(found.estimate).values()) - 1
+        lower, upper = float(edges[cells.min()]), float(edges[cells.max() + 1])
+        if len(cells) == 2:
+            return lower, upper
+        below = self.ends[0] < self.statistic.quantile[0]
+        return (lower, around.bounds[1]) if below else (around.bounds[0], upper)
+
+
+def zoomed(
+    asked: Statistic | Study, epsilon: Fraction | None, records: int, records_per_unit: int = 1
+) -> Statistic | Study:
+    """The study, where that is asked which it answers better than a single question does."""
+    if not isinstance(asked, Quantile) or asked.mechanism != "max" or epsilon is None:
+        return asked
+    if len(asked.quantile) != 1 or asked.thresholds < LEAST_IN_PARTS:
+        return asked
+    cells = min(asked.thresholds, COARSE)
+    scale = QuantileByMax().sensitivity * records_per_unit / float(epsilon)
+    studies = [
+        QuantileZoom(asked, records, math.ceil(scale / share * (math.log(cells) + SPARE)), share)
+        for share in END_SHARES
+    ]
+    best = max(studies, key=lambda study: len(study.ends))  # the first of those with most
+    return best if best.ends else asked

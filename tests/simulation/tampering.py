@@ -1,0 +1,18 @@
+"""Messages that are changed on their way."""
+
+from collections.abc import Callable
+
+from protocols.run.messages import Message
+from protocols.run.participant import Participant
+from simulation.runtimes.inprocess import InProcess
+
+Change = Callable[[Message], Message]
+
+
+class Tampered(InProcess):
+    """What servers say to each other is changed on the way."""
+
+    change: Change
+
+    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
+        return super()._receivers(self.change(message))
