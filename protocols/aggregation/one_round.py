@@ -358,9 +358,12 @@ class OneRoundServer(SummingServer):
         self._width = aggregator.width(query.submitted, index)
 
     def check(self, message: Message) -> str | None:
-        if message.width == self._width:
-            return None
-        return f"a share of {message.width} bytes, expected {self._width}"
+        if message.width != self._width:
+            return f"a share of {message.width} bytes, expected {self._width}"
+        statistic, most = self._query.statistic, self._query.max_records_per_party
+        if statistic.curated and not statistic.possible(message.rows().view("<u8"), most).all():
+            return f"not a vector of 1 to {most} records"
+        return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
         return message.rows().reshape(-1)

@@ -137,6 +137,10 @@ class CuratedReach(ByCurator, ResidualReach):
     name: ClassVar[str] = "residual-reach-curated"
 
     @property
+    def tables(self) -> tuple[int, ...]:
+        return (self.doublings + 1,) * 2
+
+    @property
     def released(self) -> int:
         return 2
 
