@@ -60,7 +60,7 @@ class Attribute:
     def outside(self, holdings: Holdings) -> NDArray[np.bool]:
         """Which records lie outside the bounds, or have a name that is not counted."""
         if self.bounds is None:
-            return self.codes(holdings, 1) == len(self.names)
+            return np.equal(self.codes(holdings, 1), len(self.names))
         column = holdings.column(self.name)
         return np.asarray((column < self.bounds[0]) | (column > self.bounds[1]))
 

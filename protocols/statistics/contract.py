@@ -79,7 +79,7 @@ class Statistic(Parametrized, ABC):
         self._take_python()
 
     def _take_python(self) -> None:
-        """As people write it: one number where there may be several, 2 for the choice "2".
+        """As people write it: one number or name where there may be several, 2 for the choice "2".
 
         Raises `LocalError`, which is a ValueError, for a value of another type.
         """

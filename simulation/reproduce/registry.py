@@ -2,6 +2,7 @@
 
 from simulation.reproduce import (
     ecdf_error,
+    s0_calibration,
     s0_communication,
     s0_inverse,
     s0_roc,
@@ -13,6 +14,7 @@ from simulation.reproduce import (
     s2_pictures,
     s2_residuals,
     s2_roc,
+    s2_roc_examples,
     s3_attack,
     s3_error,
     s3_smooth,
@@ -34,6 +36,9 @@ FIGURES: dict[str, Figure] = {
         s0_roc.FIG1,
         s0_roc.FIG5,
         s0_roc.FIG8,
+        s0_roc.FIG9,
+        *s0_calibration.FIGURES,
+        s2_roc_examples.FIGURE,
         *s2_roc.FIGURES,
         s2_discrimination.FIGURE,
         s2_residuals.FIGURE7,

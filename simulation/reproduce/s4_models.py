@@ -130,7 +130,7 @@ def objective_model(train: Records, epsilon: float, generator: np.random.Generat
     for each in wanted:
         direction = generator.normal(size=terms)
         size = generator.gamma(terms, 2 * math.sqrt(square) / float(mechanism.noise))
-        linear = size * direction / np.linalg.norm(direction)
+        linear: NDArray[np.float64] = np.asarray(size * direction / np.linalg.norm(direction))
         rows.append(minimum(design, train.classes == each, mechanism.penalty, linear))
     names = [str(at) for at in range(train.count)]
     return ClassModel("class", names, train.attributes, np.stack(rows), apart=True)

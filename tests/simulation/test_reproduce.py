@@ -17,6 +17,11 @@ from simulation.reproduce.registry import FIGURES
 from tests.conftest import Tally
 from tests.once import once
 
+CALIBRATION = [
+    *("data", "way", "epsilon", "relative_mse", "lower", "upper"),
+    *("deviation_of_squares", "deviation_of_statistic"),
+    *("lowest_term_error", "worst_other_term_error"),
+]
 COLUMNS = {
     "s0-fig2": ["epsilon", "lambda", "p", "box", "ratio", "lower", "upper", "runs"],
     "s0-fig3": ["epsilon", "lambda", "p", "box", "ratio", "lower", "upper", "runs"],
@@ -69,6 +74,10 @@ COLUMNS = {
         ),
     ],
     "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s0-fig9": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s0-fig6": CALIBRATION,
+    "s0-fig10": CALIBRATION,
+    "s2-fig1": ["data", "epsilon", "curve", "false_positive_rate", "true_positive_rate"],
     "s2-fig2": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig3": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig4": [

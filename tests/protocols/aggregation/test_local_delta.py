@@ -21,7 +21,7 @@ from protocols.run.policy import Policy
 from protocols.run.query import Query, decode_query
 from protocols.statistics.of_pairs import Auc
 from simulation.federation import Federation
-from tests.protocols.statistics.test_local_forms import RECORDS, a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
 from tests.samples import a_message, bitmap
 
 DELTA = 1e-4

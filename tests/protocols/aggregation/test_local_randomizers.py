@@ -28,7 +28,7 @@ from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Auc, Gini, KendallTau
 from simulation.federation import Federation
-from tests.protocols.statistics.test_local_forms import a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import a_query, form_of, holdings
 from tests.samples import a_message, bitmap
 
 UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
