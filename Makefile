@@ -81,7 +81,7 @@ wheel-test: setup
 
 # The site, from docs/ and docstrings, into build/site.
 docs: setup
-	@$(BIN)/python -c 'import furo, myst_parser, sphinx' 2>/dev/null \
+	@$(BIN)/python -c 'import furo, myst_nb, sphinx' 2>/dev/null \
 		|| $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 

@@ -10,9 +10,13 @@ from simulation.reports.message_flows import write_flows  # noqa: E402
 
 project = "Tallyroom"
 author = "The Tallyroom authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
+# Notebooks are kept without outputs: what readers see was computed by this version.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
 html_theme = "furo"
 html_title = "Tallyroom"
 exclude_patterns = ["_build"]

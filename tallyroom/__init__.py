@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from protocols.errors import LocalError, PeerError, RunFailed, TallyError
     from protocols.statistics.areas import AveragePrecision
+    from protocols.statistics.choices import Mode, TopK
+    from protocols.statistics.classifier_curves import PrCurve, Roc
     from protocols.statistics.contract import Statistic
     from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
     from protocols.statistics.estimates import Curve
@@ -33,8 +35,11 @@ if TYPE_CHECKING:
     from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
     from protocols.statistics.running_sum import RunningSum
     from protocols.studies.contract import Answer, Ask, Finding, Study
+    from protocols.studies.gini_coefficient import GiniCoefficient
+    from protocols.studies.hosmer_lemeshow import HosmerLemeshow
     from protocols.studies.private_bounds import PrivateBounds
     from protocols.studies.projected_histogram import ProjectedHistogram
+    from protocols.studies.quantile_search import QuantileSearchStudy
     from protocols.studies.residual_plot import ResidualPlot
     from simulation.deployment import Deployment
     from simulation.federation import Federation

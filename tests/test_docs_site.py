@@ -19,6 +19,7 @@ def test_every_page_is_in_the_index() -> None:
     blocks = re.findall(r"```\{toctree\}\n(.*?)```", (DOCS / "index.md").read_text(), re.S)
     listed = {line for block in blocks for line in block.split() if not line.startswith(":")}
     pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
+    pages |= {f"notebooks/{path.stem}" for path in (DOCS / "notebooks").glob("*.ipynb")}
     assert pages - listed == set()
 
 
@@ -43,9 +44,11 @@ def test_there_is_a_page_for_every_aggregator(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    if missing := [each for each in ("sphinx", "furo", "myst_parser") if find_spec(each) is None]:
+    if missing := [each for each in ("sphinx", "furo", "myst_nb") if find_spec(each) is None]:
         pytest.skip(f"the extra `docs` is not installed: {', '.join(missing)}")
-    words = ["-m", "sphinx", "-q", "-W", "-b", "html", str(DOCS), str(tmp_path)]
+    # tests/test_notebooks.py runs the notebooks.
+    words = ["-m", "sphinx", "-q", "-W", "-D", "nb_execution_mode=off", "-b", "html"]
+    words += [str(DOCS), str(tmp_path)]
     done = subprocess.run(
         [sys.executable, *words], cwd=HERE, capture_output=True, text=True, check=False
     )

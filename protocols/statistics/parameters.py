@@ -68,6 +68,8 @@ def as_taken(value: object, annotation: object) -> object:
     if Ellipsis in kinds:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return (value,)
+        if isinstance(value, str) and str in kinds:
+            return (value,)
         return tuple(value) if isinstance(value, list | np.ndarray) else value
     if str in kinds and value is None and NoneType not in kinds:
         return "none"

@@ -204,10 +204,11 @@ class TestInPython:
         monkeypatch.setattr("protocols.errors._of_command", False)
 
     def test_as_people_write_it(self) -> None:
-        from tallyroom import Ecdf, Quantile, Result
+        from tallyroom import Ecdf, Quantile, Result, Roc
 
         assert Quantile(quantile=0.5).quantile == (0.5,)  # type: ignore[arg-type]
         assert Quantile(quantile=[0.1, 0.9]).quantile == (0.1, 0.9)  # type: ignore[arg-type]
+        assert Roc(score="risk").score == ("risk",)  # type: ignore[arg-type]
         assert Ecdf(smooth=2, thresholds=np.int64(8)) == Ecdf(smooth="2", thresholds=8)  # type: ignore[arg-type]
         with Federation(parties=3, data=AGES) as federation:
             with pytest.raises(ValueError, match="give lower and upper") as refused:
