@@ -194,23 +194,51 @@ done:
     return result;
 }
 
+/* How many keys there are, and how many bytes apart; 0 with an exception set if they do not fit.
+ * Rows may be columns of a larger table, for instance of submissions that begin with a header. */
+static int read_data(const Py_buffer *data, int level_major, size_t key_bytes, size_t *count,
+                     size_t *row_bytes)
+{
+    *row_bytes = 0;
+    if (level_major && data->ndim == 1 && PyBuffer_IsContiguous(data, 'C')) {
+        *count = (size_t)data->len / key_bytes;
+        if ((size_t)data->len == *count * key_bytes)
+            return 1;
+    }
+    if (!level_major && data->ndim == 2 && data->itemsize == 1 &&
+        (size_t)data->shape[1] == key_bytes && data->strides[1] == 1 &&
+        (data->shape[0] < 2 || data->strides[0] >= (Py_ssize_t)key_bytes)) {
+        *count = (size_t)data->shape[0];
+        *row_bytes = *count < 2 ? key_bytes : (size_t)data->strides[0];
+        return 1;
+    }
+    PyErr_SetString(PyExc_ValueError, "no keys that fit the shape");
+    return 0;
+}
+
 static PyObject *evaluate(PyObject *args, int sum)
 {
     int instruction_set, server, level_major;
     Py_ssize_t begin, end;
-    PyObject *tuple, *result = NULL;
+    size_t count, row_bytes;
+    PyObject *tuple, *stored, *result = NULL;
     Py_buffer keys, data, points, out;
     tree_shape s;
     schedule schedules[USAGES];
-    if (!PyArg_ParseTuple(args, "iOy*iy*pnny*w*", &instruction_set, &tuple, &keys, &server, &data,
+    if (!PyArg_ParseTuple(args, "iOy*iOpnny*w*", &instruction_set, &tuple, &keys, &server, &stored,
                           &level_major, &begin, &end, &points, &out))
         return NULL;
-    if (!supported(instruction_set) || !read_shape(tuple, &s) || !read_keys(&keys, schedules))
+    if (PyObject_GetBuffer(stored, &data, PyBUF_STRIDED_RO)) {
+        data.obj = NULL;
         goto done;
-    const size_t count = (size_t)data.len / s.key_bytes, points_count = (size_t)points.len / 8;
+    }
+    if (!supported(instruction_set) || !read_shape(tuple, &s) || !read_keys(&keys, schedules) ||
+        !read_data(&data, level_major, s.key_bytes, &count, &row_bytes))
+        goto done;
+    const size_t points_count = (size_t)points.len / 8;
     const size_t rows = sum ? 1 : (size_t)(end - begin);
-    if ((server != 0 && server != 1) || (size_t)data.len != count * s.key_bytes || begin < 0 ||
-        end < begin || (size_t)end > count || points.len % 8 || out.len % 8 ||
+    if ((server != 0 && server != 1) || begin < 0 || end < begin || (size_t)end > count ||
+        points.len % 8 || out.len % 8 ||
         (rows ? (size_t)out.len / 8 % rows || (size_t)out.len / 8 / rows != points_count
               : out.len != 0) ||
         !ascending(points.buf, points_count, s.bits)) {
@@ -225,7 +253,7 @@ static PyObject *evaluate(PyObject *args, int sum)
     int failed;
     Py_BEGIN_ALLOW_THREADS
     failed = evaluate_range(instruction_set == VAES ? evaluate_chunk_vaes : evaluate_chunk_aesni,
-                            &e, data.buf, level_major, count, (size_t)begin, (size_t)end);
+                            &e, data.buf, row_bytes, count, (size_t)begin, (size_t)end);
     Py_END_ALLOW_THREADS
     result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
 done:

@@ -1,5 +1,6 @@
 /* Cuts ranges of keys into chunks for the kernels; the same for every instruction set.
  *
+ * Keys come level-major, or as rows `row_bytes` apart (0 says level-major).
  * Kernels read whole groups of lanes. Where those would run past the last key, or where keys come
  * as rows, the chunk is first copied into a level-major scratch whose spare lanes are zero. */
 #ifndef FSS_CHUNKS_H
@@ -48,21 +49,21 @@ static int gen_rows(gen_kernel kernel, const tree_shape *s, const schedule *keys
 }
 
 /* One field of `count` keys into the scratch, from wherever they are. */
-static void copy_field(uint8_t *scratch, const uint8_t *data, int level_major, size_t total,
-                       size_t first, size_t count, size_t key_bytes, size_t offset, size_t width)
+static void copy_field(uint8_t *scratch, const uint8_t *data, size_t row_bytes, size_t total,
+                       size_t first, size_t count, size_t offset, size_t width)
 {
     uint8_t *to = scratch + offset * CHUNK;
-    if (level_major) {
+    if (!row_bytes) {
         memcpy(to, data + offset * total + first * width, count * width);
         return;
     }
-    const uint8_t *from = data + first * key_bytes + offset;
+    const uint8_t *from = data + first * row_bytes + offset;
     if (width == SEED_BYTES)
         for (size_t key = 0; key < count; key++)
-            memcpy(to + key * SEED_BYTES, from + key * key_bytes, SEED_BYTES);
+            memcpy(to + key * SEED_BYTES, from + key * row_bytes, SEED_BYTES);
     else
         for (size_t key = 0; key < count; key++)
-            memcpy(to + key * width, from + key * key_bytes, width);
+            memcpy(to + key * width, from + key * row_bytes, width);
 }
 
 /* Levels that points reach. A comparison's point that only turns right from some level on is settled
@@ -79,26 +80,25 @@ static int levels_read(const tree_shape *s, const uint64_t *points, size_t count
 }
 
 /* What the first `read` levels of a domain need of the chunk's keys. */
-static void copy_chunk(uint8_t *scratch, const tree_shape *s, const uint8_t *data, int level_major,
+static void copy_chunk(uint8_t *scratch, const tree_shape *s, const uint8_t *data, size_t row_bytes,
                        size_t total, size_t first, size_t count, int read)
 {
-    copy_field(scratch, data, level_major, total, first, count, s->key_bytes, 0, SEED_BYTES);
+    copy_field(scratch, data, row_bytes, total, first, count, 0, SEED_BYTES);
     for (int level = 0; level < s->levels && level < read; level++) {
         size_t offset = SEED_BYTES + (size_t)level * s->level_bytes;
-        copy_field(scratch, data, level_major, total, first, count, s->key_bytes, offset,
-                   SEED_BYTES);
+        copy_field(scratch, data, row_bytes, total, first, count, offset, SEED_BYTES);
         if (s->step)
-            copy_field(scratch, data, level_major, total, first, count, s->key_bytes,
-                       offset + SEED_BYTES, s->word_bytes);
+            copy_field(scratch, data, row_bytes, total, first, count, offset + SEED_BYTES,
+                       s->word_bytes);
     }
     for (int word = 0; word < s->words && read >= s->levels; word++)
-        copy_field(scratch, data, level_major, total, first, count, s->key_bytes,
+        copy_field(scratch, data, row_bytes, total, first, count,
                    s->words_offset + (size_t)word * s->word_bytes, s->word_bytes);
 }
 
 /* Keys [begin, end) of `total`. Memory does not depend on how many there are. */
 static int evaluate_range(evaluate_kernel kernel, evaluation *e, const uint8_t *data,
-                          int level_major, size_t total, size_t begin, size_t end)
+                          size_t row_bytes, size_t total, size_t begin, size_t end)
 {
     const tree_shape *s = e->shape;
     if (e->points_count == 0)
@@ -111,9 +111,9 @@ static int evaluate_range(evaluate_kernel kernel, evaluation *e, const uint8_t *
     const int read = levels_read(s, e->points, e->points_count);
     for (size_t first = begin; !failed && first < end; first += CHUNK) {
         e->count = end - first < CHUNK ? end - first : CHUNK;
-        const int direct = level_major && e->count == CHUNK;
+        const int direct = !row_bytes && e->count == CHUNK;
         if (!direct)
-            copy_chunk(scratch, s, data, level_major, total, first, e->count, read);
+            copy_chunk(scratch, s, data, row_bytes, total, first, e->count, read);
         e->view.data = direct ? data : scratch;
         e->view.stride = direct ? total : CHUNK;
         e->view.first = direct ? first : 0;

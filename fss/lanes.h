@@ -51,6 +51,16 @@ FN void NAME(broadcast)(VEC *to, const schedule *from)
         to[r] = V_BROADCAST(from->k[r]);
 }
 
+/* The sum of the blocks' low words. */
+FN uint64_t NAME(low_words)(VEC v)
+{
+    uint64_t kept[2 * LANES], sum = 0;
+    V_STORE(kept, v);
+    for (int lane = 0; lane < LANES; lane++)
+        sum += kept[2 * lane];
+    return sum;
+}
+
 /* The limit that benchmarks compare with: H of independent blocks made in registers, so that
  * neither memory nor the latency of one block counts, only the AES units. */
 ENTRY uint64_t NAME(hash_rounds)(const schedule *key, uint64_t rounds)

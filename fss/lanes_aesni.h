@@ -32,6 +32,9 @@
 /* Words of consecutive keys, widened to 64 bits. */
 #define V_WORDS64(p) V_LOAD(p)
 #define V_WORDS32(p) _mm_cvtepu32_epi64(_mm_loadl_epi64((const __m128i *)(p)))
+/* The word of a key at the low end of its block. */
+#define V_BLOCKS64(p) _mm_loadl_epi64((const __m128i *)(p))
+#define V_BLOCKS32(p) _mm_loadu_si32(p)
 #define V_SELECT(mask, yes, no) _mm_blendv_epi8(no, yes, mask)
 /* Parts of the product of 64-bit words: of the low halves, and of halves modulo 2^32. */
 #define V_PRODUCT_OF_LOWS _mm_mul_epu32

@@ -27,6 +27,8 @@
 #undef V_SHIFT_LEFT
 #undef V_WORDS64
 #undef V_WORDS32
+#undef V_BLOCKS64
+#undef V_BLOCKS32
 #undef V_SELECT
 #undef V_PRODUCT_OF_LOWS
 #undef V_PRODUCTS_OF_HALVES

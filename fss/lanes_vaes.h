@@ -33,6 +33,12 @@
 /* Words of consecutive keys, widened to 64 bits. */
 #define V_WORDS64(p) V_LOAD(p)
 #define V_WORDS32(p) _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)(p)))
+/* The words of LANES keys, each at the low end of its key's block; the high ends are not zero. */
+#define V_BLOCKS64(p)                                                              \
+    _mm256_permute4x64_epi64(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(p))), 0x50)
+#define V_BLOCKS32(p)                                                              \
+    _mm256_permute4x64_epi64(                                                      \
+        _mm256_castsi128_si256(_mm_cvtepu32_epi64(_mm_loadl_epi64((const __m128i *)(p)))), 0x50)
 #define V_SELECT(mask, yes, no) _mm256_blendv_epi8(no, yes, mask)
 /* Parts of the product of 64-bit words: of the low halves, and of halves modulo 2^32. */
 #define V_PRODUCT_OF_LOWS _mm256_mul_epu32

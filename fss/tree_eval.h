@@ -34,6 +34,11 @@ FN VEC NAME(words)(const uint8_t *p, size_t key, int word_bytes)
     return word_bytes == 8 ? V_WORDS64(p + 8 * key) : V_WORDS32(p + 4 * key);
 }
 
+FN VEC NAME(blocks)(const uint8_t *p, size_t key, int word_bytes)
+{
+    return word_bytes == 8 ? V_BLOCKS64(p + 8 * key) : V_BLOCKS32(p + 4 * key);
+}
+
 /* to[k] = H(seed of from[k]), corrected where the control bit is set. */
 FN void NAME(child)(const uint8_t *from, int turn, const VEC *k, const uint8_t *correction,
                     uint8_t *to, size_t count)
@@ -72,6 +77,27 @@ FN void NAME(value)(const uint8_t *from, int turn, const VEC *k, const uint8_t *
     }
 }
 
+/* What `value` would write, added up over all lanes: nothing has to leave the registers. */
+FN uint64_t NAME(value_sum)(const uint8_t *from, int turn, const VEC *k, const uint8_t *correction,
+                            int word_bytes, size_t count)
+{
+    const __m128i spread = _mm_cvtsi32_si128(31 - turn);
+    VEC sum = V_PAIR(0, 0), corrections = sum;
+    for (size_t key = 0; key < count; key += GROUP * LANES) {
+        VEC x[GROUP];
+        for (int j = 0; j < GROUP; j++) {
+            const VEC state = V_LOAD(from + SEED_BYTES * (key + LANES * j));
+            const VEC word = NAME(blocks)(correction, key + LANES * j, word_bytes);
+            corrections = V_ADD(corrections, V_AND(V_SPREAD(state, spread), word));
+            x[j] = NAME(clear)(state);
+        }
+        NAME(hash)(x, GROUP, k);
+        for (int j = 0; j < GROUP; j++)
+            sum = V_ADD(sum, x[j]);
+    }
+    return NAME(low_words)(V_ADD(sum, corrections));
+}
+
 /* Both children and the value of a node at once, for all three need its seed: right in place. */
 FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
                          const uint8_t *seeds, const uint8_t *words, int word_bytes,
@@ -95,6 +121,39 @@ FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
         const VEC word = V_AND(mask, NAME(words)(words, key, word_bytes));
         V_STORE(values + key, V_ADD(V_LOWS(h[2 * VALUE], h[2 * VALUE + 1]), word));
     }
+}
+
+/* The same, but the values only added up. The seeds' correction goes in with the last round's
+ * key, which is shorter than correcting the hash. */
+FN uint64_t NAME(split_sum)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
+                            const uint8_t *seeds, const uint8_t *words, int word_bytes,
+                            uint8_t *left, size_t count)
+{
+    enum { LAST = ROUND_KEYS - 1 };
+    const __m128i spread = _mm_cvtsi32_si128(31 - turn);
+    VEC sum = V_PAIR(0, 0);
+    for (size_t key = 0; key < count; key += 2 * LANES) {
+        VEC x[2], y[2 * USAGES];
+        for (int j = 0; j < 2; j++) {
+            x[j] = NAME(sigma)(NAME(clear)(V_LOAD(state + SEED_BYTES * (key + LANES * j))));
+            for (int usage = 0; usage < USAGES; usage++)
+                y[2 * usage + j] = V_XOR(x[j], k[usage][0]);
+        }
+#pragma GCC unroll 9
+        for (int r = 1; r < LAST; r++)
+            for (int j = 0; j < 2 * USAGES; j++)
+                y[j] = V_ENC(y[j], k[j / 2][r]);
+        for (int j = 0; j < 2; j++) {
+            const size_t at = SEED_BYTES * (key + LANES * j);
+            const VEC mask = V_SPREAD(V_LOAD(state + at), spread);
+            const VEC seed = V_XOR(x[j], V_AND(mask, V_LOAD(seeds + at)));
+            V_STORE(left + at, V_ENCLAST(y[2 * LEFT + j], V_XOR(seed, k[LEFT][LAST])));
+            V_STORE(state + at, V_ENCLAST(y[2 * RIGHT + j], V_XOR(seed, k[RIGHT][LAST])));
+            sum = V_ADD(sum, V_ENCLAST(y[2 * VALUE + j], V_XOR(x[j], k[VALUE][LAST])));
+            sum = V_ADD(sum, V_AND(mask, NAME(blocks)(words, key + LANES * j, word_bytes)));
+        }
+    }
+    return NAME(low_words)(sum);
 }
 
 /* All-ones where a key's control bit is set: shared by the words of one terminal node. */
@@ -149,6 +208,7 @@ typedef struct {
     evaluation *e;
     VEC k[USAGES][ROUND_KEYS];
     size_t lanes; /* count rounded up to what the kernels step by */
+    int full;     /* sums are wanted and every lane holds a key: values need not be kept apart */
 } NAME(walk);
 
 FN void NAME(terminal)(NAME(walk) *w, size_t depth, int turn, size_t low, size_t high,
@@ -243,13 +303,17 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
         const int settled = left && s->step && middle - low == 1 && level + 1 < s->levels
                             && (e->points[low] & (bit - 1)) == bit - 1;
         const int both = left && right && s->step && !settled;
-        if (both) {
-            NAME(split_node)(state, turn, (const VEC(*)[ROUND_KEYS])w->k, seeds, words,
-                             s->word_bytes, state + CHUNK * SEED_BYTES, values, w->lanes);
-        } else if (left && s->step) {
-            NAME(value)(state, turn, w->k[VALUE], words, s->word_bytes, values, w->lanes);
-        }
-        if (left && s->step && e->sums)
+        const VEC(*k)[ROUND_KEYS] = (const VEC(*)[ROUND_KEYS])w->k;
+        uint8_t *next = state + CHUNK * SEED_BYTES;
+        if (both && w->full)
+            here = NAME(split_sum)(state, turn, k, seeds, words, s->word_bytes, next, w->lanes);
+        else if (both)
+            NAME(split_node)(state, turn, k, seeds, words, s->word_bytes, next, values, w->lanes);
+        else if (left && s->step && w->full)
+            here = NAME(value_sum)(state, turn, k[VALUE], words, s->word_bytes, w->lanes);
+        else if (left && s->step)
+            NAME(value)(state, turn, k[VALUE], words, s->word_bytes, values, w->lanes);
+        if (left && s->step && e->sums && !w->full)
             here = NAME(total)(values, e->count);
         if (settled) { /* the last turn left of the only point there: no child is needed */
             if (e->matrix)
@@ -260,7 +324,7 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
                 return;
         } else if (left && right) {
             if (!both)
-                NAME(child)(state, turn, w->k[LEFT], seeds, state + CHUNK * SEED_BYTES, w->lanes);
+                NAME(child)(state, turn, k[LEFT], seeds, next, w->lanes);
             if (e->matrix)
                 for (size_t key = 0; key < CHUNK; key++)
                     totals[CHUNK + key] = totals[key] + (s->step ? values[key] : 0);
@@ -273,7 +337,7 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
             running += here;
         }
         if (!both)
-            NAME(child)(state, turn, w->k[right ? RIGHT : LEFT], seeds, state, w->lanes);
+            NAME(child)(state, turn, k[right ? RIGHT : LEFT], seeds, state, w->lanes);
         turn = right;
     }
     NAME(terminal)(w, depth, turn, low, high, running);
@@ -285,6 +349,7 @@ ENTRY void NAME(evaluate_chunk)(evaluation *e)
     NAME(walk) w = {.e = e};
     const size_t step = GROUP * LANES;
     w.lanes = (e->count + step - 1) / step * step;
+    w.full = e->sums && w.lanes == e->count;
     for (int usage = 0; usage < USAGES; usage++)
         NAME(broadcast)(w.k[usage], &e->keys[usage]);
     const uint8_t *roots = NAME(field)(&e->view, 0, SEED_BYTES);

@@ -26,15 +26,6 @@ FN VEC NAME(verified_node)(VEC state, VEC a, VEC b, const uint8_t *words, const 
     return value;
 }
 
-FN uint64_t NAME(low_words)(VEC v)
-{
-    uint64_t kept[2 * LANES], sum = 0;
-    V_STORE(kept, v);
-    for (int lane = 0; lane < LANES; lane++)
-        sum += kept[2 * lane];
-    return sum;
-}
-
 /* Adds a node at `level` to prints, and a leaf's values to totals and to *sum. */
 FN void NAME(verified_check)(NAME(verified_walk) *w, const uint8_t *from, int level, int leaf)
 {

@@ -229,7 +229,14 @@ class Federation:
             ask, how = question.ask, manner.of(question)
             self._question(ask.statistic, ask.aggregator or self._spec, question.grant, how, "")
 
-        return conduct(study, whole, self._next_key(), put, rehearse, report, truth)
+        result = conduct(study, whole, self._next_key(), put, rehearse, report, truth)
+        if not (clipped := study.clipped(self.holdings)):
+            return result
+        words = (
+            f"{clipped} of {self.holdings.rows} records have a value outside the public bounds or "
+            "names, and were clipped or counted as other"
+        )
+        return dataclasses.replace(result, notes=(*result.notes, words))
 
     def _ask(
         self,

@@ -8,8 +8,7 @@ import numpy as np
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, parse_noise
 from protocols.run.messages import Role
 from protocols.run.question import Question
 from protocols.run.refusal import refusal_words
@@ -38,12 +37,7 @@ class Setting:
             return self.aggregator.noise
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
-        try:
-            return Placement(noise)
-        except ValueError:
-            raise LocalError(
-                f"no noise placement {noise!r}; there are {', '.join(Placement)}"
-            ) from None
+        return parse_noise(noise)[0]
 
     def privacy(self, question: Question, release: Release) -> Privacy:
         record = question.unit == "record"

@@ -15,7 +15,7 @@ import numpy as np
 
 from protocols.errors import LocalError, RunFailed
 from protocols.privacy.ledger import as_written
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, parse_noise
 from protocols.records import Column
 from protocols.run.meter import Bill
 from protocols.run.question import Question
@@ -79,6 +79,7 @@ class Manner:
             fresh=self.fresh,
             later_epsilon=grant.later_epsilon,
             later_delta=grant.later_delta,
+            honest=0 if self.noise is None else parse_noise(self.noise)[1],
         )
 
 

@@ -24,6 +24,7 @@ KINDS = {
 """Folders whose tests are all of one kind."""
 SLOW = {
     "contracts/test_example_aggregator",
+    "contracts/test_plans",
     "fss/test_comparison",
     "fss/test_dcf",
     "fss/test_native",
@@ -46,6 +47,9 @@ SLOW = {
     "protocols/privacy/test_selection",
     "protocols/privacy/test_thresholded",
     "protocols/privacy/test_tree",
+    "protocols/statistics/test_curated",
+    "protocols/statistics/test_local_forms",
+    "protocols/statistics/test_projected_histogram",
     "protocols/statistics/test_statistics",
     "protocols/statistics/test_thresholds",
     "protocols/vdaf/test_polynomial",

@@ -18,7 +18,7 @@ from protocols.algebra.field import Field
 from protocols.algebra.ring import Vector
 from protocols.joint.computation import Program
 from protocols.joint.noise_circuit import JointGeometric
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, honest_servers
 from protocols.randomness import Randomness
 from protocols.records import Holdings
 from protocols.run.machine import Continue, Done, Rejected, Step
@@ -325,9 +325,8 @@ class SummingServer(CollectingServer):
         if mechanism is None or not self._adds_noise:
             return None
         if self._query.noise is Placement.SHARED:
-            drawn = mechanism.draw_server_share(
-                self._query.servers, statistic.noises, self._randomness
-            )
+            honest = honest_servers(self._query.servers, self._query.honest)
+            drawn = mechanism.draw_server_share(honest, statistic.noises, self._randomness)
         else:
             drawn = mechanism.draw(statistic.noises, self._randomness)
         return statistic.place(drawn.view(np.uint64))
@@ -359,9 +358,12 @@ class OneRoundServer(SummingServer):
         self._width = aggregator.width(query.submitted, index)
 
     def check(self, message: Message) -> str | None:
-        if message.width == self._width:
-            return None
-        return f"a share of {message.width} bytes, expected {self._width}"
+        if message.width != self._width:
+            return f"a share of {message.width} bytes, expected {self._width}"
+        statistic, most = self._query.statistic, self._query.max_records_per_party
+        if statistic.curated and not statistic.possible(message.rows().view("<u8"), most).all():
+            return f"not a vector of 1 to {most} records"
+        return None
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
         return message.rows().reshape(-1)

@@ -92,7 +92,7 @@ class NoisySum(Release):
 
     @property
     def statement(self) -> str:
-        return self.query.noise.statement(self.query.servers)
+        return self.query.noise.statement(self.query.servers, self.query.honest)
 
     @property
     def delta(self) -> float:
@@ -124,7 +124,12 @@ class NoisySum(Release):
         if (inside := query.circuit_noise) is not None:
             return float(inside.variance)
         return noise_variance(
-            query.mechanism, query.noise, query.parties, query.servers, contributors
+            query.mechanism,
+            query.noise,
+            query.parties,
+            query.servers,
+            contributors,
+            query.honest,
         )
 
     def _noises(self, contributors: int) -> int:

@@ -18,6 +18,8 @@ from protocols.local import LocalRandomizer
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.run.query import Query
+from protocols.statistics.contract import Statistic
+from protocols.statistics.interval import NORMAL, Interval
 
 Flags = NDArray[np.bool]
 
@@ -257,6 +259,17 @@ class RandomizedRelease(Release):
             return np.full_like(each, np.nan)
         deviations: Column = each * np.sqrt(variances)
         return deviations
+
+    def interval(
+        self, statistic: Statistic, released: Vector, records: int, contributors: int
+    ) -> Interval | None:
+        """The statistic's own where all that is released has one variance."""
+        if self.exact:
+            return None
+        variances = self.randomizer.variances(signed(released).astype(np.float64), records)
+        if variances.size != 1:
+            return super().interval(statistic, released, records, contributors)
+        return statistic.interval(released, records, float(variances[0]), NORMAL)
 
 
 def _words(

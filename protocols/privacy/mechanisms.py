@@ -1,6 +1,7 @@
 """Mechanisms: noise together with its privacy map, and where the noise is drawn."""
 
 import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -27,7 +28,8 @@ class Placement(StrEnum):
     JOINT = "joint"  # two servers draw it once, inside a circuit
     SHARED = "shared"  # three servers or more draw a share each
 
-    def statement(self, servers: int) -> str:
+    def statement(self, servers: int, honest: int = 0) -> str:
+        """`honest` is as in `honest_servers`."""
         match self:
             case Placement.CURATOR:
                 return "one noise, drawn by server-0, which must not collude with the analyst"
@@ -58,7 +60,7 @@ class Placement(StrEnum):
                     "the protocol: server-0 could garble less noise unseen"
                 )
             case Placement.SHARED:
-                honest = honest_servers(servers)
+                honest = honest_servers(servers, honest)
                 return (
                     f"each of {servers} servers adds a share of the noise, and {honest} of them "
                     f"suffice: its variance is {servers}/{honest} of one noise's; private while "
@@ -80,9 +82,26 @@ def enough_shares(parties: int) -> int:
     return math.ceil(HONEST * parties)
 
 
-def honest_servers(servers: int) -> int:
-    """How many servers' shares add up to the full noise under `Placement.SHARED`: a majority."""
-    return servers // 2 + 1
+def honest_servers(servers: int, asked: int = 0) -> int:
+    """How many servers' shares add up to the full noise under `Placement.SHARED`: as many as were
+    asked for, a majority if nobody did. Fewer honest ones are not enough."""
+    return asked or servers // 2 + 1
+
+
+_NOISE = re.compile(r"shared\?honest=([1-9][0-9]?)")
+
+
+def parse_noise(text: str) -> tuple[Placement, int]:
+    """Who draws the noise and, of `shared?honest=H`, H; else 0. Raises `LocalError`."""
+    if (shared := _NOISE.fullmatch(text)) is not None:
+        return Placement.SHARED, int(shared[1])
+    try:
+        return Placement(text), 0
+    except ValueError:
+        raise LocalError(
+            f"no noise placement {text[:40]!r}; there are {', '.join(Placement)}, and "
+            "shared?honest=H for H honest servers"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -123,12 +142,11 @@ class DiscreteLaplace:
         """
         return polya_differences(ids, count, self.scale, enough_shares(parties), randomness)
 
-    def draw_server_share(self, servers: int, count: int, randomness: Randomness) -> Integers:
-        """What one of so many servers adds under `Placement.SHARED`: differences of Pólya variables
-        of shape 1/h, of which h sum to the noise of `draw`."""
+    def draw_server_share(self, honest: int, count: int, randomness: Randomness) -> Integers:
+        """What one server adds under `Placement.SHARED`: differences of Pólya variables of shape
+        1/h, of which h, the honest ones, sum to the noise of `draw`."""
         one = np.zeros(1, dtype=np.uint32)
-        shares = honest_servers(servers)
-        drawn: Integers = polya_differences(one, count, self.scale, shares, randomness)[0]
+        drawn: Integers = polya_differences(one, count, self.scale, honest, randomness)[0]
         return drawn
 
 
@@ -138,8 +156,9 @@ def noise_variance(
     parties: int,
     servers: int,
     contributors: int | None = None,
+    honest: int = 0,
 ) -> float:
-    """Variance of the noise in each released integer.
+    """Variance of the noise in each released integer. `honest` is as in `honest_servers`.
 
     Under `Placement.PARTIES` each of `parties` drew a share, and those of `contributors` are in the
     sum; all of them, if nobody says.
@@ -150,7 +169,7 @@ def noise_variance(
         case Placement.EACH_SERVER:
             return servers * mechanism.variance
         case Placement.SHARED:
-            return mechanism.variance * servers / honest_servers(servers)
+            return mechanism.variance * servers / honest_servers(servers, honest)
         case Placement.PARTIES:
             shares = parties if contributors is None else contributors
             return mechanism.variance * shares / enough_shares(parties)

@@ -15,7 +15,7 @@ from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.caps import DEFAULT_CAP_DELTA
 from protocols.privacy.ledger import as_written
-from protocols.privacy.mechanisms import Placement
+from protocols.privacy.mechanisms import Placement, honest_servers
 from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
 from protocols.statistics import statistic_names
 
@@ -38,7 +38,8 @@ class Policy:
     listed with the very options that are asked for. `public_columns` are those that a question may
     take for public: it then tells of them without noise, and who asks must not choose that. ε and δ
     are of the unit that a question protects; an infinite ε allows answers without noise. Those
-    `_in_all` are kept by the party's ledger, not here.
+    `_in_all` are kept by the party's ledger, not here. `honest_servers` is how many servers are
+    honest for certain, None a majority of them: shared noise that needs more is not enough.
     """
 
     minimum_servers: int | None = None
@@ -54,6 +55,7 @@ class Policy:
     epsilon_in_all: float = 100.0
     delta_per_question: float = DEFAULT_CAP_DELTA
     delta_in_all: float = DEFAULT_CAP_DELTA
+    honest_servers: int | None = None
 
     def in_federation(self, servers: int) -> "Policy":
         """The same where nothing is left to how many servers the federation has."""
@@ -79,6 +81,7 @@ class Policy:
         if query.servers < least:
             yield f"it asks for {least} servers or more, not {query.servers}"
         yield _unless_named("noise", str(query.noise), self.noise)
+        yield self._honest(query)
         yield _unless_named("statistic", statistic.name, self.statistics)
         for column in statistic.columns:
             yield _unless_named("column", column, self.columns)
@@ -99,6 +102,13 @@ class Policy:
             yield "the question says that no party has as many records as it joined with"
         if not self._protects(query):
             yield f"it asks for the unit {' or '.join(sorted(self.units))}"
+
+    def _honest(self, query: Query) -> str | None:
+        trusted = honest_servers(query.servers, self.honest_servers or 0)
+        needed = honest_servers(query.servers, query.honest)
+        if query.noise is not Placement.SHARED or needed <= trusted:
+            return None
+        return f"it takes {trusted} servers for honest, and shared noise needs {needed} here"
 
     def _protects(self, query: Query) -> bool:
         """Where a party holds at most one record, the two units are one."""
@@ -229,6 +239,7 @@ def _aggregators(key: str, value: object) -> frozenset[str]:
 _READERS: dict[str, Reader] = {
     "minimum_servers": _whole(1, MAX_SERVERS),
     "minimum_parties": _whole(1, MAX_PARTIES),
+    "honest_servers": _whole(1, MAX_SERVERS),
     "maximum_records_per_party": _whole(1, MAX_RECORDS),
     "aggregators": _aggregators,
     "noise": _chosen(*Placement),

@@ -95,6 +95,9 @@ class Query:
     `nonce` tells runs of the same query apart. `asking` is a digest of the analyst's own name for
     its question: the answer to an earlier one, however alike, has another.
 
+    `honest` is how many servers' shares make up noise that is `shared`; 0 where it is a majority,
+    and with other noise.
+
     `later_epsilon` and `later_delta` are what the questions of the same study may spend after this
     one. A keeper of a ledger takes no part in a study that its cap cannot hold to the end
     (`foreseen`). They are charged when they are asked, like any question.
@@ -117,6 +120,7 @@ class Query:
     later_epsilon: Fraction = Fraction(0)
     later_delta: float = 0.0
     asking: str = ""
+    honest: int = 0
 
     def __post_init__(self) -> None:
         if len(self.nonce) != NONCE_BYTES:
@@ -164,6 +168,12 @@ class Query:
         if self.noise is Placement.SHARED and self.servers < 3:
             raise LocalError(
                 f"shared noise takes three servers or more, not {self.servers}: two draw it joint"
+            )
+        if self.honest and self.noise is not Placement.SHARED:
+            raise LocalError(f"how many servers are honest is of shared noise, not of {self.noise}")
+        if not 0 <= self.honest <= self.servers:
+            raise LocalError(
+                f"{self.honest} honest servers: there are {self.servers}, and one must be honest"
             )
         if self.noise is Placement.JOINT and self.servers != 2:
             raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
@@ -289,6 +299,7 @@ class Query:
             self.records_per_unit,
             self.max_records_per_party,
             self.delta,
+            *((self.honest,) if self.honest else ()),
         )
         released = repr((self.statistic.release_key(), *others, *rest)).encode()
         return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
@@ -314,6 +325,7 @@ class Query:
                 "delta": float(self.delta),
                 **later_fields(self.later_epsilon, self.later_delta),
                 "asking": self.asking,
+                **({"honest": self.honest} if self.honest else {}),
             },
             sort_keys=True,
             separators=(",", ":"),

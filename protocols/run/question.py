@@ -28,7 +28,7 @@ class Question:
     `key` is the analyst's own name for the question: asking again under it asks nothing new, it
     waits for the same answer, and no other is taken for it. `fresh` asks for noise of its own,
     where an earlier release of the same data would be given again. `later_epsilon` and
-    `later_delta` are what the rest of a study may spend after it.
+    `later_delta` are what the rest of a study may spend after it. `honest` is as in `Query`.
     """
 
     statistic: Statistic
@@ -44,6 +44,7 @@ class Question:
     fresh: bool = False
     later_epsilon: Fraction = Fraction(0)
     later_delta: float = 0.0
+    honest: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.deadline <= MAX_DEADLINE:  # nor is it one that never passes
@@ -105,6 +106,7 @@ class Question:
             later_epsilon=self.later_epsilon,
             later_delta=self.later_delta,
             asking=self.asking,
+            honest=self.honest,
         )
 
     def as_put(self, query: Query) -> Query:
@@ -138,7 +140,8 @@ class Question:
 
     def encode(self) -> str:
         later = later_fields(self.later_epsilon, self.later_delta)
-        plain = {key: v for key, v in self.__dict__.items() if not key.startswith("later_")}
+        left_out = {"later_epsilon", "later_delta"} | (set() if self.honest else {"honest"})
+        plain = {key: v for key, v in self.__dict__.items() if key not in left_out}
         return json.dumps(
             {
                 **plain,
@@ -160,6 +163,7 @@ class Question:
             fields["noise"] = Placement(fields["noise"])
             fields["later_epsilon"] = read_later(fields.get("later_epsilon", "0"))
             fields.setdefault("later_delta", 0.0)
+            fields.setdefault("honest", 0)
             for key, kinds in _KINDS.items():
                 if type(fields[key]) not in kinds:
                     raise TypeError(f"{key} cannot be {fields[key]!r}")
@@ -180,5 +184,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "delta": (int, float),
     "fresh": (bool,),
     "later_delta": (int, float),
+    "honest": (int,),
 }
 _LATER = ("later_epsilon", "later_delta")

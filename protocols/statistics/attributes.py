@@ -1,6 +1,7 @@
 """Attributes of finitely many values, as a public schema tells them: AGE=17:90, SEX=Female,Male."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +57,16 @@ class Attribute:
         lower, upper = self.bounds
         return [lower + (at + 0.5) * (upper - lower) / bins for at in range(bins)]
 
-    def clipped(self, holdings: Holdings) -> int:
-        """How many records lie outside the bounds, or have a name that is not counted."""
+    def outside(self, holdings: Holdings) -> NDArray[np.bool]:
+        """Which records lie outside the bounds, or have a name that is not counted."""
         if self.bounds is None:
-            return int((self.codes(holdings, 1) == len(self.names)).sum())
+            return np.equal(self.codes(holdings, 1), len(self.names))
         column = holdings.column(self.name)
-        return int(((column < self.bounds[0]) | (column > self.bounds[1])).sum())
+        return np.asarray((column < self.bounds[0]) | (column > self.bounds[1]))
+
+    def clipped(self, holdings: Holdings) -> int:
+        """How many those are."""
+        return int(self.outside(holdings).sum())
 
 
 def parse_attribute(text: str) -> Attribute:
@@ -93,3 +98,11 @@ def parse_schema(texts: tuple[str, ...], target: str) -> tuple[list[Attribute], 
     if not predictors:
         raise LocalError("a projection needs an attribute besides the target: give --attribute")
     return predictors, found[target]
+
+
+def outside_of(attributes: Sequence[Attribute], holdings: Holdings) -> int:
+    """How many records lie outside the public values of one attribute or more."""
+    found = np.zeros(holdings.rows, dtype=bool)
+    for each in attributes:
+        found |= each.outside(holdings)
+    return int(found.sum())

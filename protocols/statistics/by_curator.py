@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from protocols.algebra.ring import Vector
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
 from protocols.statistics.contract import Statistic
@@ -29,6 +32,24 @@ class ByCurator(Statistic):
 
     @abstractmethod
     def published_words(self, epsilon: Fraction, delta: float) -> str: ...
+
+    @property
+    def tables(self) -> tuple[int, ...]:
+        """The lengths of the parts of a vector in each of which a record counts once."""
+        return (self.length,)
+
+    def counts_of(self, vectors: Vector) -> NDArray[np.int64]:
+        """How many records are in each cell, from vectors in rows."""
+        return signed(vectors)
+
+    def possible(self, vectors: Vector, most: int) -> NDArray[np.bool]:
+        counts = self.counts_of(vectors)
+        within = ((counts >= 0) & (counts <= most)).all(axis=1)
+        starts = np.cumsum((0, *self.tables[:-1]))
+        held = np.add.reduceat(counts, starts, axis=1)
+        alike = (held == held[:, :1]).all(axis=1)
+        found: NDArray[np.bool] = within & alike & (held[:, 0] >= 1) & (held[:, 0] <= most)
+        return found
 
     @property
     def noises(self) -> int:

@@ -20,8 +20,9 @@ from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
 from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
 from protocols.statistics.estimates import Cells, Estimate, Heads, Shape, Table, plain
-from protocols.statistics.labels import positives_of
+from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.option import role
+from protocols.statistics.ranged import finite_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,8 +71,9 @@ class CalibrationCounts(Statistic):
         return 4 * FIXED_POINT
 
     def encode(self, holdings: Holdings) -> Vector:
-        scores = probabilities(holdings, self.score)
-        positive = positives_of(holdings.column(self.label), self.label, self.positive)
+        """Scores that are no probabilities count as the nearest one."""
+        scores = np.clip(finite_column(holdings, self.score), 0.0, 1.0)
+        positive = is_positive(holdings.column(self.label), self.positive)
         parties = len(holdings.ids)
         row = np.repeat(np.arange(parties), holdings.counts) * self.groups
         row += group_of(scores, self.at)
@@ -102,7 +104,8 @@ class CalibrationCounts(Statistic):
 
 
 def probabilities(holdings: Holdings, name: str) -> Column:
-    """Raises `LocalError` for scores that are none: calibration is about nothing else."""
+    """For the truth. Raises `LocalError` for scores that are none: calibration is about nothing
+    else."""
     scores = holdings.column(name)
     if not ((scores >= 0) & (scores <= 1)).all():
         raise LocalError(f"column {name!r} has scores that are no probabilities, from 0 to 1")

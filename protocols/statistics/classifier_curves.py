@@ -36,7 +36,7 @@ from protocols.statistics.classifier_estimates import (
 from protocols.statistics.contract import Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
-from protocols.statistics.labels import positives_of
+from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.measurement import Measurement, Step
 from protocols.statistics.option import option, role
 from protocols.statistics.thresholds import threshold_values
@@ -96,11 +96,12 @@ class ClassCounts(Bounded):
 
     def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
         """Each record's cell in the row of each score."""
-        x, positive = self.x, self.positives(holdings)
+        x, positive = self.x, is_positive(holdings.column(self.label), self.positive)
         found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
         return (np.stack(found) + self.thresholds * positive).astype(np.int64)
 
     def positives(self, holdings: Holdings) -> NDArray[np.bool]:
+        """For the truth. Raises `LocalError` for labels that are none."""
         return positives_of(holdings.column(self.label), self.label, self.positive)
 
     def _scores(self, holdings: Holdings, name: str) -> Column:

@@ -306,6 +306,14 @@ class Statistic(Parametrized, ABC):
         """What is published of the sum of all vectors: linear, so it applies to shares."""
         return total
 
+    def possible(self, vectors: Vector, most: int) -> NDArray[np.bool]:
+        """Which of these rows are vectors that 1 to `most` records make: what a curator takes.
+
+        It sees them one by one. A mechanism whose noise depends on the sum is private for sums of
+        records alone: a party could make its sensitivity small with counts that are none.
+        """
+        return np.ones(len(vectors), dtype=bool)
+
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:

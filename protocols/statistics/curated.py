@@ -73,6 +73,9 @@ class Curated(ByCurator, ClassCounts):
     def numeric_delta(self, epsilon: Fraction, delta: float, records_per_unit: int) -> float:
         return delta
 
+    def counts_of(self, vectors: Vector) -> Integers:
+        return np.diff(signed(vectors), axis=1, prepend=0)
+
     def cells_of(self, total: Vector) -> tuple[Integers, Integers]:
         """How many negatives and positives are in each cell."""
         counts = np.diff(signed(total), prepend=0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
@@ -70,6 +71,10 @@ class Gathered(ByCurator):
         rows = vectors[:, 1:].reshape(len(vectors), self.max_records, self.width)
         kept = np.arange(self.max_records) < counts[:, None]
         return rows.view(np.int64)[kept]
+
+    def possible(self, vectors: Vector, most: int) -> NDArray[np.bool]:
+        """All: `rows_of` makes records of any words."""
+        return np.ones(len(vectors), dtype=bool)
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)

@@ -9,16 +9,23 @@ from protocols.records import Column
 MOST_SHOWN = 5
 
 
+def is_positive(labels: Column, positive: float | None) -> NDArray[np.bool]:
+    """Which records are positive, whatever the labels are: this is what parties answer by.
+
+    A party that refused other labels would tell of its records without noise, and of any column.
+    """
+    return np.asarray(labels == (1.0 if positive is None else positive))
+
+
 def positives_of(labels: Column, name: str, positive: float | None) -> NDArray[np.bool]:
     """Which records are positive: those labelled 1 of 0 and 1, or those labelled `positive`.
 
-    Raises `LocalError` for other labels where nobody said which is positive, and tells them.
+    Raises `LocalError` for other labels where nobody said which is positive, and tells them: for
+    truths of simulations, never at a party.
     """
     if not np.isfinite(labels).all():
         raise LocalError(f"column {name!r} has labels that are missing or not finite")
-    if positive is not None:
-        return np.asarray(labels == positive)
-    if not np.isin(labels, (0.0, 1.0)).all():
+    if positive is None and not np.isin(labels, (0.0, 1.0)).all():
         found = np.unique(labels)
         shown = ", ".join(f"{each:g}" for each in found[:MOST_SHOWN])
         more = ", …" if len(found) > MOST_SHOWN else ""
@@ -26,4 +33,4 @@ def positives_of(labels: Column, name: str, positive: float | None) -> NDArray[n
             f"labels are 0 or 1: column {name!r} has {shown}{more}; "
             f"name the positive one: --positive {found[-1]:g}"
         )
-    return np.asarray(labels == 1.0)
+    return is_positive(labels, positive)

@@ -100,9 +100,8 @@ class LinearRegression(Ranged):
 
     def encode(self, holdings: Holdings) -> Vector:
         whole = np.full((holdings.rows, len(self.columns) + 1), STEPS, dtype=np.int64)
-        for at, (name, middle, half) in enumerate(zip(self.columns, *self._scaling, strict=True)):
-            scaled = np.clip((self.finite(holdings, name) - middle) / half, -1.0, 1.0)
-            whole[:, at + 1] = np.rint(scaled * STEPS)
+        for at, name in enumerate(self.columns, start=1):
+            whole[:, at] = np.rint(self.scaled(holdings, name) * STEPS)
         rows, columns = self._pairs
         return sum_by_party((whole[:, rows] * whole[:, columns]).view(np.uint64), holdings)
 

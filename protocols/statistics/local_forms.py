@@ -26,6 +26,7 @@ from protocols.local.pairs_by_oracle import pair_randomizer
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
+from protocols.statistics.labels import is_positive
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
 
@@ -186,13 +187,12 @@ class LocalPairs(LocalForm):
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """Bins of equal width under simple rounding; places between points under randomized."""
-        self.inner.check_labels(holdings)
         rounding = self.rounding
         codes = np.zeros(holdings.rows, dtype=np.int64)
         for column, name in enumerate(self.columns):
             bins, fine = rounding.bins[column], rounding.fine[column]
             if name not in self.inner.valued:
-                digits = holdings.column(name).astype(np.int64)
+                digits = is_positive(holdings.column(name), None).astype(np.int64)
             elif fine > 1:
                 digits = np.rint(self.places(holdings, name) * ((bins - 1) * fine)).astype(np.int64)
             else:
@@ -354,11 +354,10 @@ class LocalAuc(LocalForm):
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """A domain of d scores fills the first d cells of the tree."""
-        self.inner.check_labels(holdings)
         score, label = self.columns
         cut = np.floor(self.places(holdings, score) * self.domain).astype(np.int64)
         cells = np.minimum(cut, self.domain - 1)
-        return 2 * cells + holdings.column(label).astype(np.int64)
+        return 2 * cells + is_positive(holdings.column(label), None)
 
     @property
     def domain(self) -> int:

@@ -25,7 +25,7 @@ from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.gathered import Gathered
-from protocols.statistics.labels import positives_of
+from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.ranged import MAX_COLUMNS, Ranged
 
 EXACT_GRID = 1 << 40
@@ -89,11 +89,9 @@ class LogisticObjective(Gathered, Ranged):
         return (lower + upper) / 2, (upper - lower) / 2
 
     def words_of(self, holdings: Holdings) -> Integers:
-        columns = []
-        for name, middle, half in zip(self.x, *self.scaling, strict=True):
-            scaled = (self.finite(holdings, name) - middle) / half
-            columns.append(np.rint(np.clip(scaled, -1.0, 1.0) * STEPS).astype(np.int64))
-        labels = positives_of(holdings.column(self.label), self.label, self.positive)
+        scaled = (self.scaled(holdings, name) for name in self.x)
+        columns = [np.rint(each * STEPS).astype(np.int64) for each in scaled]
+        labels = is_positive(holdings.column(self.label), self.positive)
         return np.stack([*columns, labels.astype(np.int64)], axis=1)
 
     def _records(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:

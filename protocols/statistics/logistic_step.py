@@ -20,11 +20,13 @@ from protocols.errors import LocalError
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import sum_by_party
 from protocols.statistics.estimates import Estimate, Table
-from protocols.statistics.labels import positives_of
+from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.ranged import MAX_COLUMNS, Ranged
 
 STEPS = 1 << 20
 """Of the grid, in 1."""
+MAX_COEFFICIENT = 1e6
+"""Of scaled columns. Sums of larger ones could overflow to no number, which has no sensitivity."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class LogisticStep(Ranged):
             raise LocalError("--x names one column or more, each once, and none is the label")
         if len(self.columns) > MAX_COLUMNS:
             raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
-        if len(self.at) != len(self.x) + 1 or not all(map(math.isfinite, self.at)):
-            raise LocalError(f"{len(self.x)} columns have {len(self.x) + 1} finite coefficients")
+        if len(self.at) != len(self.x) + 1 or not all(abs(at) <= MAX_COEFFICIENT for at in self.at):
+            raise LocalError(
+                f"{len(self.x)} columns have {len(self.x) + 1} coefficients, each from "
+                f"{-MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}"
+            )
         super().__post_init__()
 
     @property
@@ -84,12 +89,9 @@ class LogisticStep(Ranged):
 
     def _parts(self, holdings: Holdings) -> Column:
         """What each record adds."""
-        columns = [np.ones(holdings.rows)]
-        for name, middle, half in zip(self.x, *self.scaling, strict=True):
-            scaled = (self.finite(holdings, name) - middle) / half
-            columns.append(np.clip(scaled, -1.0, 1.0))
-        design = np.stack(columns, axis=1)
-        labels = positives_of(holdings.column(self.label), self.label, self.positive)
+        columns = (self.scaled(holdings, name) for name in self.x)
+        design = np.stack([np.ones(holdings.rows), *columns], axis=1)
+        labels = is_positive(holdings.column(self.label), self.positive)
         probability = 0.5 * (1 + np.tanh(design @ np.array(self.at) / 2))
         rows, places = self._pairs
         curvature = (probability * (1 - probability))[:, None] * design[:, rows] * design[:, places]
@@ -112,6 +114,7 @@ class LogisticStep(Ranged):
         return Table(self.terms, ["gradient", *self.terms], cells.tolist())
 
     def reference(self, holdings: Holdings) -> Estimate:
+        positives_of(holdings.column(self.label), self.label, self.positive)
         return self._table(self._parts(holdings).sum(axis=0))
 
     def deviations(self, noise_variance: float, records: int) -> Column:

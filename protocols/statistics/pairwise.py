@@ -285,13 +285,14 @@ class Pairs(Bounded):
         raise LocalError(f"{self.name} is computed in pairs: no party has a vector of its own")
 
     def records_of(self, holdings: Holdings) -> Integers:
-        """Records as rows of integers, as the kernel takes them."""
-        self.check_labels(holdings)
+        """Records as rows of integers, as the kernel takes them. A label that is neither 0 nor 1
+        is clipped like any other value."""
         grids = zip(self.columns, self.kernel.grids, strict=True)
         return np.stack([grid.encode(holdings.column(name)) for name, grid in grids], axis=1)
 
     def check_labels(self, holdings: Holdings) -> None:
-        """Raises `LocalError` for a label that is neither 0 nor 1."""
+        """Raises `LocalError` for a label that is neither 0 nor 1: for truths of simulations, never
+        at a party, which would tell of its records without noise."""
         for name in set(self.columns) - set(self.valued):
             if not np.isin(holdings.column(name), (0.0, 1.0)).all():
                 raise LocalError(f"labels are 0 or 1: column {name!r} has others")

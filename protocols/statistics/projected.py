@@ -165,6 +165,10 @@ class CuratedNextAttribute(ByCurator, NextAttribute):
         return 1
 
     @property
+    def tables(self) -> tuple[int, ...]:
+        return tuple(self._sizes)
+
+    @property
     def released(self) -> int:
         return 1
 

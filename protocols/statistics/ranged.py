@@ -65,10 +65,22 @@ class Ranged(Statistic):
 
     def finite(self, holdings: Holdings, name: str) -> Column:
         """A column as it is. Raises `LocalError` for values that are no finite numbers."""
-        values = holdings.column(name)
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {name!r} has values that are not finite numbers")
-        return values
+        return finite_column(holdings, name)
+
+    def scaled(self, holdings: Holdings, name: str) -> Column:
+        """A column clipped to its range, whose middle is 0 and whose ends are −1 and 1."""
+        self.check_bounds()
+        lower, upper = self.column_bounds[name]
+        clipped = np.clip(self.finite(holdings, name), lower, upper)
+        found: Column = np.clip((clipped - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
+        return found
+
+
+def finite_column(holdings: Holdings, name: str) -> Column:
+    values = holdings.column(name)
+    if not np.isfinite(values).all():
+        raise LocalError(f"column {name!r} has values that are not finite numbers")
+    return values
 
 
 def parse_ranges(texts: tuple[str, ...]) -> dict[str, Bounds]:
@@ -82,6 +94,8 @@ def parse_ranges(texts: tuple[str, ...]) -> dict[str, Bounds]:
             lower = upper = math.nan
         if not (equals and name and math.isfinite(upper - lower)):
             raise LocalError(f"a range is COLUMN=LOWER:UPPER, not {text[:60]!r}")
+        if lower < upper and not ((upper - lower) / 2 > 0 and math.isfinite(lower + upper)):
+            raise LocalError(f"--range {name}: doubles have no middle of {lower:g} and {upper:g}")
         if name in found:
             raise LocalError(f"column {name!r} has two ranges")
         if not lower < upper:

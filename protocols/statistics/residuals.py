@@ -137,6 +137,10 @@ class CuratedReach(ByCurator, ResidualReach):
     name: ClassVar[str] = "residual-reach-curated"
 
     @property
+    def tables(self) -> tuple[int, ...]:
+        return (self.doublings + 1,) * 2
+
+    @property
     def released(self) -> int:
         return 2
 
@@ -305,11 +309,15 @@ class CuratedCells(ByCurator, ResidualCells):
 def fitted_and_residuals(
     holdings: Holdings, x: tuple[str, ...], y: str, coefficients: tuple[float, ...]
 ) -> tuple[Column, Column]:
-    """Raises `LocalError` for values that are no finite numbers."""
-    fitted = np.full(holdings.rows, coefficients[0])
-    for name, slope in zip(x, coefficients[1:], strict=True):
-        fitted = fitted + slope * holdings.column(name)
-    residuals = holdings.column(y) - fitted
-    if not np.isfinite(residuals).all():
+    """Raises `LocalError` for values that are no finite numbers.
+
+    What overflows is infinite or NaN, and outside of any plot: a party that refused it would tell,
+    without noise, which of its values exceed what coefficients are chosen for.
+    """
+    if not all(np.isfinite(holdings.column(name)).all() for name in (*x, y)):
         raise LocalError(f"columns {', '.join((*x, y))} have values that are not finite numbers")
-    return fitted, residuals
+    fitted = np.full(holdings.rows, coefficients[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, slope in zip(x, coefficients[1:], strict=True):
+            fitted = fitted + slope * holdings.column(name)
+        return fitted, holdings.column(y) - fitted

@@ -14,6 +14,7 @@ from protocols.statistics.bounded import BoundedColumn
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.option import option, role
+from protocols.statistics.ranged import finite_column
 
 MAX_STEPS = 1 << 18
 
@@ -81,7 +82,7 @@ class RunningSum(BoundedColumn):
         parties = len(holdings.ids)
         party = np.repeat(np.arange(parties), holdings.counts)
         sums = np.zeros((parties, self.length), dtype=np.uint64)
-        times = self._times(holdings)
+        times = self._steps(finite_column(holdings, self.time))
         np.add.at(sums, (party, times), values)
         if self.length > self.steps:
             np.add.at(sums, (party, self.steps + times), np.uint64(1))
@@ -108,11 +109,17 @@ class RunningSum(BoundedColumn):
         levels = self.tree.levels
         return f"tree: discrete Laplace of scale {scale:.6g} on the nodes of {levels} levels"
 
+    def _steps(self, times: Column) -> np.typing.NDArray[np.int64]:
+        """From 0. What is no time counts at the nearest: a party that refused it would tell of its
+        records without noise, and of any column."""
+        return np.clip(np.rint(times), 1, self.steps).astype(np.int64) - 1
+
     def _times(self, holdings: Holdings) -> np.typing.NDArray[np.int64]:
+        """For the truth. Raises `LocalError` for what is no time."""
         times = holdings.column(self.time)
         if (times != np.rint(times)).any() or times.min() < 1 or times.max() > self.steps:
             raise LocalError(f"column {self.time!r} must hold whole numbers from 1 to {self.steps}")
-        return times.astype(np.int64) - 1
+        return self._steps(times)
 
     def _curve(self, sums: Column) -> Estimate:
         return Curve(np.arange(1.0, self.steps + 1).tolist(), sums.tolist())

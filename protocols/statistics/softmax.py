@@ -12,7 +12,7 @@ Matrix = NDArray[np.float64]
 PENALTY = 1e-6
 """Of squared coefficients, for each row: it moves none that rows determine, and gives separable
 classes, collinear columns and classes without a row an answer."""
-MAX_STEPS = 500
+MAX_STEPS = 100
 
 
 def softmax(scores: Matrix) -> Matrix:
@@ -30,31 +30,54 @@ def fit_softmax(
     penalty: float = PENALTY,
     steps: int = MAX_STEPS,
 ) -> Matrix:
-    """Coefficients, one row a class of `count`: the maximum of the weighted likelihood, by L-BFGS.
+    """Coefficients, one row a class of `count`: the maximum of the weighted likelihood, by Newton's
+    method with step halving.
 
     Preconditions: a row at least, weights that are positive, classes below `count`.
     """
-    from scipy import optimize  # a party needs none of it
-
-    size, terms = float(weights.sum()), design.shape[1]
+    shares = weights / weights.sum()
     wanted = np.zeros((len(classes), count))
     wanted[np.arange(len(classes)), classes] = 1.0
-    shares = weights / size
+    found = np.zeros((count, design.shape[1]))
+    value = _loss(design, classes, shares, found, penalty)
+    for _ in range(steps):
+        chances = softmax(design @ found.T)
+        gradient = ((chances - wanted) * shares[:, None]).T @ design + penalty * found
+        curvature = _curvature(design, chances, shares, penalty)
+        move = np.linalg.solve(curvature, gradient.ravel()).reshape(found.shape)
+        decrease, length = float((gradient * move).sum()), 1.0
+        if decrease < 1e-14:
+            break
+        while (
+            tried := _loss(design, classes, shares, found - length * move, penalty)
+        ) > value - length * decrease / 4 and length > 1e-9:
+            length /= 2
+        if length <= 1e-9:
+            break
+        found, value = found - length * move, tried
+    return found
 
-    def loss(flat: Column) -> tuple[float, Column]:
-        coefficients = flat.reshape(count, terms)
-        scores = design @ coefficients.T
-        scores -= scores.max(axis=1, keepdims=True)
-        logs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        value = -shares @ logs[np.arange(len(classes)), classes] + penalty * (flat @ flat) / 2
-        apart = (np.exp(logs) - wanted) * shares[:, None]
-        return float(value), (apart.T @ design).ravel() + penalty * flat
 
-    found = optimize.minimize(
-        loss,
-        np.zeros(count * terms),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": steps, "ftol": 1e-13, "gtol": 1e-8, "maxcor": 20},
-    )
-    return np.asarray(found.x, dtype=np.float64).reshape(count, terms)
+def _loss(
+    design: Matrix, classes: Integers, shares: Column, coefficients: Matrix, penalty: float
+) -> float:
+    scores = design @ coefficients.T
+    top = scores.max(axis=1)
+    logs = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+    likelihood = shares @ (scores[np.arange(len(classes)), classes] - logs)
+    return float(penalty * (coefficients**2).sum() / 2 - likelihood)
+
+
+def _curvature(design: Matrix, chances: Matrix, shares: Column, penalty: float) -> Matrix:
+    """A block for each pair of classes."""
+    count, terms = chances.shape[1], design.shape[1]
+    found = penalty * np.eye(count * terms)
+    for one in range(count):
+        for other in range(one, count):
+            spread = chances[:, one] * ((one == other) - chances[:, other]) * shares
+            block = design.T @ (spread[:, None] * design)
+            rows, columns = (slice(each * terms, (each + 1) * terms) for each in (one, other))
+            found[rows, columns] += block
+            if one != other:
+                found[columns, rows] += block.T
+    return found

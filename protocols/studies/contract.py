@@ -122,6 +122,11 @@ class Study(Parametrized, ABC):
         plain compares. Simulations tell the error against it."""
         return None
 
+    def clipped(self, holdings: Holdings) -> int:
+        """How many records have a value outside the public bounds or names that it was given. A
+        simulation tells; on a deployed federation nobody knows."""
+        return 0
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the data that it is about: those that its roles name."""

@@ -95,6 +95,9 @@ class LogisticRegression(Study):
     def examples(self) -> tuple[Ask, ...]:
         return (Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[0]),)
 
+    def clipped(self, holdings: Holdings) -> int:
+        return self._objective().clipped(holdings)
+
     def steps(self) -> Steps:
         beta = np.zeros(len(self.x) + 1)
         weak, farther = 0, False

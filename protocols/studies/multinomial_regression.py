@@ -16,7 +16,7 @@ import numpy as np
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
 from protocols.records import Holdings
-from protocols.statistics.attributes import Attribute, parse_schema
+from protocols.statistics.attributes import Attribute, outside_of, parse_schema
 from protocols.statistics.class_model import (
     ClassModel,
     Judged,
@@ -135,6 +135,10 @@ class MultinomialRegression(Study):
         if self.method == "histogram":
             return self._histogram.examples()
         return (Ask(self._objective(self._fitted[0]), self.shares()[0]),)
+
+    def clipped(self, holdings: Holdings) -> int:
+        predictors, target = self._schema
+        return outside_of([*predictors, target], holdings)
 
     def steps(self) -> Steps:
         predictors, target = self._schema

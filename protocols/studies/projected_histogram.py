@@ -12,7 +12,7 @@ import numpy as np
 from protocols.errors import LocalError, RunFailed
 from protocols.privacy.projected import Shape, estimated_gamma, estimated_k
 from protocols.records import Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.option import option, role
@@ -121,6 +121,10 @@ class ProjectedHistogram(Study):
     def _cells(self, chosen: tuple[str, ...]) -> ProjectedCells:
         kind = CuratedProjectedCells if self.curated else ProjectedCells
         return kind(self.attributes, self.target, chosen, self.chosen_bins)
+
+    def clipped(self, holdings: Holdings) -> int:
+        predictors, target = self._schema
+        return outside_of([*predictors, target], holdings)
 
     def steps(self) -> Steps:
         *shares, last = self.shares()

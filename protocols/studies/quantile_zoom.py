@@ -26,10 +26,12 @@ from protocols.statistics.ecdf import Quantile
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
-END_SHARES = (Fraction(1, 40), Fraction(1, 20))
+END_SHARES = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
 """Of ε, for each end of the range that the second question looks into: the least that will do."""
 COARSE = 1024
 """Cells of the first question, at most."""
+FINE = 1024
+"""Cells of the second question between two ends, at most."""
 SPARE = 5.0
 """The margin in scales of noise, past the logarithm of the cells: noise crosses it once in e^5
 questions at most."""
@@ -71,7 +73,7 @@ class QuantileZoom(Study):
         first, rest = self.shares()
         found = yield Ask(self._around(), first)
         lower, upper = self._range(found)
-        inner = self._by_max(self.statistic, (lower, upper))
+        inner = self._by_max(self._within(), (lower, upper))
         answer = yield Ask(inner, rest)
         note = f"looked for around [{lower:g}, {upper:g}], found for {float(first):g} of ε"
         return Finding(answer.estimate, (note,), answer.deviations, inner)
@@ -85,6 +87,12 @@ class QuantileZoom(Study):
 
     def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
         return replace(self, statistic=self.statistic.with_bounds(published))
+
+    def _within(self) -> Quantile:
+        """Between two ends lie about twice the margin of ranks, and cells of a few ranks each are
+        chosen better than finer ones, of which more compete."""
+        most = FINE if len(self.ends) == 2 else self.statistic.thresholds
+        return replace(self.statistic, thresholds=min(self.statistic.thresholds, most))
 
     def _around(self) -> QuantileByMax:
         cells = min(self.statistic.thresholds, COARSE)

@@ -156,6 +156,10 @@ class ResidualPlot(Study):
             lengths,
         )
 
+    def clipped(self, holdings: Holdings) -> int:
+        """For the fit: residuals are of the columns as they are."""
+        return 0 if self.coefficients else self._fit().clipped(holdings)
+
     def steps(self) -> Steps:
         *first, last = self.shares()
         left = iter(first)

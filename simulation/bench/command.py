@@ -1,12 +1,15 @@
-"""Runs benchmarks by name and prints their rows."""
+"""Runs benchmarks by name and prints their rows; of all, a page of ratios as well."""
 
 import importlib
 import json
 import os
 import platform
+from pathlib import Path
 
 from fss import native
+from protocols.errors import TallyError
 from protocols.names import look_up
+from simulation.bench.ratios import compared, write_page
 from simulation.bench.row import Row
 from simulation.reports.terminal import out
 
@@ -21,18 +24,28 @@ BENCHMARKS = {
         "local",
         "diagnostics",
         "together",
+        "peers",
         "processes",
         "scale",
     )
 }
 
 
-def run_benchmarks(name: str, as_json: bool) -> None:
-    names = list(BENCHMARKS) if name == "all" else [name]
-    for each in names:
-        look_up("benchmark", each, BENCHMARKS)
-    for each in names:
-        rows: list[Row] = importlib.import_module(BENCHMARKS[each]).rows()
+def run_benchmarks(name: str, as_json: bool, folder: Path = Path("bench")) -> None:
+    """Of `all`, one that fails does not keep the others from the page in `folder`."""
+    if name != "all":
+        look_up("benchmark", name, BENCHMARKS)
+    found: list[tuple[str, Row]] = []
+    failed: list[str] = []
+    for each in BENCHMARKS if name == "all" else [name]:
+        try:
+            rows: list[Row] = importlib.import_module(BENCHMARKS[each]).rows()
+        except (TallyError, OSError) as error:
+            if name != "all":
+                raise
+            failed.append(f"the benchmark {each} failed: {error}")
+            continue
+        found += [(each, row) for row in rows]
         if as_json:
             document = {
                 "schema": 1,
@@ -43,6 +56,13 @@ def run_benchmarks(name: str, as_json: bool) -> None:
             print(json.dumps(document))
         else:
             _show(each, rows)
+    if name == "all":
+        files = write_page(compared(found), machine(), failed, folder)
+        if not as_json:
+            for reason in failed:
+                out.print(reason)
+            for path in files:
+                out.print(f"written: {path}")
 
 
 def machine() -> dict[str, object]:
@@ -51,6 +71,9 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "native": native.implementation(),
         "python": platform.python_version(),
+        "system": platform.platform(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "load": os.getloadavg()[0],
     }
 
 

@@ -23,15 +23,32 @@ THRESHOLDS = 1024
 
 def rows(parties: int = PARTIES) -> list[Row]:
     return [
-        _row(f"histogram-{parties}", "additive", Histogram(bins=BINS), parties),
-        _row(f"ecdf-fss-{parties}", "fss", Ecdf(thresholds=THRESHOLDS), parties),
+        _row(f"histogram-{parties}", "additive", Histogram(bins=BINS), _uniform(parties)),
+        _row(f"ecdf-fss-{parties}", "fss", Ecdf(thresholds=THRESHOLDS), _uniform(parties)),
+        auc_row(parties),
     ]
 
 
-def _row(name: str, aggregator: str, statistic: Statistic, parties: int) -> Row:
-    """From the question to the answer; starting and enrolling processes is not in it."""
+def auc_row(parties: int = PARTIES) -> Row:
+    """Two hierarchical histograms under local privacy, one bit per record (S1 §4)."""
+    return _row(f"auc-local-{parties}", "local", "auc", _scored(parties))
+
+
+def _uniform(parties: int) -> Dataset:
     values = np.random.default_rng(0).random(parties)
-    data = Dataset("uniform", {"value": values}, {"value": (0.0, 1.0)})
+    return Dataset("uniform", {"value": values}, {"value": (0.0, 1.0)})
+
+
+def _scored(parties: int) -> Dataset:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, parties).astype(np.float64)
+    scores = np.clip(0.4 + 0.2 * labels + 0.2 * rng.standard_normal(parties), 0.0, 1.0)
+    return Dataset("scores", {"score": scores, "label": labels}, {"score": (0.0, 1.0)})
+
+
+def _row(name: str, aggregator: str, statistic: Statistic | str, data: Dataset) -> Row:
+    """From the question to the answer; starting and enrolling processes is not in it."""
+    parties = len(next(iter(data.columns.values())))
     with Federation(
         parties=parties, aggregator=aggregator, runtime="processes", data=data
     ) as federation:
@@ -49,5 +66,6 @@ def _row(name: str, aggregator: str, statistic: Statistic, parties: int) -> Row:
         "cpu_seconds": spent,
         "server_mb": max(servers) / 1e6,
         "host_mb": max(hosts) / 1e6,
+        "party_bytes": float(result.bill.party_bytes().mean()),
     }
     return Row(name, parties / took, "parties/s", {}, details)

@@ -1,8 +1,8 @@
-"""What two servers compute together: noise, a choice, pairs of records.
+"""What two servers compute together: noise, choices, pairs of records.
 
 `cpu_s` is that of both servers, transport left out, and `online_share` how much of it comes after
 the data is there. `mb` is what went between the servers. Real servers, in one process for the first
-two; pairs go over gRPC with mutual TLS between processes, and are timed from the last submission.
+three; pairs go over gRPC with mutual TLS between processes, and are timed from the last submission.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from parties.data import Dataset
 from protocols.statistics import Statistic
 from protocols.statistics.choices import Mode
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Auc
 from simulation.bench.row import Row
@@ -25,8 +26,14 @@ def rows(noises: int = NOISES, parties: int = PARTIES, pairs: int = PAIRS) -> li
     return [
         _in_one_process(f"joint-{noises}", Histogram(bins=noises), noises),
         _in_one_process(f"noisy-max-{noises}", Mode(bins=noises), noises),
+        _in_one_process(f"first-above-{noises}", _search(noises), noises),
         _pairs(parties, pairs),
     ]
+
+
+def _search(noises: int) -> Statistic:
+    """One noise is the threshold's."""
+    return FirstAboveThreshold(bins=noises - 1, threshold=50)
 
 
 def _in_one_process(name: str, statistic: Statistic, noises: int) -> Row:

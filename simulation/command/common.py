@@ -90,7 +90,8 @@ class QuestionOptions:
         str | None,
         option(
             PRIVACY,
-            "Who adds it: curator, each-server, joint, shared, parties; of pairs: total, per-pair.",
+            "Who adds it: curator, each-server, joint, shared, shared?honest=H, parties; of pairs: "
+            "total, per-pair.",
         ),
     ] = None
     unit: Annotated[str, option(PRIVACY, "What is protected: a record, or a whole party.")] = (

@@ -111,12 +111,13 @@ def demo() -> None:
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="A benchmark, or all.")],
+    out: Annotated[Path, typer.Option(help="Folder for the page of `all`.")] = Path("bench"),
     as_json: Json = False,
 ) -> None:
     """Measure beside peers and the limits of the hardware."""
     from simulation.bench.command import run_benchmarks
 
-    run_benchmarks(name, as_json)
+    run_benchmarks(name, as_json, out)
 
 
 @app.command()

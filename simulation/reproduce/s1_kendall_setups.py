@@ -1,8 +1,9 @@
 """Why S1's Fig. 4 comes out otherwise on the data that is to be had: errors in closed form.
 
 How many times less P = 1 errs than randomized response follows from n, ε, the number k of values
-that a record can take, and how ratings are distributed. So the figure's set-up can be changed one
-thing at a time: k, and ratings with the tau that S1 reports.
+that a record can take, how ratings are distributed, and the noise of a pair. So the figure's set-up
+can be changed one thing at a time: k, ratings with the tau that S1 reports, and noise of the scale
+that its Theorem 5 states for kernels within [0, 1], which Kendall's is not.
 """
 
 import math
@@ -23,11 +24,13 @@ S1_TAU = 0.58
 
 @dataclass(frozen=True)
 class SetUp:
-    """Ratings on `levels` levels, `shares` of the records in each of the cells."""
+    """Ratings on `levels` levels, `shares` of the records in each of the cells. A pair's noise has
+    the scale `noise_range`/ε: that of the kernel, or less, and then it does not cost ε but more."""
 
     name: str
     levels: int
     shares: Reals
+    noise_range: float = DELTA_F
 
     @property
     def kernel(self) -> Reals:
@@ -52,10 +55,9 @@ class SetUp:
         return math.sqrt(first + second)
 
     def one_pair(self, epsilon: Fraction, n: int) -> float:
-        """The deviation with P = 1, noise of scale Δ/ε in every pair: of n/2 pairs' values and of
-        their noise."""
+        """The deviation with P = 1: of n/2 pairs' values and of their noise."""
         values = float(self.shares @ self.kernel**2 @ self.shares) - self.tau**2
-        return math.sqrt((values + 2 * (DELTA_F / float(epsilon)) ** 2) / (n / 2))
+        return math.sqrt((values + 2 * (self.noise_range / float(epsilon)) ** 2) / (n / 2))
 
     def gain(self, epsilon: Fraction, n: int) -> float:
         """How many times less P = 1 errs than randomized response."""
@@ -86,10 +88,12 @@ def with_tau(marginal: Reals, tau: float) -> Reals:
 
 
 def set_ups(shares: Reals, levels: int) -> list[SetUp]:
-    """As it is judged; with S1's k; and with six levels that are all in use and S1's tau."""
-    even = np.full(6, 1 / 6)
+    """As it is judged; with S1's k; with six levels that are all in use and S1's tau; and with the
+    noise that Theorem 5 has for kernels within [0, 1], half of what signs from -1 to 1 need."""
+    even = with_tau(np.full(6, 1 / 6), S1_TAU)
     return [
         SetUp("this data, k = 25", levels, shares),
         SetUp("this data, k = 36", 6, on_six_levels(shares, levels)),
-        SetUp("even ratings with S1's tau, k = 36", 6, with_tau(even, S1_TAU)),
+        SetUp("even ratings with S1's tau, k = 36", 6, even),
+        SetUp("the same with noise of scale 1/ε", 6, even, 1.0),
     ]

@@ -1,7 +1,8 @@
 """S2 Fig. 2 and 3: errors of private ROC curves, of their AUC and of the area between.
 
-S2's SMS and TWITTER data could not be had: this is Bank and Adult, with one in ten of the held-out
-records, some 2,300. SmoothS is S3's AUC with Cauchy noise and its binormal curve.
+On S2's SMS; and on Bank and Adult, with one in ten of the held-out records, some 2,300, in place of
+its TWITTER, which could not be had. SMS came last, after the criteria had failed on the other two.
+SmoothS is S3's AUC with Cauchy noise and its binormal curve.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from protocols.privacy.smooth_sensitivity import GRID, SmoothNoise, auc, smooth_
 from protocols.randomness import Randomness
 from protocols.statistics.classifier_estimates import Judgement, area_between
 from protocols.statistics.curated import binormal
-from simulation.reproduce.classified import SEED, Scores, classified, made_up
+from simulation.reproduce.classified import SEED, Scores, classified, made_up, messages
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
 from simulation.reproduce.drawing import COLOURS, MARKERS, log_axis, panels, save
 
@@ -32,7 +33,7 @@ KINDS = {"s2-fig2": "auc_error", "s2-fig3": "symmetric_difference"}
 def data_of(scale: Scale) -> dict[str, Scores]:
     if scale is Scale.SMALL:
         return {"made up": made_up(500, 0.3, 1.5)}
-    found = {}
+    found = {"sms": messages()}
     for name in ("bank", "adult"):
         whole = classified(name)
         kept = np.random.default_rng(SEED).permutation(len(whole.score))[: len(whole.score) // 10]
@@ -58,17 +59,26 @@ def judged(method: str, cells: NDArray[np.int64], epsilon: Fraction, source: Ran
     return np.stack([found.false_positive, found.true_positive])
 
 
+def cells_of(data: Scores) -> NDArray[np.int64]:
+    """Counts by score, a row per class."""
+    place = np.minimum((data.score * CELLS).astype(np.int64), CELLS - 1)
+    return np.stack(
+        [np.bincount(place[data.positive == each], minlength=CELLS) for each in (False, True)]
+    )
+
+
+def truth_of(cells: NDArray[np.int64]) -> Judgement:
+    shares = np.cumsum(cells, axis=1) / cells.sum(axis=1, keepdims=True)
+    sizes = cells.sum(axis=1).astype(float)
+    exact = ClassDistributions(float(sizes[0]), float(sizes[1]), shares[0], shares[1])
+    return Judgement.of(exact, np.arange(1, CELLS + 1) / CELLS, "youden")
+
+
 def measure(scale: Scale) -> list[dict[str, Number]]:
     rows: list[dict[str, Number]] = []
     for name, data in data_of(scale).items():
-        place = np.minimum((data.score * CELLS).astype(np.int64), CELLS - 1)
-        cells = np.stack(
-            [np.bincount(place[data.positive == each], minlength=CELLS) for each in (False, True)]
-        )
-        shares = np.cumsum(cells, axis=1) / cells.sum(axis=1, keepdims=True)
-        sizes = cells.sum(axis=1).astype(float)
-        exact = ClassDistributions(float(sizes[0]), float(sizes[1]), shares[0], shares[1])
-        truth = Judgement.of(exact, np.arange(1, CELLS + 1) / CELLS, "youden")
+        cells = cells_of(data)
+        truth = truth_of(cells)
         true = truth.false_positive, truth.true_positive
         for method in METHODS:
             for epsilon in EPSILONS[scale]:

@@ -30,7 +30,7 @@ from protocols.statistics.class_model import ClassModel, design_of
 from protocols.statistics.hand_till import hand_till
 from protocols.statistics.softmax import fit_softmax
 from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, panels, save
+from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
 from simulation.reproduce.s4_data import SEED, Records, folds_of, records_of
 
 Matrix = NDArray[np.float64]
@@ -59,12 +59,12 @@ class Sizes:
     ks: tuple[int, ...]
     gammas: tuple[float, ...]
     most: int | None = None
-    steps: int = 200
+    steps: int = 25
 
 
 SIZES = {
     Scale.PAPER: Sizes(10, ("iris", "satellite", "framingham", "adult"), EPSILONS, KS, GAMMAS),
-    Scale.SMALL: Sizes(2, ("iris",), (0.25, 5.0), (1, 4), (0.5,), steps=60),
+    Scale.SMALL: Sizes(2, ("iris",), (0.25, 5.0), (1, 4), (0.5,), steps=25),
 }
 
 
@@ -130,7 +130,7 @@ def objective_model(train: Records, epsilon: float, generator: np.random.Generat
     for each in wanted:
         direction = generator.normal(size=terms)
         size = generator.gamma(terms, 2 * math.sqrt(square) / float(mechanism.noise))
-        linear = size * direction / np.linalg.norm(direction)
+        linear: NDArray[np.float64] = np.asarray(size * direction / np.linalg.norm(direction))
         rows.append(minimum(design, train.classes == each, mechanism.penalty, linear))
     names = [str(at) for at in range(train.count)]
     return ClassModel("class", names, train.attributes, np.stack(rows), apart=True)
@@ -356,7 +356,7 @@ def _draw_fig2(folder: Path, rows: list[dict[str, Number]], sizes: Sizes) -> Pat
             }
             each.plot([at], [found[at]], marker, color=colour, ms=7)
         each.set_xlabel(f"{label}; marked: the estimate" if what != "epsilon" else "ε; marked: 1")
-    axes[0].set_xscale("log")
+    log_axis(axes[0], "x", "ε; marked: 1", (1.0, 2.0, 5.0))
     axes[0].set_ylabel("area under the curve, Hand and Till's")
     legend_below(canvas, axes, len(sizes.sets))
     return save(canvas, folder / "s4-fig2.png")

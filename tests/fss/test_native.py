@@ -141,3 +141,37 @@ def test_coarse_grids_read_as_much_of_a_key_as_they_need(
                 monkeypatch.setattr(native, "instruction_set", lambda code=code: code)
                 found.append(tree.evaluate_sum(shape, 0, rows, points).tolist())
             assert all(other == found[0] for other in found)
+
+
+@needs_native
+@pytest.mark.parametrize("count", [1, 64, 131])
+@pytest.mark.parametrize("ring", [Z32, Z64])
+def test_rows_beside_a_header_are_read_where_they_are(
+    ring: Ring, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Submissions begin with a header: the keys in them are columns of a wider table. Rows that run
+    backwards, overlap or are not whole are nothing that a kernel may be pointed at."""
+    shape = TreeShape(12, ring, True)
+    alphas, randomness, _ = inputs(shape, count)
+    points = np.array([0, 255, 511, 512, 1023, 4095], dtype=np.uint64)
+    rows = tree.gen(shape, alphas, randomness)[1]
+    table = np.full((2 * count, shape.key_bytes + 8), 0xAB, dtype=np.uint8)
+    table[::2, 8:] = rows
+    submitted = np.ascontiguousarray(table[::2])
+    forms = [submitted[:, 8:], table[::2, 8:], np.asfortranarray(rows), rows[::-1][::-1]]
+    monkeypatch.setattr(native, "instruction_set", lambda: None)
+    expected = tree.evaluate(shape, 1, rows, points)
+    for code in range(native.AES_NI, native.compiled.best() + 1):
+        monkeypatch.setattr(native, "instruction_set", lambda code=code: code)
+        for form in forms:
+            assert np.array_equal(tree.evaluate(shape, 1, form, points), expected)
+            found = tree.evaluate_sum(shape, 1, form, points)
+            assert np.array_equal(found, shape.ring.reduce(expected.sum(axis=0, dtype=np.uint64)))
+        backwards = tree.evaluate(shape, 1, rows[::-1], points)
+        assert np.array_equal(backwards, expected[::-1])
+    good = (12, shape.terminal_bits, shape.words, ring.bytes, 1)
+    out = np.zeros(len(points), dtype=np.uint64)
+    overlapping = np.lib.stride_tricks.as_strided(submitted, (2, shape.key_bytes), (1, 1))
+    for wrong in (np.zeros((2, shape.key_bytes), np.uint8)[::-1], overlapping, submitted):
+        with pytest.raises(ValueError, match="no keys that fit"):
+            native.compiled.tree_sum(1, good, TREE_KEYS, 0, wrong, False, 0, 1, points, out)

@@ -15,8 +15,8 @@ HEAD, SECOND = "127.0.0.2", "127.0.0.3"
 """Of 127.0.0.1, Ray makes the machine's address in its network."""
 QUICK_TO_NOTICE = {
     "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 2000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 5000,
     "health_check_failure_threshold": 4,
 }
 

@@ -59,6 +59,10 @@ RUNS: dict[str, tuple[int, Question]] = {
             Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.PARTIES, min_parties=2
         ),
     ),
+    "shared": (
+        3,
+        Question(COUNTS, "additive", Fraction(1), Placement.SHARED, min_parties=2, honest=2),
+    ),
     "first above": (
         2,
         Question(
@@ -92,6 +96,16 @@ RUNS: dict[str, tuple[int, Question]] = {
         1,
         Question(COUNTS, "local", Fraction(1), Placement.CURATOR, min_parties=2),
     ),
+    "local curve": (
+        1,
+        Question(
+            Ecdf(lower=0.05, upper=1.0, thresholds=4, randomizer="hashing"),
+            "local",
+            Fraction(1),
+            Placement.CURATOR,
+            min_parties=2,
+        ),
+    ),
     "pairs": (
         2,
         Question(
@@ -122,6 +136,7 @@ OTHER: dict[str, Callable[[Query], Any]] = {
     "later_epsilon": lambda query: query.later_epsilon + 1,
     "later_delta": lambda query: query.later_delta / 2 or 1e-9,
     "asking": lambda query: "00" * 16,
+    "honest": lambda query: query.honest % query.servers + 1,
 }
 """Another value for every field of a query."""
 
@@ -183,6 +198,9 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "part": lambda value: value / 2,
     "lengths": lambda value: (*value, 1.0),
     "within": lambda value: (0.25, 0.5),
+    "penalty": lambda value: value + 1,
+    "max_records": lambda value: value + 1,
+    "of_class": lambda value: value + 1,
     "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
     "doublings": lambda value: value + 1,
@@ -190,12 +208,16 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
 """Another value for every parameter of any statistic."""
 
 
-TOGETHER: dict[str, dict[str, Any]] = {"parameter inside": {"noise": Placement.PER_PAIR}}
+TOGETHER: dict[str, dict[str, Any]] = {
+    "parameter inside": {"noise": Placement.PER_PAIR},
+    "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
+}
 """What must be changed as well for a query to be one."""
 
 INSTEAD_OF_CHOICE: dict[str, dict[str, Any]] = {
     "servers": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
     "noise": {"statistic": COUNTS},
+    "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
 }
 """The same where two servers choose: others, or with other noise, have no choice to make."""
 
@@ -233,6 +255,10 @@ def changed(query: Query, name: str) -> Query:
     prove nothing.
     """
     together = (TOGETHER if query.choice is None else INSTEAD_OF_CHOICE).get(name, {})
+    if name == "noise" and query.honest:
+        together = {"honest": 0}
+    if name == "honest" and query.honest:
+        together = {}
     if name in OTHER:
         value = OTHER[name](query)
         assert value != getattr(query, name)

@@ -8,7 +8,7 @@ from protocols.statistics.histogram import Histogram
 from simulation.bench import together
 
 
-@pytest.mark.parametrize("statistic", [Histogram(bins=16), Mode(bins=16)])
+@pytest.mark.parametrize("statistic", [Histogram(bins=16), Mode(bins=16), together._search(16)])
 def test_a_row_tells_preparation_from_the_rest(statistic: Statistic) -> None:
     row = together._in_one_process("small", statistic, 16)
     assert 0 < row.details["online_share"] < 1

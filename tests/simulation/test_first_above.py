@@ -45,8 +45,9 @@ def ask(**options: object) -> FirstAboveThreshold:
     return FirstAboveThreshold(value="value", bins=20, **options)  # type: ignore[arg-type]
 
 
-def test_it_is_what_numpy_says_and_inf_where_there_is_none() -> None:
-    with Federation(parties=4, hosts=1, data=DATA) as federation:
+@pytest.mark.parametrize("aggregator", ["additive", "fss"])
+def test_it_is_what_numpy_says_and_inf_where_there_is_none(aggregator: str) -> None:
+    with Federation(parties=4, hosts=1, aggregator=aggregator, data=DATA) as federation:
         for epsilon in ("inf", 40):
             found = federation.run(ask(threshold=30), epsilon)
             assert found.estimate == pytest.approx((EDGES[FIRST] + EDGES[FIRST + 1]) / 2)

@@ -14,6 +14,7 @@ from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.records import Column
 from protocols.run.messages import Message, Phase, Role, address
+from protocols.run.policy import Policy
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
@@ -132,14 +133,18 @@ def test_where_there_is_none_is_said_in_one_line(servers: int, aggregator: str, 
         federation.run(Mean(value="value"), epsilon=1.0, noise="joint")
 
 
-@pytest.mark.parametrize(("servers", "honest"), [(3, 2), (4, 3)])
-def test_shared_noise_is_that_of_all_shares_and_a_majority_suffices(
-    servers: int, honest: int
+@pytest.mark.parametrize(
+    ("servers", "honest", "asked"),
+    [(3, 2, "shared"), (4, 3, "shared"), (4, 2, "shared?honest=2"), (3, 3, "shared?honest=3")],
+)
+def test_shared_noise_is_that_of_all_shares_and_the_honest_suffice(
+    servers: int, honest: int, asked: str
 ) -> None:
-    """n = 3000, alpha 1e-9: differences of two negative binomials of shape m/h; the shares of h
-    servers sum to discrete Laplace itself."""
+    """n = 3000, alpha 1e-9: differences of two negative binomials of shape m/h, a majority unless
+    somebody says; the shares of h servers sum to discrete Laplace itself."""
     with Federation(parties=3, servers=servers, data=DATA, seed=3) as federation:
-        result = federation.run(Histogram(value="value", bins=3000), epsilon=1.0, noise="shared")
+        result = federation.run(Histogram(value="value", bins=3000), epsilon=1.0, noise=asked)
+    assert f"at most {servers - honest} of them collude" in result.privacy.threat_model
     noise = np.rint(errors_of(result)).astype(np.int64)
     q = np.exp(-0.5)
     one = stats.nbinom.pmf(np.arange(200), servers / honest, 1 - q)
@@ -148,7 +153,7 @@ def test_shared_noise_is_that_of_all_shares_and_a_majority_suffices(
     assert result.deviations[0] ** 2 == pytest.approx(servers / honest * 2 * q / (1 - q) ** 2)
     shares = [
         DiscreteLaplace(Fraction(2)).draw_server_share(
-            servers, 3000, Randomness.from_seed(server, "server")
+            honest, 3000, Randomness.from_seed(server, "server")
         )
         for server in range(honest)
     ]
@@ -156,6 +161,40 @@ def test_shared_noise_is_that_of_all_shares_and_a_majority_suffices(
     assert fits(total, SUPPORT, discrete_laplace_pmf(SUPPORT, 2.0)) > ALPHA
     fewer = np.sum(shares[1:], axis=0)
     assert fits(fewer, SUPPORT, discrete_laplace_pmf(SUPPORT, 2.0)) < ALPHA
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        ("shared?honest=4", "4 honest servers: there are 3"),
+        ("shared?honest=0", "shared.honest=H for H honest servers"),
+        ("shared?honest=1e9", "shared.honest=H for H honest servers"),
+        ("joint?honest=2", "no noise placement"),
+    ],
+)
+def test_honest_servers_that_there_are_not_are_one_line(noise: str, words: str) -> None:
+    with (
+        Federation(parties=3, servers=3, data=DATA) as federation,
+        pytest.raises(LocalError, match=words),
+    ):
+        federation.run(Mean(value="value"), epsilon=1.0, noise=noise)
+
+
+def test_a_party_that_trusts_fewer_servers_takes_no_part() -> None:
+    """By default a majority is taken to be honest: noise that needs all of them is refused."""
+    for policy, noise, refused in (
+        (Policy(), "shared?honest=3", True),
+        (Policy(), "shared", False),
+        (Policy(honest_servers=1), "shared", True),
+        (Policy(honest_servers=1), "shared?honest=1", False),
+        (Policy(honest_servers=3), "shared?honest=3", False),
+    ):
+        with Federation(parties=3, servers=3, data=DATA, policy=policy) as federation:
+            if not refused:
+                federation.run(Mean(value="value"), epsilon=1.0, noise=noise)
+                continue
+            with pytest.raises(RunFailed, match="servers for honest, and shared noise needs"):
+                federation.run(Mean(value="value"), epsilon=1.0, noise=noise)
 
 
 def test_two_servers_do_not_share_noise() -> None:

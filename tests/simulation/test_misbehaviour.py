@@ -165,7 +165,7 @@ def test_whoever_is_in_the_sum_is_in_the_truth(aggregator: str, after: int) -> N
             ("--data", "synthetic:linear", "--cheat", "1:out-of-range"),
             "kendall-tau is computed in circuits",
         ),
-        (("--cheat", "1:malformed", "--runtime", "docker"), "of simulated parties"),
+        (("--cheat", "1:malformed", "--runtime", "docker"), "for simulated parties"),
         (("--parties", "1", "--cheat", "0:malformed"), "leaves none of 1 parties"),
         (
             ("--cheat", "1:malformed", "--coordinator", "x:1", "--identity", "x"),

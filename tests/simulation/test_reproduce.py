@@ -17,6 +17,11 @@ from simulation.reproduce.registry import FIGURES
 from tests.conftest import Tally
 from tests.once import once
 
+CALIBRATION = [
+    *("data", "way", "epsilon", "relative_mse", "lower", "upper"),
+    *("deviation_of_squares", "deviation_of_statistic"),
+    *("lowest_term_error", "worst_other_term_error"),
+]
 COLUMNS = {
     "s0-fig2": ["epsilon", "lambda", "p", "box", "ratio", "lower", "upper", "runs"],
     "s0-fig3": ["epsilon", "lambda", "p", "box", "ratio", "lower", "upper", "runs"],
@@ -69,6 +74,10 @@ COLUMNS = {
         ),
     ],
     "s0-fig8": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s0-fig9": ["curve", "false_positive_rate", "true_positive_rate"],
+    "s0-fig6": CALIBRATION,
+    "s0-fig10": CALIBRATION,
+    "s2-fig1": ["data", "epsilon", "curve", "false_positive_rate", "true_positive_rate"],
     "s2-fig2": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig3": ["curve", "way", "epsilon", "auc_error", "symmetric_difference"],
     "s2-fig4": [
@@ -83,6 +92,10 @@ COLUMNS = {
         *(f"I_{kind}" for kind in ("H", "H_deviation", "N")),
     ],
     "s2-table1": ["n", "way", "violation", "reading", "paper", "at_1", "at_8"],
+    "s2-fig5": ["data", "fan", "bend", "slope"],
+    "s2-fig6": ["data", "epsilon", "run", "fan", "bend", "slope"],
+    "s2-fig8": ["run", "raw", "private_1", "private_0.1"],
+    "s2-fig9": ["outcome", "way", "fan", "bend", "slope"],
     "s3-fig2": ["records", "digits", "success"],
     "s3-fig3": ["beta", "prevalence", "sensitivity"],
     "s3-fig4": ["metric", "size", "exact", "output"],

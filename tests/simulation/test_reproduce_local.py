@@ -35,10 +35,12 @@ def test_closed_forms_are_the_spread_of_what_is_measured() -> None:
 
 def test_set_ups_differ_in_what_they_say() -> None:
     shares = np.bincount(s1_kendall.synthetic(2000, np.random.default_rng(1)), minlength=25) / 2000
-    judged, wide, even = set_ups(shares, 5)
+    judged, wide, even, half = set_ups(shares, 5)
     assert judged.tau == pytest.approx(wide.tau)
     assert even.tau == pytest.approx(S1_TAU, abs=1e-3)
     assert wide.gain(Fraction(1), 10**5) > judged.gain(Fraction(1), 10**5)
+    tiny = Fraction(1, 1000)  # noise is all that errs
+    assert half.gain(tiny, 10**5) == pytest.approx(2 * even.gain(tiny, 10**5), rel=1e-3)
 
 
 def test_the_small_figure_of_auc_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

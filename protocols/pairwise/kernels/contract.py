@@ -99,7 +99,8 @@ class Grid:
         if not np.isfinite(values).all():
             raise LocalError("a column has values that are not finite numbers")
         # Doubles without a fraction; clipped, their distance to the origin is a small integer.
-        lines = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
+        with np.errstate(over="ignore"):  # what overflows is outside, and clipped like any other
+            lines = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
         return np.clip(lines, self.low, self.high).astype(np.int64)
 
 

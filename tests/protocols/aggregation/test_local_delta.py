@@ -21,7 +21,7 @@ from protocols.run.policy import Policy
 from protocols.run.query import Query, decode_query
 from protocols.statistics.of_pairs import Auc
 from simulation.federation import Federation
-from tests.protocols.statistics.test_local_forms import RECORDS, a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
 from tests.samples import a_message, bitmap
 
 DELTA = 1e-4
@@ -37,7 +37,7 @@ def test_the_delta_that_is_granted_is_what_the_release_costs() -> None:
     check(query)
     found = Local().release(query)
     assert found.delta == DELTA
-    assert (found.spend.epsilon, found.spend.delta) == (16, DELTA)
+    assert (found.spend.epsilon, found.spend.delta) == (Fraction(16), DELTA)
     assert "and δ 0.0001 a report" in found.words
     assert "says 13 bits, sent in 2 bytes" in found.words
     assert decode_query(query.run, query.encode(), "coordinator") == query
@@ -85,7 +85,7 @@ def test_the_server_s_ledger_has_it() -> None:
         a_message(Phase.RELEASE, Role.COORDINATOR, Role.SERVER, body=members, run=query.run)
     )
     assert isinstance(released, Continue)
-    assert [(spend.epsilon, spend.delta) for spend in released.spends] == [(16, DELTA)]
+    assert [(spend.epsilon, spend.delta) for spend in released.spends] == [(Fraction(16), DELTA)]
 
 
 def test_a_run_says_it_and_a_cap_stops_it() -> None:

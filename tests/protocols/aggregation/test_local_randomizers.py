@@ -7,6 +7,7 @@ report, the same one again.
 import itertools
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +28,10 @@ from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Auc, Gini, KendallTau
 from simulation.federation import Federation
-from tests.protocols.statistics.test_local_forms import a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import a_query, form_of, holdings
 from tests.samples import a_message, bitmap
 
-UNIT: dict[str, float] = {"lower": 0.0, "upper": 1.0}
+UNIT: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
 COUNTED = [
     kind(**UNIT, randomizer=name)
     for kind, name in itertools.product(
@@ -141,3 +142,8 @@ def test_a_run_says_which_it_took(aggregator: str, statistic: Statistic, said: s
     assert said in result.privacy.mechanism
     assert result.error is not None
     assert result.error["max"] < 6 * result.deviations.max()
+    assert result.interval is not None
+    if isinstance(statistic, Ecdf):  # as wide as it is, within what a share can be
+        assert (result.interval.low >= 0).all()
+        assert (result.interval.high <= 1).all()
+        assert (result.interval.high > result.interval.low)[:-1].all()

@@ -20,8 +20,8 @@ from protocols.local.pairs import FIXED_POINT
 from protocols.local.response import WORD, RandomizedResponse
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA
+from tests.protocols.local.auc_samples import estimates, plain_auc, some_records
 from tests.protocols.local.odds import exponential
-from tests.protocols.local.test_auc import estimates, plain_auc, some_records
 
 DEPTH = 3
 BUDGETS = [

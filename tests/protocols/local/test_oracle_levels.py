@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,8 +20,12 @@ OTHERS = [name for name in RANDOMIZERS if name != "hadamard"]
 SHAPE = Hierarchy(12, 4)
 
 
+def spending(epsilon: Fraction, values: int | None) -> Fraction:
+    return epsilon
+
+
 def built(name: str, epsilon: int | Fraction = 2, shape: Hierarchy = SHAPE) -> OracleLevels:
-    found = level_randomizer(name, lambda _: Fraction(epsilon), shape)
+    found = level_randomizer(name, partial(spending, Fraction(epsilon)), shape)
     assert isinstance(found, OracleLevels)
     return found
 
@@ -63,7 +68,7 @@ def test_auto_is_response_for_a_few_nodes_and_else_hadamard() -> None:
     for epsilon in (Fraction(1, 10), Fraction(1), Fraction(4)):
         e = math.exp(epsilon)
         for shape in (Hierarchy(2, 2), Hierarchy(4, 2), Hierarchy(3, 3), Hierarchy(64, 8)):
-            auto = level_randomizer("auto", lambda _, each=epsilon: each, shape)
+            auto = level_randomizer("auto", partial(spending, epsilon), shape)
             k, h = max(shape.level_sizes), shape.height
             law = np.where(np.arange(k) == 0, e, 1.0) / (k - 1 + e)
             covariance = (np.diag(law) - np.outer(law, law)) / (law[0] - law[-1]) ** 2

@@ -51,9 +51,9 @@ def test_it_is_unbiased_by_enumeration(name: str) -> None:
     mean = 0.0
     for chosen in itertools.product(*outcomes):
         asked = np.frombuffer(b"".join(each[1] for each in chosen), dtype=np.uint8).reshape(3, -1)
-        said = np.frombuffer(b"".join(each[2] for each in chosen), dtype=np.uint8).reshape(3, 1)
+        reports = np.frombuffer(b"".join(each[2] for each in chosen), dtype=np.uint8)
         chance = math.prod(each[0] for each in chosen)
-        mean += chance * float(randomizer.summarise(said, asked).vector[0])
+        mean += chance * float(randomizer.summarise(reports.reshape(3, 1), asked).vector[0])
     truth = np.mean([KERNEL[0, a, b] for a, b in itertools.permutations(records, 2)])
     assert mean / FIXED_POINT == pytest.approx(truth, abs=1e-9)
 

@@ -63,6 +63,9 @@ def test_variances_of_placements() -> None:
     assert noise_variance(mechanism, Placement.EACH_SERVER, 10, 3) == 3 * one
     assert noise_variance(mechanism, Placement.PARTIES, 10, 3) == 2 * one
     assert noise_variance(mechanism, Placement.PARTIES, 5, 3) == pytest.approx(one * 5 / 3)
+    for servers, honest, times in ((3, 0, 3 / 2), (5, 0, 5 / 3), (5, 1, 5), (5, 2, 5 / 2)):
+        found = noise_variance(mechanism, Placement.SHARED, 10, servers, honest=honest)
+        assert found == pytest.approx(one * times)
 
 
 def test_shares_of_noise_that_did_not_come_are_not_counted() -> None:

@@ -45,6 +45,10 @@ def test_what_is_usual_is_taken_by_default() -> None:
         ({"servers": 1, "aggregator": "masking"}, "it asks for 2 servers or more, not 1"),
         ({"epsilon": None}, "no answer without noise"),
         ({"epsilon": Fraction(11)}, "epsilon 10 per question, not 11"),
+        (
+            {"noise": Placement.SHARED, "servers": 3, "honest": 3},
+            "it takes 2 servers for honest, and shared noise needs 3 here",
+        ),
         ({"records": 17}, "more records than its parties can hold"),
         ({"max_records_per_party": 2, "records": 8}, "as many records as it joined with"),
     ],
@@ -111,6 +115,12 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "3 records per party",
         ),
         ('aggregators = ["additive"]', {"aggregator": "shamir"}, {}, "the aggregator shamir"),
+        (
+            "honest_servers = 1",
+            {"noise": Placement.SHARED, "servers": 3},
+            {"noise": Placement.SHARED, "servers": 3, "honest": 1},
+            "it takes 1 servers for honest, and shared noise needs 2 here",
+        ),
         ('noise = ["parties"]', {}, {"noise": Placement.PARTIES}, "the noise each-server"),
         (
             'statistics = ["ecdf"]',
@@ -156,7 +166,7 @@ def test_every_rule_has_a_test_and_a_reader() -> None:
         'aggregators = ["additive"]\nnoise = ["parties"]\nstatistics = ["mean"]\n'
         'columns = ["x"]\npublic_columns = ["x"]\nunits = ["record"]\n'
         "epsilon_per_question = 1\nepsilon_in_all = 2.5\n"
-        "delta_per_question = 1e-7\ndelta_in_all = 1e-6\n"
+        "delta_per_question = 1e-7\ndelta_in_all = 1e-6\nhonest_servers = 1\n"
     )
     policy = parse_policy(whole)
     assert all(getattr(policy, f.name) is not None for f in dataclasses.fields(Policy))

@@ -167,7 +167,7 @@ def test_labels_that_are_no_classes_are_refused(
 ) -> None:
     data = holdings(np.array([0.1, 0.2, 0.3]), np.array(labels))
     with pytest.raises(LocalError, match=words):
-        Roc(lower=0.0, upper=1.0, positive=positive).encode(data)
+        Roc(lower=0.0, upper=1.0, positive=positive).reference(data)
 
 
 def test_the_positive_label_can_be_named() -> None:

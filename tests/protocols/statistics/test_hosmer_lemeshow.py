@@ -162,7 +162,7 @@ def test_options_that_cannot_be_are_refused(changes: dict[str, object], words: s
 
 def test_scores_that_are_no_probabilities_are_refused() -> None:
     with pytest.raises(LocalError, match="no probabilities"):
-        CalibrationCounts().encode(data(np.array([0.5, 1.5]), np.array([0.0, 1.0]), 1))
+        CalibrationCounts().reference(data(np.array([0.5, 1.5]), np.array([0.0, 1.0]), 1))
     with pytest.raises(LocalError, match="must rise"):
         CalibrationCounts(at=(0.5, 0.5))
     assert sum(HosmerLemeshow().shares()) == Fraction(1)

@@ -13,10 +13,9 @@ from protocols.aggregation.local.aggregator import Local, randomizer_of
 from protocols.errors import LocalError
 from protocols.local.pairs import PairResponse
 from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings
 from protocols.run.machines import check
-from protocols.run.query import Query, decode_query
-from protocols.statistics import Statistic, offered, statistics
+from protocols.run.query import decode_query
+from protocols.statistics import offered, statistics
 from protocols.statistics.contract import Circumstances
 from protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
 from protocols.statistics.of_pairs import (
@@ -29,45 +28,7 @@ from protocols.statistics.of_pairs import (
 )
 from protocols.statistics.pairwise import Pairs
 from simulation.federation import Federation
-from tests.samples import NONCE
-
-RECORDS = 400
-
-
-def holdings() -> Holdings:
-    rng = np.random.default_rng(5)
-    score = rng.random(RECORDS)
-    columns = {
-        "value": score,
-        "x": score,
-        "y": np.clip(score + rng.normal(0, 0.2, RECORDS), 0, 1),
-        "score": score,
-        "label": (rng.random(RECORDS) < score).astype(float),
-    }
-    return Holdings(np.arange(8, dtype=np.uint32), np.arange(8) * (RECORDS // 8), columns)
-
-
-def form_of(statistic: Pairs, epsilon: Fraction | None = Fraction(1)) -> Statistic:
-    return statistic.asked_of("local").prepared(
-        Circumstances(RECORDS, 50, epsilon, False, bytes(16))
-    )
-
-
-def a_query(statistic: Statistic, **changes: Any) -> Query:
-    query = Query(
-        nonce=NONCE,
-        statistic=statistic,
-        aggregator="local",
-        parties=8,
-        servers=1,
-        records=RECORDS,
-        epsilon=Fraction(1),
-        noise=Placement.CURATOR,
-        data="data",
-        min_parties=8,
-        max_records_per_party=50,
-    )
-    return replace(query, **changes)
+from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
 
 
 def quantized(values: Any, bins: int) -> Any:
@@ -228,6 +189,7 @@ def test_public_labels_are_said_to_be_public() -> None:
     with Federation(100, aggregator="local", data=data, seed=3) as federation:
         result = federation.run(Auc(labels="public"), 2)
     assert "the score (labels are public) of one record" in result.privacy.threat_model
+    assert result.interval is not None
     assert (result.interval.low >= 0).all()
     assert (result.interval.high <= 1).all()
     assert "beside a public label" in result.privacy.mechanism

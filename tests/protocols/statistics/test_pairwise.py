@@ -240,13 +240,13 @@ def test_labels_are_0_or_1() -> None:
     columns = ratings(6)
     columns["label"] = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 0.5])
     with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
-        Auc().records_of(deal(columns, 2))
+        Auc().reference(deal(columns, 2))
     with pytest.raises(LocalError, match="labels are 0 or 1: column 'label'"):
-        Pairwise(**UNIT, kernel_name="auc").records_of(deal(columns, 2))
+        Pairwise(**UNIT, kernel_name="auc").reference(deal(columns, 2))
     for bad in (math.nan, math.inf):
         columns["label"] = np.array([0.0, 1.0, bad, 0.0, 1.0, 0.0])
         with pytest.raises(LocalError):
-            Auc().records_of(deal(columns, 2))
+            Auc().reference(deal(columns, 2))
 
 
 @pytest.mark.parametrize("statistic", KINDS, ids=name_of)

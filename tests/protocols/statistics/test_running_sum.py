@@ -29,7 +29,7 @@ def test_impossible_times_are_refused(time: float) -> None:
     statistic = RunningSum(lower=0.0, upper=1.0, steps=64)
     holdings = deal({"value": np.array([0.5]), "time": np.array([time])}, 1)
     with pytest.raises(LocalError, match="whole numbers"):
-        statistic.encode(holdings)
+        statistic.reference(holdings)
 
 
 @pytest.mark.parametrize(("steps", "nodes"), [(1, 1), (2, 1), (4, 2), (64, 4), (1024, 6)])

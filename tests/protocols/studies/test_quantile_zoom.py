@@ -38,9 +38,12 @@ def test_it_is_asked_in_two_where_records_are_enough_for_the_margin() -> None:
     upper = asked_as(10_000, quantile=0.99)
     assert upper.ends == (0.9167,)
     assert upper.shares()[0] == END_SHARES[0]
-    assert zoomed(ASKED, Fraction(1), 1000) is ASKED
+    fewest = asked_as(1000)
+    assert fewest.margin == 184
+    assert fewest.shares()[0] == Fraction(1, 5)
+    assert zoomed(ASKED, Fraction(1), 300) is ASKED
     assert asked_as(10_000, unit=6).margin == 2199  # 40·6·(ln 64 + 5), rounded up
-    assert zoomed(ASKED, Fraction(1), 10_000, 7) is ASKED
+    assert zoomed(ASKED, Fraction(1), 10_000, 14) is ASKED
 
 
 def test_nothing_else_is() -> None:

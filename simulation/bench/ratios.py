@@ -1,0 +1,181 @@
+"""`tally bench all`: one page of what every benchmark was held against, as a table and a plot.
+
+A ratio of a row is ours divided by the peer's, of rates or of times as its benchmark says. Here all
+of them are told one way: how many times better ours is, and for a limit, what share of it is
+reached. A peer that could not be run is named with the reason.
+"""
+
+import csv
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from simulation.bench.row import Row
+
+
+class Kind(StrEnum):
+    SPEED = "speed"
+    ERROR = "error"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`key` is what rows call it; `inverse`, where their ratio is of times or errors: less is
+    better. `module` is what must be importable for it, `wanted` what else it takes."""
+
+    key: str
+    name: str
+    kind: Kind
+    inverse: bool = False
+    module: str = ""
+    wanted: str = ""
+
+
+PEERS = (
+    Peer("sycret", "sycret (comparison keys)", Kind.SPEED, module="sycret"),
+    Peer("cvxopt-sparse", "CVXOPT (smoothing)", Kind.SPEED, module="cvxopt"),
+    Peer(
+        "flower",
+        "Flower SecAgg+ (masked sums)",
+        Kind.SPEED,
+        inverse=True,
+        wanted="FLOWER_PYTHON names no interpreter that has flwr",
+    ),
+    Peer("vdaf-reference", "the VDAF draft's Python (Prio3)", Kind.SPEED, module="vdaf_poc"),
+    Peer("emp", "EMP (garbling)", Kind.SPEED, wanted="no program `emp`, and EMP names none"),
+    Peer("mpyc", "MPyC (a sum of three parties)", Kind.SPEED, module="mpyc"),
+    Peer("dp-accounting", "dp-accounting (composition)", Kind.SPEED, module="dp_accounting"),
+    Peer("opendp-error", "OpenDP", Kind.ERROR, inverse=True, module="opendp.prelude"),
+    Peer("diffprivlib-error", "diffprivlib", Kind.ERROR, inverse=True, module="diffprivlib"),
+    Peer(
+        "dp-accounting-epsilon",
+        "dp-accounting (ε of a composition)",
+        Kind.ERROR,
+        inverse=True,
+        module="dp_accounting",
+    ),
+    Peer("fedcurve", "fedcurve", Kind.ERROR, wanted="it is on no package index"),
+    Peer("aes-limit", "the CPU's AES limit", Kind.LIMIT, wanted="no native module"),
+    Peer("loopback", "one TCP connection on the loopback", Kind.LIMIT),
+    Peer("curator", "a trusted curator over the same gRPC", Kind.LIMIT, inverse=True),
+    Peer("raw", "evaluating the same keys and nothing else", Kind.LIMIT, inverse=True),
+    Peer("sum", "adding up the same bytes", Kind.LIMIT, inverse=True),
+)
+KNOWN = {peer.key: peer for peer in PEERS}
+HEADINGS = {
+    Kind.SPEED: "Times faster than a peer at the same job",
+    Kind.ERROR: "Times less error than a peer, at the same ε and adjacency",
+    Kind.LIMIT: "Share of a limit",
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One ratio: `better` is how many times better ours is, or the share of a limit."""
+
+    benchmark: str
+    row: Row
+    peer: Peer
+    ratio: float
+
+    @property
+    def better(self) -> float:
+        return 1 / self.ratio if self.peer.inverse else self.ratio
+
+
+def compared(found: Iterable[tuple[str, Row]]) -> list[Compared]:
+    """What rows say of peers and limits, by kind and peer; how a row compares with others of ours
+    is left out, and so is the pure Python twin, which is there to be read."""
+    listed = [
+        Compared(benchmark, row, KNOWN[key], ratio)
+        for benchmark, row in found
+        for key, ratio in row.ratios.items()
+        if key in KNOWN and not row.name.endswith("-twin")
+    ]
+    places = {peer.key: place for place, peer in enumerate(PEERS)}
+    return sorted(listed, key=lambda each: places[each.peer.key])
+
+
+def missing(found: Sequence[Compared]) -> list[tuple[str, str]]:
+    """Peers that nothing was compared with, each with why."""
+    present = {each.peer.key for each in found}
+    return [(peer.name, _reason(peer)) for peer in PEERS if peer.key not in present]
+
+
+def _reason(peer: Peer) -> str:
+    if peer.module:
+        try:
+            importlib.import_module(peer.module)
+        except ImportError as error:
+            return f"it cannot be imported: {str(error).splitlines()[0]}"
+    return peer.wanted or "its benchmark gave no ratio"
+
+
+def write_page(
+    found: Sequence[Compared], machine: dict[str, object], failed: Sequence[str], folder: Path
+) -> list[Path]:
+    """`ratios.csv`, `ratios.md` and `ratios.png`, which is left out if there is nothing in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, page, plot = (folder / f"ratios.{end}" for end in ("csv", "md", "png"))
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["kind", "peer", "benchmark", "row", "rate", "unit", "ratio", "better"])
+        for each in found:
+            row = each.row
+            words = [each.peer.kind, each.peer.key, each.benchmark, row.name, row.rate, row.unit]
+            writer.writerow([*words, each.ratio, each.better])
+    page.write_text(page_text(found, machine, failed))
+    if not found:
+        return [table, page]
+    _draw(found, plot)
+    return [table, page, plot]
+
+
+def page_text(found: Sequence[Compared], machine: dict[str, object], failed: Sequence[str]) -> str:
+    lines = ["# Beside peers and limits", ""]
+    lines += [f"- {name}: {value}" for name, value in machine.items()]
+    for kind, heading in HEADINGS.items():
+        lines += ["", f"## {heading}", "", "| beside | what | ours | ratio |", "|---|---|---|---|"]
+        lines += [
+            f"| {each.peer.name} | {each.benchmark}: {each.row.name} "
+            f"| {each.row.rate:,.4g} {each.row.unit} | {each.better:.3g} |"
+            for each in found
+            if each.peer.kind is kind
+        ]
+    lines += ["", "## Not compared", ""]
+    lines += [f"- {name}: {reason}" for name, reason in missing(found)]
+    lines += [f"- {reason}" for reason in failed]
+    return "\n".join(lines) + "\n"
+
+
+COLOURS = {Kind.SPEED: "tab:blue", Kind.ERROR: "tab:orange", Kind.LIMIT: "tab:grey"}
+
+
+def _draw(found: Sequence[Compared], path: Path) -> None:
+    """A point for each ratio, by peer, on one logarithmic axis; 1 is equal."""
+    from matplotlib.figure import Figure
+
+    peers = list(dict.fromkeys(each.peer for each in found))
+    figure = Figure(figsize=(8, 1.2 + 0.4 * len(peers)), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for kind in Kind:
+        chosen = [each for each in found if each.peer.kind is kind]
+        if chosen:
+            axes.scatter(
+                [each.better for each in chosen],
+                [peers.index(each.peer) for each in chosen],
+                color=COLOURS[kind],
+                alpha=0.7,
+                label=HEADINGS[kind],
+            )
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(peers)), [peer.name for peer in peers])
+    axes.invert_yaxis()
+    axes.set_xlabel("ours beside it: times better, or share of a limit")
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(loc="outside lower center", fontsize="small")
+    figure.savefig(path)

@@ -1,0 +1,53 @@
+"""Statistics of pairs as they are asked in the local model, over a few records."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from protocols.privacy.mechanisms import Placement
+from protocols.records import Holdings
+from protocols.run.query import Query
+from protocols.statistics import Statistic
+from protocols.statistics.contract import Circumstances
+from protocols.statistics.pairwise import Pairs
+from tests.samples import NONCE
+
+RECORDS = 400
+
+
+def holdings() -> Holdings:
+    rng = np.random.default_rng(5)
+    score = rng.random(RECORDS)
+    columns = {
+        "value": score,
+        "x": score,
+        "y": np.clip(score + rng.normal(0, 0.2, RECORDS), 0, 1),
+        "score": score,
+        "label": (rng.random(RECORDS) < score).astype(float),
+    }
+    return Holdings(np.arange(8, dtype=np.uint32), np.arange(8) * (RECORDS // 8), columns)
+
+
+def form_of(statistic: Pairs, epsilon: Fraction | None = Fraction(1)) -> Statistic:
+    return statistic.asked_of("local").prepared(
+        Circumstances(RECORDS, 50, epsilon, False, bytes(16))
+    )
+
+
+def a_query(statistic: Statistic, **changes: Any) -> Query:
+    query = Query(
+        nonce=NONCE,
+        statistic=statistic,
+        aggregator="local",
+        parties=8,
+        servers=1,
+        records=RECORDS,
+        epsilon=Fraction(1),
+        noise=Placement.CURATOR,
+        data="data",
+        min_parties=8,
+        max_records_per_party=50,
+    )
+    return replace(query, **changes)

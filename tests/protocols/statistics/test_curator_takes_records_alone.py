@@ -1,0 +1,99 @@
+"""A curator adds up vectors of records and no others.
+
+Mechanisms of a curator take the sum for counts of records. A party that sent counts below 0 could
+make the curator fail just where another's count is below some number, which is no private answer;
+or tell the exponential mechanism of one record where there are many, whose noise is then too small.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from protocols.aggregation.contract import Memory
+from protocols.algebra.ring import Vector
+from protocols.privacy.mechanisms import Placement
+from protocols.randomness import Randomness
+from protocols.records import Holdings, deal
+from protocols.run.machine import Continue, Rejected
+from protocols.run.machines import server_machine
+from protocols.run.messages import Phase, Role
+from protocols.statistics import statistics
+from protocols.statistics.by_curator import ByCurator
+from protocols.statistics.curated import SmoothAuc, SmoothAveragePrecision
+from protocols.statistics.gathered import Gathered
+from protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from protocols.statistics.projected import CuratedNextAttribute, CuratedProjectedCells
+from protocols.statistics.residuals import CuratedCells, CuratedReach
+from tests.samples import a_message, a_query
+
+SCHEMA = ("x=0:1", "y=0:1", "label=0,1")
+SCORES = {"lower": 0.0, "upper": 1.0, "thresholds": 4}
+ASKED: list[ByCurator] = [
+    SmoothAuc(**SCORES),  # type: ignore[arg-type]
+    SmoothAveragePrecision(**SCORES),  # type: ignore[arg-type]
+    PriRoc(**SCORES, depth=2),  # type: ignore[arg-type]
+    PriRocFix(**SCORES, depth=2),  # type: ignore[arg-type]
+    CuratedReach(("x",), "y", (0.0, 1.0), 0.1, 4),
+    CuratedCells(("x",), "y", (0.0, 1.0), side=2),
+    CuratedNextAttribute(SCHEMA, "label", (), 2),
+    CuratedProjectedCells(SCHEMA, "label", ("x",), 2),
+]
+
+
+def three_each() -> Holdings:
+    generator = np.random.default_rng(1)
+    columns = {name: generator.random(12) for name in ("x", "y", "score")}
+    return deal(columns | {"label": np.arange(12.0) % 2}, 4)
+
+
+def forged(statistic: ByCurator, honest: Vector) -> list[Vector]:
+    """A record less than none in one cell and one more in another, none at all, too many, and one
+    that is missing from the last table alone."""
+    cells = statistic.counts_of(honest[None])[0]
+    moved, less = cells.copy(), cells.copy()
+    moved[0] -= 4
+    moved[1] += 4
+    less[-1 - int(np.argmax(cells[::-1] > 0))] -= 1
+    wrong = [moved, 0 * cells, 5 * cells] + [less] * (len(statistic.tables) > 1)
+    cumulative = not np.array_equal(cells, honest.view(np.int64))
+    return [(np.cumsum(each) if cumulative else each).astype(np.uint64) for each in wrong]
+
+
+@pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
+def test_vectors_of_records_are_taken_and_no_others(statistic: ByCurator) -> None:
+    vectors = statistic.encode(three_each())
+    assert statistic.possible(vectors, 3).all()
+    assert not statistic.possible(vectors, 2).any()
+    assert not statistic.possible(np.stack(forged(statistic, vectors[0])), 3).any()
+
+
+def test_every_statistic_of_a_curators_sum_is_tried_here() -> None:
+    kinds = {kind for kind in statistics().values() if issubclass(kind, ByCurator)}
+    summed = {kind for kind in kinds if not issubclass(kind, Gathered)}
+    assert {kind.name for kind in summed} - {each.name for each in ASKED} == {"roc-binormal"}
+
+
+@pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
+def test_a_curator_refuses_the_party_and_goes_on_without_it(statistic: ByCurator) -> None:
+    query = a_query(
+        statistic=statistic,
+        aggregator="curator",
+        servers=1,
+        records=12,
+        max_records_per_party=3,
+        min_parties=3,
+        epsilon=Fraction(1),
+        noise=Placement.CURATOR,
+    )
+    server = server_machine(query, 0, Randomness.from_seed(1, "server-0"), Memory())
+    server.start()
+    vectors = statistic.encode(three_each())
+    for wrong in forged(statistic, vectors[0]):
+        body = wrong.astype("<u8").view(np.uint8)[None]
+        sent = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, body=body, run=query.run)
+        assert isinstance(step := server.receive(sent), Rejected)
+        assert "not a vector of 1 to 3 records" in step.reason
+    rest = vectors[1:].astype("<u8").view(np.uint8)
+    others = a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, (1, 2, 3), body=rest, run=query.run)
+    assert isinstance(server.receive(others), Continue)

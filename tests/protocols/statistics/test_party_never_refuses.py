@@ -1,0 +1,61 @@
+"""Whether a party answers tells nothing of its records: a refusal has no noise, and costs no ε.
+
+Who asks chooses columns, coefficients and how many times there are. Were a party to refuse where
+its records do not fit those, a few questions would find out any value of it.
+"""
+
+import numpy as np
+import pytest
+
+from protocols.records import Holdings, deal
+from protocols.statistics.areas import AucByCurve
+from protocols.statistics.calibration import CalibrationCounts
+from protocols.statistics.contract import Statistic
+from protocols.statistics.curated import SmoothAuc
+from protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
+from protocols.statistics.logistic_objective import LogisticObjective
+from protocols.statistics.logistic_step import LogisticStep
+from protocols.statistics.of_pairs import Auc, KendallTau
+from protocols.statistics.residuals import ResidualCells, ResidualReach
+from protocols.statistics.running_sum import RunningSum
+
+VALUES = (0.0, 1.0, 2.0, 37.0, -1e308, 1.7e308, 5e-324, 0.5)
+HUGE = (0.0, 1e308, -1e308)
+AUC = Auc(lower=0.0, upper=1.0, bins="8")
+
+
+def one_record(value: float) -> Holdings:
+    columns = ("x", "y", "value", "time", "score", "label")
+    return deal({name: np.array([value]) for name in columns}, 1)
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        RunningSum(lower=0.0, upper=1.0, steps=20),
+        ResidualReach(("x", "value"), "y", HUGE),
+        ResidualCells(("x", "value"), "y", HUGE, side=4),
+        CalibrationCounts(at=(0.5,)),
+        AucByCurve(lower=0.0, upper=1.0, thresholds=4),
+        SmoothAuc(lower=0.0, upper=1.0, thresholds=4),
+        LogisticStep(("x=0:1",)),
+        LogisticObjective(ranges=("x=0:1",), max_records=1),
+    ],
+    ids=lambda statistic: statistic.name,
+)
+@pytest.mark.parametrize("value", VALUES)
+def test_any_record_is_answered_for(statistic: Statistic, value: float) -> None:
+    assert statistic.encode(one_record(value)).shape == (1, statistic.length)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_any_record_is_in_a_pair_and_in_a_report(value: float) -> None:
+    records = AUC.records_of(one_record(value))
+    low, high = ([getattr(grid, end) for grid in AUC.kernel.grids] for end in ("low", "high"))
+    assert (records >= low).all()
+    assert (records <= high).all()
+    KendallTau().records_of(one_record(value))
+    form = LocalPairs("auc", encoded(AUC), 4)
+    assert 0 <= int(form.exact_cells(one_record(value))[0]) < form.cells
+    tree = LocalAuc("auc", encoded(AUC), 3)
+    assert 0 <= int(tree.measured(one_record(value))[0]) < 2 * tree.domain
