@@ -40,6 +40,7 @@ OWN = {
     "logistic-regression": ["--range=x=0:1"],
     "residual-plot": ["--range=x=0:1", "--range=y=0:1"],
     "projected-histogram": ["--target=label", "--attribute=label=0,1", "--attribute=score=0:1"],
+    "multinomial-regression": ["--target=label", "--attribute=label=0,1", "--attribute=score=0:1"],
 }
 """Options without which it cannot be asked."""
 NAMES = sorted({**offered(), **studies()})

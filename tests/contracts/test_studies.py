@@ -57,18 +57,21 @@ class TestGiniCoefficient(StudyContract):
     study = GiniCoefficient(value="value", lower=0.0, upper=1.0, pairs_per_party="2")
 
 
-class TestHosmerLemeshow(StudyContract):
-    study = HosmerLemeshow(groups=4, thresholds=64)
+class CalibratedScores(StudyContract):
+    """Of scores that are right: a record is positive as often as its score says."""
 
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 400) -> Holdings:
-        """Scores that are right: a record is positive as often as its score says."""
         found = super().holdings(seed, parties, records)
         drawn = np.random.default_rng(seed + 1).uniform(size=records)
         labels = (drawn < found.columns["score"]).astype(np.float64)
         return replace(found, columns={**found.columns, "label": labels})
 
 
-class TestRocMedians(TestHosmerLemeshow):
+class TestHosmerLemeshow(CalibratedScores):
+    study = HosmerLemeshow(groups=4, thresholds=64)
+
+
+class TestRocMedians(CalibratedScores):
     study = RocMedians(bins=8, thresholds=64)
 
 
@@ -79,5 +82,6 @@ class TestPrivateBounds(StudySteps):
 
 
 def test_every_installed_study_is_under_contract() -> None:
-    tested = {kind.study.name for kind in StudyContract.__subclasses__()}
+    kinds = [*StudyContract.__subclasses__(), *CalibratedScores.__subclasses__()]
+    tested = {kind.study.name for kind in kinds if kind is not CalibratedScores}
     assert tested == set(study_names())

@@ -13,8 +13,7 @@ from protocols.run.policy import DEPLOYED
 from protocols.run.query import Query
 from protocols.statistics.choices import Chosen, Mode, QuantileByMax
 from protocols.statistics.first_above import FirstAboveThreshold
-from tests.protocols.joint.test_choice import BASES, shared
-from tests.protocols.joint.two_ends import Ends
+from tests.protocols.joint.two_ends import BASES, Ends, shared
 from tests.samples import a_query
 
 UNIT = {"lower": 0.0, "upper": 1.0}
