@@ -329,6 +329,7 @@ def _names(name: str) -> list[str]:
 
 def _draw_fig1(folder: Path, rows: list[dict[str, Number]], sizes: Sizes) -> Path:
     canvas, axes = panels(f"S4 Fig. 1: area over {sizes.folds} folds, ε = 1", sizes.sets)
+    canvas.set_size_inches(max(6.6, 4.2 * len(sizes.sets) + 0.6), 4.2)
     for each, name in zip(axes, sizes.sets, strict=True):
         values = [
             [row["area"] for row in rows if (row["data"], row["model"]) == (name, model)]

@@ -116,6 +116,7 @@ WORDS = (
     "data",
     "model",
     "varied",
+    "outcome",
 )
 """Columns that are no numbers, or infinite ones."""
 
