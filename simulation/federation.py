@@ -264,7 +264,7 @@ class Federation:
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
         about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
-        result, release = answered(question, opened, self.data.name, about)
+        result, release = answered(question, opened, self.data.name, about, self.runtime.trust)
         assert result.proof is not None
         result = dataclasses.replace(
             result,

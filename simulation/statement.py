@@ -84,11 +84,12 @@ class Setting:
 
 
 def answered(
-    question: Question, opened: Opened, data: str, about: Mapping[str, object]
+    question: Question, opened: Opened, data: str, about: Mapping[str, object], trust: str = ""
 ) -> tuple[Result, Release]:
     """The result that the servers signed for, and how they released it. Raises `AnswerRefused`.
 
-    It tells of the federation as it was when it was asked, and `about` it where it runs. What only
+    It tells of the federation as it was when it was asked, and `about` it where it runs; `trust` is
+    what the runtime has to say about whom one has to trust. What only
     a simulation knows, above all the truth, is not in it.
     """
     query, proof = opened.prove(question)
@@ -98,6 +99,7 @@ def answered(
         query.servers,
         query.max_records_per_party,
         query.records,
+        trust,
     )
     statistic, records = proof.statistic, opened.records
     release = setting.aggregator.release(query)
