@@ -5,11 +5,13 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from protocols.aggregation import aggregators
-from simulation.reports.message_flows import asked, flow, picture, write_flows
+from simulation.reports.message_flows import OTHERS, asked, flow, picture, write_flows
+from simulation.reports.trust_picture import trust_picture
 
 HERE = Path(__file__).resolve().parent.parent
 DOCS = HERE / "docs"
@@ -36,10 +38,36 @@ def test_a_flow_has_every_message_of_the_bill(name: str) -> None:
 
 def test_there_is_a_page_for_every_aggregator(tmp_path: Path) -> None:
     write_flows(tmp_path / "flows")
+    for name in OTHERS:
+        assert "<svg " in (tmp_path / "flows" / f"{name}.md").read_text()
+    pairs = (tmp_path / "flows" / "pairs.md").read_text()
+    assert "| pair | party | party | 3 |" in pairs
+    assert "Not drawn" not in "".join(each.read_text() for each in tmp_path.rglob("*.md"))
     for name in aggregators():
         text = (tmp_path / "flows" / f"{name}.md").read_text()
         assert "<svg " in text
         assert "| submit | party | server |" in text or name == "shuffle", name
+
+
+def test_whom_an_aggregator_trusts_is_drawn_as_it_states_it() -> None:
+    """The dashed line is around as many servers as may collude, and thick ones see data."""
+    for name, aggregator in aggregators().items():
+        servers = aggregator.servers
+        model = aggregator.threat_model(servers)
+        drawn = ElementTree.fromstring(trust_picture(name, model, servers))
+        boxes = [(float(each.get("y", "")), each) for each in drawn.iter("rect")]
+        lines = [(y, each) for y, each in boxes if each.get("class") == "collude"]
+        own = [each for each in boxes if each[1].get("x") == "260"]
+        assert len(own) == servers
+        thick = [each for _, each in own if each.get("stroke-width") == "4"]
+        assert len(thick) == (servers if name == "curator" else 0), name
+        inside = [
+            y
+            for top, line in lines
+            for y, each in own
+            if top < y and y + float(each.get("height", "")) <= top + float(line.get("height", ""))
+        ]
+        assert len(inside) == (model.colluding if servers > 1 else 0), name
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What documents promise of the code: tests that they name are there, commands run as printed."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,8 @@ from tests.conftest import Tally
 
 HERE = Path(__file__).resolve().parent.parent
 DEPLOYMENT = HERE / "docs" / "deployment.md"
+TUTORIAL = HERE / "docs" / "tutorial.md"
+CHOOSING = HERE / "docs" / "choosing.md"
 DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)", re.M)
 
 
@@ -114,6 +117,7 @@ def commands_in(text: str) -> list[str]:
 PRINTED = [
     pytest.param(line, id=f"{path.name}: {line[:60]}")
     for path in (HERE / "README.md", *sorted((HERE / "docs").glob("*.md")))
+    if path != TUTORIAL
     for line in commands_in(path.read_text())
 ]
 
@@ -134,3 +138,40 @@ def test_every_printed_command_runs(tally_here: Tally, line: str) -> None:
         pytest.skip("it is tried elsewhere")
     done = tally_here(*words)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_tutorial_runs_in_order(tally_here: Tally, tmp_path: Path) -> None:
+    """One command after the other in one folder, with the file that the reader is told of."""
+    rows = [f"clinic-{at % 8},{at * 7 % 60}" for at in range(80)]
+    (tmp_path / "work" / "waiting.csv").write_text("\n".join(["clinic,days", *rows]) + "\n")
+    ran = []
+    for line in commands_in(TUTORIAL.read_text()):
+        words = shlex.split(line, comments=True)[1:]
+        done = tally_here(*words)
+        expected = 2 if "exit code 2" in line else 0
+        assert done.returncode == expected, (line, done.stderr)
+        ran.append(words[0])
+    assert ran == ["run", "verify", "plan", "run", "run", "run", "run", "run", "compare"]
+
+
+def test_the_costs_of_aggregators_are_as_printed(tally_here: Tally) -> None:
+    """Those in the table are what the command above it computes now."""
+    text = CHOOSING.read_text()
+    (command,) = [line for line in commands_in(text) if line.startswith("tally compare ")]
+    done = tally_here(*shlex.split(command)[1:], "--json")
+    assert done.returncode == 0, done.stderr
+    found = {each["aggregator"]: each for each in json.loads(done.stdout)["aggregators"]}
+    table = text.partition("| error of a count |")[2].partition("\n\n")[0]
+    rows = {
+        cells[0].strip("`"): cells[1:]
+        for line in table.splitlines()[2:]
+        if (cells := [cell.strip() for cell in line.strip("|").split("|")])
+    }
+    assert set(rows) == set(found)
+    for name, (collude, error, size, rounds, cheats, *_) in rows.items():
+        now = found[name]
+        assert collude.startswith(now["may_collude"].replace("nobody", "none")) or name == "local"
+        assert float(error) == pytest.approx(now["expected_rmse"], rel=0.05), name
+        assert int(size.replace(",", "")) == pytest.approx(now["party_bytes"], rel=0.02), name
+        assert int(rounds) == now["rounds"], name
+        assert ("left out" in cheats) is now["catches"], name

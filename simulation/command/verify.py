@@ -32,7 +32,7 @@ def verify_result(
     for receipt in verify(document, pinned):
         print(
             f"server-{receipt.server}  released {receipt.share.hex()[:16]} in run "
-            f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta:g}  holds"
+            f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
         )
     if pinned is None:
         shown = authority_of(document)

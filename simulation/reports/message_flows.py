@@ -1,4 +1,5 @@
-"""Pages with the message flow of each aggregator, drawn from what its machines really sent.
+"""Pages with the message flow of each aggregator and protocol, drawn from what its machines really
+sent, and with whom each aggregator trusts.
 
 A histogram of four bins is asked of three parties in one process; the meter has every message.
 """
@@ -11,6 +12,7 @@ from protocols.errors import TallyError
 from protocols.run.messages import Role
 from simulation.federation import Federation
 from simulation.reports.trust import promise
+from simulation.reports.trust_picture import trust_picture
 from simulation.result import Result
 
 PARTIES = 3
@@ -18,6 +20,22 @@ STATISTICS = ("histogram", "ecdf")
 PLACES = {Role.PARTY: 90, Role.SERVER: 330, Role.COORDINATOR: 570}
 NAMES = {Role.PARTY: "party", Role.SERVER: "server", Role.COORDINATOR: "coordinator"}
 ROW = 34
+
+
+OTHERS = {
+    "pairs": ("auc", "additive", None, "Pairs of parties", "pairs.md"),
+    "joint-noise": (
+        "mean",
+        "additive",
+        "joint",
+        "Noise that two servers draw together",
+        "together.md",
+    ),
+    "choices": ("mode", "additive", None, "A choice of two servers", "together.md"),
+    "study": ("gini-coefficient", "additive", None, "A study of two questions", "studies.md"),
+}
+"""Protocols beside the aggregators: what is asked, of whom, whose noise; the title, and the page
+that explains it."""
 
 
 def asked(name: str) -> Result:
@@ -85,8 +103,21 @@ def page(name: str) -> str:
         result = asked(name)
     except TallyError as error:
         return "\n".join([*lines, f"Not drawn: {error}", ""])
+    return "\n".join([*lines, *_messages(name, result)])
+
+
+def other_page(name: str) -> str:
+    """A protocol that is no aggregator."""
+    statistic, aggregator, noise, title, explained = OTHERS[name]
+    with Federation(PARTIES, aggregator=aggregator, data="synthetic:scores?n=12") as federation:
+        result = federation.run(statistic, epsilon=100, noise=noise)
+    lines = [f"# {title}", "", f"[What it is, and what it promises](../{explained})", ""]
+    return "\n".join([*lines, "## Messages", "", *_messages(name, result)])
+
+
+def _messages(name: str, result: Result) -> list[str]:
     steps = flow(result)
-    lines += [
+    return [
         f"A {result.statistic} of {PARTIES} parties, as this version's machines sent it.",
         "",
         "```{raw} html",
@@ -98,15 +129,37 @@ def page(name: str) -> str:
         *(f"| {p} | {NAMES[s]} | {NAMES[r]} | {m} | {b:,} |" for s, r, p, b, m in steps),
         "",
     ]
+
+
+def trust_page() -> str:
+    """Every installed aggregator's promise as a picture and in words."""
+    lines = [
+        "# Threat models",
+        "",
+        "Whom you must trust, for each aggregator with as many servers as it has by default.",
+        "Within the dashed line: servers that may put together all they see, with the analyst too,",
+        "and still learn no more than the answer. A thick line: a server that sees parties' data.",
+        "",
+    ]
+    for name, aggregator in sorted(aggregators().items()):
+        model = aggregator.threat_model(aggregator.servers)
+        drawn = trust_picture(name, model, aggregator.servers)
+        lines += [f"## {name}", "", "```{raw} html", drawn, "```", ""]
+        lines += [f"- Trust: {model.behaviour}", f"- Dropouts: {model.dropouts}"]
+        lines += [f"- Seen: {model.reveals}", f"- [Messages]({name}.md)", ""]
     return "\n".join(lines)
 
 
 def write_flows(folder: Path) -> None:
-    """One page per installed aggregator, and their index."""
+    """One page per installed aggregator and per protocol beside them, their index, and whom they
+    trust."""
     folder.mkdir(exist_ok=True)
-    names = sorted(aggregators())
-    for name in names:
-        (folder / f"{name}.md").write_text(page(name), encoding="utf-8")
-    inside = "\n".join(names)
-    text = f"# One page per aggregator\n\n```{{toctree}}\n:maxdepth: 1\n\n{inside}\n```\n"
-    (folder / "index.md").write_text(text, encoding="utf-8")
+    pages = {name: page(name) for name in sorted(aggregators())}
+    pages |= {name: other_page(name) for name in OTHERS}
+    inside = "\n".join(pages)
+    pages["index"] = (
+        f"# Messages, protocol by protocol\n\n```{{toctree}}\n:maxdepth: 1\n\n{inside}\n```\n"
+    )
+    pages["trust"] = trust_page()
+    for name, text in pages.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")

@@ -1,6 +1,9 @@
 """What a person does with the page: looks, fills in the form, waits, compares, loses the server."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -47,6 +50,9 @@ def start(window: Window, statistic: str, action: str = "run", **options: str) -
         page.locator("select[multiple]").wait_for()
     for name, value in options.items():
         box = page.locator(f'[name="--{name.replace("_", "-")}"]')
+        folded = page.locator("details:not([open])", has=box)
+        if folded.count():
+            folded.locator("summary").click()
         if box.evaluate("each => each.tagName") == "SELECT":
             box.select_option(value.split())
         else:
@@ -171,6 +177,66 @@ def test_the_pages_death_touches_no_run(served: Served, window: Open) -> None:
     served.start(port)
     one.expect("main h2 .state", "done")
     one.said.clear()
+
+
+def children(parent: int) -> list[int]:
+    """Of a process, the eldest first."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (each / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == parent:
+                    found.append((int(fields[19]), int(each.name)))
+    return [pid for _, pid in sorted(found)]
+
+
+def coordinator_of(served: Served, servers: int) -> int:
+    """Of the run that the page started: the fork server starts it after the servers."""
+    assert served.process is not None
+    (run,) = children(served.process.pid)
+    _, fork_server = children(run)
+    return children(fork_server)[servers]
+
+
+LIVE = """() => {
+  const texts = (row) => [...row.children].map((each) => each.textContent);
+  const cells = [...document.querySelectorAll("main tr")].map(texts);
+  const row = cells.find(([name]) => name === "party → server");
+  const running = document.querySelector("main h2 .state")?.textContent === "running";
+  return running && row && Number(row[3]) >= 6 ? row : null;
+}"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_links_are_live_between_processes_and_a_dead_coordinator_is_told(
+    served: Served, window: Open
+) -> None:
+    """Of four parties one never answers, so that the run waits: what the links have carried by then
+    is on the page. Then its coordinator is killed."""
+    one = window()
+    options = {"parties": "4", "dropout": "0.25", "deadline": "120", "cap": "5", "epsilon": "2"}
+    start(one, "mean", runtime="processes", **options)
+    row = one.page.wait_for_function(LIVE, timeout=60_000).json_value()
+    progress = json.loads((only_run(served) / "progress.json").read_text())
+    assert row[0] == "party → server"
+    # Three of four have spoken, to both servers.
+    predicted = progress["predicted"]["party->server"]
+    assert row[1:] == [f"{predicted * 3 // 4:,}", f"{predicted:,}", "6"]
+    assert progress["links"]["coordinator->party"]["messages"] == 4
+    one.expect("main", "3 submitted")
+    one.expect("main", "Parties are waited for at most")
+    one.expect("main", "server-1")
+    one.expect("main", "will be charged at the release")
+    ledgers = one.page.get_by_role("region", name="Each server keeps its own").inner_text()
+    assert ledgers.count("ε 5") == ledgers.count("ε 2, δ 0") == 2
+    one.picture("serve-live-desktop-light")
+    os.kill(coordinator_of(served, servers=2), signal.SIGKILL)
+    one.expect("main h2 .state", "failed")
+    one.expect("main .loud", "Why it failed: ")
+    one.expect("main .loud", "coordinator")
+    start(one, "mean", parties="5")  # and the page goes on
+    one.expect("main h2 .state", "done")
 
 
 def test_it_is_used_with_the_keyboard_alone(served: Served, window: Open) -> None:
