@@ -146,7 +146,7 @@ def _native_shape(shape: TreeShape) -> tuple[int, int, int, int, int]:
 def _native_data(piece: KeyRows | Segment) -> tuple[Bytes, bool]:
     if isinstance(piece, Segment):
         return piece.data, True
-    # Rows stay where they are, also beside a header: copying them would cost a fifth of a curve.
+    # Rows stay where they are, also beside a header: a copy would take as much memory again.
     row, byte = piece.rows.strides
     in_place = byte == 1 and row >= piece.shape.key_bytes
     return piece.rows if in_place else np.ascontiguousarray(piece.rows), False

@@ -51,6 +51,8 @@ class FirstAbove:
     candidates: int
     records: int
     thresholds: tuple[int, ...]
+    most: int = 0
+    """Records that there can be, whatever the question says of them (`Query.choice`)."""
 
     def __post_init__(self) -> None:
         if self.candidates < 1 or not self.thresholds:
@@ -77,7 +79,7 @@ class FirstAbove:
 
     def width(self, largest_noise: int) -> int:
         """Bits of x_i + ν_i − T − ρ, with its sign."""
-        most = self.records + largest_noise
+        most = max(self.records, self.most) + largest_noise
         width = width_of(-most, most)
         if width > MAX_WIDTH:
             raise LocalError(f"scores of {width} bits are too long to compare")

@@ -62,6 +62,8 @@ class Choice:
     records: int
     picks: int = 1
     ranks: tuple[int, ...] = ()
+    most: int = 0
+    """Records that there can be, whatever the question says of them (`Query.choice`)."""
 
     def __post_init__(self) -> None:
         if self.candidates < 2:
@@ -84,9 +86,14 @@ class Choice:
         """How many indices come out."""
         return len(self.ranks) or self.picks
 
+    @property
+    def largest(self) -> int:
+        """The largest count that scores have room for."""
+        return max(self.records, self.most)
+
     def width(self, largest_noise: int) -> int:
         """Bits of a noisy score. All are at least 1: 0 is for what takes no part."""
-        width = (self.records + 1 + largest_noise).bit_length()
+        width = (self.largest + 1 + largest_noise).bit_length()
         if width > MAX_WIDTH:
             raise LocalError(f"scores of {width} bits are too long to compare")
         return width
@@ -186,12 +193,12 @@ def _level(width: int, bits: int, first: bool, last: bool) -> Circuit:
 
 
 def _rank_scores(choice: Choice, index: int, counts: Vector) -> Part:
-    """Shares of `records` less the distance in rank, (ranks, candidates).
+    """Shares of the largest count less the distance in rank, (ranks, candidates).
 
     With d_i = r − 1 − C_i the distance is p_i + n_{i−1}, where p_i = max(0, d_i + 1) and
     n_i = max(0, −d_i). The circuit gives e = max(0, d) and s = I[d < 0]: p = e + 1 − s, n = e − d.
     """
-    width = width_of(-choice.records, choice.records)
+    width = width_of(-choice.largest, choice.largest)
     ours = index == GARBLER
     ranks = np.array(choice.ranks, dtype=np.uint64) - np.uint64(1)
     differences = (ranks if ours else np.zeros_like(ranks))[:, None] - counts
@@ -202,7 +209,7 @@ def _rank_scores(choice: Choice, index: int, counts: Vector) -> Part:
     e, s = (shares[:, i].reshape(differences.shape) for i in (0, 1))
     below = e - s + np.uint64(ours)
     above = np.pad(e - differences, ((0, 0), (1, 0)))[:, :-1]
-    return np.uint64(choice.records if ours else 0) - below - above
+    return np.uint64(choice.largest if ours else 0) - below - above
 
 
 @lru_cache(maxsize=16)

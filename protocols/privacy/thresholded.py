@@ -112,16 +112,16 @@ class ThresholdedHistogram:
             raise LocalError(f"a space has 1 to 2^60 cells, not {space}")
         if len(cells) and not (cells.min() >= 0 and cells.max() < space):
             raise ValueError("a cell is outside the space")
+        chance = passing_chance(self.threshold, self.noise.scale)
+        if space * chance > MAX_OUTPUT:  # by the public space: how many are held is a secret
+            raise LocalError(
+                f"about {float(space * chance):.3g} empty cells would pass: raise the threshold, "
+                "or project onto fewer attributes"
+            )
         held, exact = np.unique(cells, return_counts=True)
         noisy = exact + self.noise.draw(len(held), randomness)
         passing = noisy > self.threshold
         empty = space - len(held)
-        chance = passing_chance(self.threshold, self.noise.scale)
-        if empty * chance > MAX_OUTPUT:
-            raise LocalError(
-                f"about {float(empty * chance):.3g} empty cells would pass: raise the threshold, "
-                "or project onto fewer attributes"
-            )
         count = binomial(empty, self.threshold, self.noise.scale, randomness)
         others = distinct_outside(count, held, space, randomness)
         values = self.threshold + 1 + geometric(count, self.noise.scale, randomness)

@@ -242,8 +242,15 @@ class Query:
 
     @cached_property
     def choice(self) -> Choice | FirstAbove | None:
-        """What servers choose, where they release nothing else."""
-        return self.statistic.choice(self.records)
+        """What servers choose, where they release nothing else.
+
+        Scores have room for all that parties can hold. Each party checks that of itself, and no
+        other number of records: in a circuit for fewer than there are, scores would wrap around,
+        and one record more could turn the largest into the least, past any noise.
+        """
+        found = self.statistic.choice(self.records)
+        most = self.parties * self.max_records_per_party
+        return None if found is None else replace(found, most=most)
 
     @cached_property
     def joint_noise(self) -> JointNoise | None:

@@ -82,6 +82,8 @@ def parse_attribute(text: str) -> Attribute:
         return Attribute(name, None, parse_categories(values))
     if not (lower < upper and math.isfinite(upper - lower)):
         raise LocalError(f"attribute {name}: {lower:g} must be below {upper:g}, both finite")
+    if not ((upper - lower) / 2 > 0 and math.isfinite(lower + upper)):
+        raise LocalError(f"attribute {name}: doubles have no middle of {lower:g} and {upper:g}")
     return Attribute(name, (lower, upper))
 
 

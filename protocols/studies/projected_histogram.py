@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 
 from protocols.errors import LocalError, RunFailed
 from protocols.privacy.projected import Shape, estimated_gamma, estimated_k
+from protocols.privacy.thresholded import MAX_SPACE
 from protocols.records import Holdings
 from protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
 from protocols.statistics.drawing import Style
@@ -23,6 +25,7 @@ from protocols.statistics.projected import (
     NextAttribute,
     ProjectedCells,
 )
+from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 from protocols.statistics.synthetic_rows import SyntheticRows
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -114,11 +117,25 @@ class ProjectedHistogram(Study):
             return (Fraction(1),)
         return *((1 - self.chosen_gamma) / self.picks,) * self.picks, self.chosen_gamma
 
-    def _next(self, chosen: tuple[str, ...]) -> NextAttribute:
-        kind = CuratedNextAttribute if self.curated else NextAttribute
-        return kind(self.attributes, self.target, chosen, self.chosen_bins)
+    def _next(self, chosen: tuple[str, ...]) -> NextAttribute | SparseNextAttribute:
+        given = (self.attributes, self.target, chosen, self.chosen_bins)
+        if not self.curated:
+            return NextAttribute(*given)
+        if self._fits(chosen, all):
+            return CuratedNextAttribute(*given)
+        attributes, target, *_ = given
+        return SparseNextAttribute(
+            attributes=attributes, target=target, chosen=chosen, bins=self.chosen_bins
+        )
 
-    def _cells(self, chosen: tuple[str, ...]) -> ProjectedCells:
+    def _cells(self, chosen: tuple[str, ...]) -> ProjectedCells | SparseCells:
+        if self.curated and self._held(chosen) > MAX_CELLS:
+            return SparseCells(
+                attributes=self.attributes,
+                target=self.target,
+                chosen=chosen,
+                bins=self.chosen_bins,
+            )
         kind = CuratedProjectedCells if self.curated else ProjectedCells
         return kind(self.attributes, self.target, chosen, self.chosen_bins)
 
@@ -151,7 +168,13 @@ class ProjectedHistogram(Study):
             f"{answer.records}"
         ]
         if self.picks > len(chosen):
-            notes.append(f"no further attribute of {self.picks} fits into {MAX_CELLS} counts")
+            most = "2^60 cells" if self.curated else f"{MAX_CELLS} counts: a curator takes 2^60"
+            notes.append(f"no further attribute of {self.picks} fits into {most}")
+        if isinstance(asked := self._cells(chosen), SparseCells):
+            notes.append(
+                f"{asked.space.size:.3g} cells are too many for a vector: the curator has every "
+                "record's codes, and a threshold that lets few empty cells pass"
+            )
         if self.picks and not self.curated:
             candidates = len(self._schema[0])
             notes.append(
@@ -178,10 +201,25 @@ class ProjectedHistogram(Study):
         """Whether a further attribute fits, by the public schema. The first must."""
         if not chosen:
             return True
-        sizes = {each.name: each.size(self.chosen_bins) for each in self._schema[0]}
-        held = math.prod(sizes[name] for name in chosen) * self._schema[1].size(self.chosen_bins)
-        left = [size for name, size in sizes.items() if name not in chosen]
-        return any(size * held <= MAX_CELLS // len(sizes) for size in left)
+        if self.curated:
+            sizes = self._left(chosen)
+            return any(size * self._held(chosen) <= MAX_SPACE for size in sizes)
+        return self._fits(chosen, any)
+
+    def _fits(self, chosen: tuple[str, ...], which: Callable[[Iterable[bool]], bool]) -> bool:
+        """Whether tables of the attributes that are left can be sent as vectors of all counts."""
+        most = MAX_CELLS // len(self._schema[0]) // self._held(chosen)
+        return which(size <= most for size in self._left(chosen))
+
+    def _held(self, chosen: tuple[str, ...]) -> int:
+        """Cells of the chosen attributes and the target."""
+        predictors, target = self._schema
+        sizes = {each.name: each.size(self.chosen_bins) for each in predictors}
+        return math.prod(sizes[name] for name in chosen) * target.size(self.chosen_bins)
+
+    def _left(self, chosen: tuple[str, ...]) -> list[int]:
+        left = [each for each in self._schema[0] if each.name not in chosen]
+        return [each.size(self.chosen_bins) for each in left]
 
     def reference(self, holdings: Holdings) -> Estimate:
         """The raw records in all their attributes, binned alike."""

@@ -40,7 +40,7 @@ def run_benchmarks(name: str, as_json: bool, folder: Path = Path("bench")) -> No
     for each in BENCHMARKS if name == "all" else [name]:
         try:
             rows: list[Row] = importlib.import_module(BENCHMARKS[each]).rows()
-        except (TallyError, OSError) as error:
+        except (TallyError, OSError, ImportError) as error:
             if name != "all":
                 raise
             failed.append(f"the benchmark {each} failed: {error}")

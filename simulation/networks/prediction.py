@@ -5,16 +5,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from protocols.run.messages import Role
+from protocols.run.messages import Phase, Role
 from protocols.run.meter import Bill
 from simulation.networks.profile import PROFILES, Profile
 
-CALLS = 8
-"""One-way delays that a question takes beside those of its rounds, in calls that wait for an
-acknowledgement. Fitted to additive and masking under delays of 0.1 and 0.3 s; too low for others,
-pairs above all (docs/laboratory.md)."""
+ENROLLING = 2
+"""One-way delays of the analyst's first call, which asks who is there."""
+ACKNOWLEDGED = 2
+"""One-way delays of a call whose answer is waited for."""
 HANDSHAKES = 4
-"""As many again where it is the first one, of TCP and TLS with the servers."""
+"""One-way delays more where it is the first question, of TCP and TLS with the servers: measured."""
 
 
 def network_seconds(bill: Bill, profile: Profile) -> float:
@@ -33,10 +33,32 @@ def network_seconds(bill: Bill, profile: Profile) -> float:
     return sum(profile.seconds(max(lines.values())) for lines in busiest.values())
 
 
+def acknowledgements(bill: Bill) -> int:
+    """One-way delays that a question takes beside one for each round: how the processes speak.
+
+    The coordinator speaks to one server after the other, each time until that has acknowledged it:
+    a round to m servers takes m - 1 calls more, and the query one more, because parties are asked
+    when all servers know. What parties say to each other through the coordinator goes two ways in
+    one round; and they hand in their accounts before they say that they are done.
+    """
+    told: dict[tuple[int, Phase], set[int]] = {}
+    relayed: set[int] = set()
+    meet = False
+    for link in bill.accounts:
+        if link.sender is Role.COORDINATOR and link.receiver is Role.SERVER:
+            told.setdefault((link.round, link.phase), set()).add(link.station)
+        meet |= link.phase is Phase.PAIR
+        if link.phase is Phase.PAIR and link.receiver is Role.COORDINATOR:
+            relayed.add(link.round)
+    calls = sum(len(servers) - (phase is not Phase.QUERY) for (_, phase), servers in told.items())
+    return ENROLLING + ACKNOWLEDGED * (calls + meet) + len(relayed)
+
+
 def waiting_seconds(bill: Bill, profile: Profile, first: bool) -> float:
     """All that a question spends on the network between processes, the `first` of a federation
     with its handshakes."""
-    return network_seconds(bill, profile) + profile.delay * (CALLS + HANDSHAKES * first)
+    delays = acknowledgements(bill) + HANDSHAKES * first
+    return network_seconds(bill, profile) + profile.delay * delays
 
 
 def split(bill: Bill, seconds: Mapping[str, float], profile: Profile) -> dict[str, object]:

@@ -21,6 +21,7 @@ from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.pairwise import Pairs
 from protocols.statistics.projected import NextAttribute, ProjectedCells
 from protocols.statistics.residuals import ResidualCells, ResidualReach
+from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.statistics.running_sum import RunningSum
 
 
@@ -112,6 +113,11 @@ class TestAveragePrecisionByCurve(WithLabels):
 class TestCalibrationCounts(WithLabels):
     __test__ = True
     statistic = CalibrationCounts(at=(0.2, 0.5, 0.7))
+
+
+class TestRocAt(WithLabels):
+    __test__ = True
+    statistic = RocAt(lower=0.0, upper=1.0, thresholds=4, at=(0.2, 0.5, 0.7))
 
 
 class TestLinearRegression(StatisticContract):

@@ -16,6 +16,7 @@ from protocols.studies.private_bounds import PrivateBounds
 from protocols.studies.projected_histogram import ProjectedHistogram
 from protocols.studies.quantile_search import QuantileSearchStudy
 from protocols.studies.residual_plot import ResidualPlot
+from protocols.studies.roc_medians import RocMedians
 
 
 class TestQuantileSearch(StudyContract):
@@ -65,6 +66,10 @@ class TestHosmerLemeshow(StudyContract):
         drawn = np.random.default_rng(seed + 1).uniform(size=records)
         labels = (drawn < found.columns["score"]).astype(np.float64)
         return replace(found, columns={**found.columns, "label": labels})
+
+
+class TestRocMedians(TestHosmerLemeshow):
+    study = RocMedians(bins=8, thresholds=64)
 
 
 class TestPrivateBounds(StudySteps):

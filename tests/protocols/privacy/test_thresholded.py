@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from protocols.errors import LocalError
+from protocols.privacy import thresholded
 from protocols.privacy.thresholded import (
     Space,
     ThresholdedHistogram,
@@ -178,3 +179,18 @@ def test_bad_input_is_refused() -> None:
             mechanism.sample(np.empty(0, dtype=np.int64), space, randomness("bad"))
     with pytest.raises(LocalError, match="threshold"):
         ThresholdedHistogram.spending(Fraction(1), -1)
+
+
+def test_whether_it_is_refused_does_not_depend_on_the_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four of eight cells are held, or five: about as many empty cells would pass as are allowed,
+    and the refusal would have told which of the two it is."""
+    mechanism = ThresholdedHistogram.spending(Fraction(1), 0)
+    chance = float(thresholded.passing_chance(0, mechanism.noise.scale))
+    for cells in (np.arange(4), np.arange(5)):
+        monkeypatch.setattr(thresholded, "MAX_OUTPUT", 3.5 * chance)
+        with pytest.raises(LocalError, match="would pass"):
+            mechanism.sample(cells, 8, randomness("refused"))
+        monkeypatch.setattr(thresholded, "MAX_OUTPUT", 8.5 * chance)
+        mechanism.sample(cells, 8, randomness("taken"))

@@ -191,7 +191,7 @@ def test_attributes_that_do_not_fit_are_no_candidates() -> None:
     wide = tuple(f"c{at}={','.join(map(str, range(700)))}" for at in range(4))
     study = ProjectedHistogram((*wide, "y=0,1"), "y", k=3, gamma=0.5, bins=2)
     data = {f"c{at}": np.arange(40.0) % 7 for at in range(4)} | {"y": np.arange(40.0) % 2}
-    with Federation(parties=2, data=data, aggregator="curator") as federation:
+    with Federation(parties=2, data=data, aggregator="additive", seed=1) as federation:
         result = federation.run(study, epsilon=50)
     assert isinstance(result.estimate, SyntheticRows)
     assert len(result.estimate.columns) == 2

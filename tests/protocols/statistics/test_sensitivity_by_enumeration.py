@@ -26,7 +26,7 @@ from protocols.statistics.projected import NextAttribute, ProjectedCells
 from protocols.statistics.residuals import ResidualCells, ResidualReach
 
 TINY, HUGE = 5e-324, 8.9e307
-SCHEMA = ("x=0:1", "y=0:5e-324", "label=0,1")
+SCHEMA = ("x=0:1", "y=0:1e-323", "label=0,1")
 WIDE = tuple(f"c{i}" for i in range(8))
 OVERFLOW = (1e308,) * 5 + (-1e308,) * 4
 
@@ -90,6 +90,7 @@ def test_the_bound_of_a_sum_and_of_a_count_is_reached() -> None:
         lambda: LinearRegression(("x=1e308:1.7e308", "y=0:1"), ("x",), "y"),
         lambda: LogisticStep(tuple(f"{each}=0:1" for each in WIDE), WIDE, at=OVERFLOW),
         lambda: LogisticStep(("x=0:1",), at=(0.0, float("nan"))),
+        lambda: NextAttribute(("x=0:5e-324", "label=0,1"), "label", (), 3),
     ],
 )
 def test_what_leaves_doubles_is_refused_before_any_record_is_looked_at(asked: object) -> None:

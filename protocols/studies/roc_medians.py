@@ -1,0 +1,116 @@
+"""PriROC without a curator: private thresholds from a private curve of the scores, then both
+classes' counts between them.
+
+S2's recursive medians need the sorted scores. Here a share of ε buys a curve of all scores over any
+aggregator, whose inverse at k/2^s gives thresholds that part the scores about evenly; the rest buys
+the classes' curves at them. Quantiles of a private curve spend nothing beyond the curve.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from protocols.errors import LocalError
+from protocols.names import look_up
+from protocols.privacy.curves import MECHANISMS
+from protocols.records import Holdings
+from protocols.statistics.classifier_curves import shares_of, true_auc
+from protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
+from protocols.statistics.drawing import Style
+from protocols.statistics.ecdf import Quantile
+from protocols.statistics.estimates import Estimate, shape_of
+from protocols.statistics.labels import positives_of
+from protocols.statistics.option import option, role
+from protocols.statistics.roc_at_thresholds import RocAt
+from protocols.studies.contract import Ask, Finding, Steps, Study
+
+MAX_BINS = 1 << 10
+
+
+@dataclass(frozen=True)
+class RocMedians(Study):
+    """A ROC curve at private thresholds that part the scores evenly: PriROC without a curator."""
+
+    score: str = role("score", "The column of scores.")
+    label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = option(None, "The label of positive records, if it is not 1.")
+    lower: float = option(0.0, "Public lower bound of the scores.")
+    upper: float = option(1.0, "Public upper bound of the scores.")
+    bins: int = option(64, "How many bins thresholds part the scores into.")
+    thresholds: int = option(1024, "How many points thresholds are chosen from.")
+    mechanism: str = option(
+        "hierarchy", "Which mechanism adds the noise.", choices=("hierarchy", "hb")
+    )
+    best: str = option("youden", "Which threshold is best: youden, or cost=R.")
+    share: float = option(0.2, "The share of ε for the thresholds.")
+
+    name: ClassVar[str] = "roc-medians"
+    style: ClassVar[Style] = Style()
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bins <= MAX_BINS:
+            raise LocalError(f"--bins is between 2 and {MAX_BINS}, not {self.bins}")
+        if not 0 < self.share < 1:
+            raise LocalError(f"--share is between 0 and 1, not {self.share:g}")
+        look_up("mechanism", self.mechanism, dict.fromkeys(set(MECHANISMS) - {"tree"}))
+        cost_of(self.best)
+        self._quantiles()  # refuses what it refuses
+        self._curve((self._middle,))
+
+    @property
+    def _middle(self) -> float:
+        return (self.lower + self.upper) / 2
+
+    def _quantiles(self) -> Quantile:
+        return Quantile(
+            value=self.score,
+            lower=self.lower,
+            upper=self.upper,
+            quantile=tuple(each / self.bins for each in range(1, self.bins)),
+            thresholds=self.thresholds,
+            mechanism=self.mechanism,
+        )
+
+    def _curve(self, at: tuple[float, ...]) -> RocAt:
+        return RocAt(
+            score=(self.score,),
+            label=self.label,
+            positive=self.positive,
+            lower=self.lower,
+            upper=self.upper,
+            thresholds=len(at) + 1,
+            mechanism=self.mechanism,
+            best=self.best,
+            at=at,
+        )
+
+    def shares(self) -> tuple[Fraction, ...]:
+        first = Fraction(repr(float(self.share)))
+        return first, 1 - first
+
+    def examples(self) -> tuple[Ask, ...]:
+        first, rest = self.shares()
+        return Ask(self._quantiles(), first), Ask(self._curve((self._middle,)), rest)
+
+    def steps(self) -> Steps:
+        first, rest = self.shares()
+        found = yield Ask(self._quantiles(), first)
+        values = shape_of(found.estimate).values().tolist()
+        inner = tuple(sorted({each for each in values if self.lower < each < self.upper}))
+        answer = yield Ask(self._curve(inner or (self._middle,)), rest)
+        notes = []
+        if len(inner) < self.bins - 1:
+            notes.append(f"equal or close scores leave {len(inner) + 1} of {self.bins} bins")
+        return Finding(answer.estimate, tuple(notes))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        """At every score that there is."""
+        scores = holdings.column(self.score)
+        positive = positives_of(holdings.column(self.label), self.label, self.positive)
+        x = np.unique(scores)
+        found = Judgement.of(
+            shares_of(scores, positive, x), x, self.best, true_auc(scores, positive)
+        )
+        return RocEstimate({self.score: found})

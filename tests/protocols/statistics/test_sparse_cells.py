@@ -1,0 +1,135 @@
+"""Projected histograms past 2^20 cells: a curator has codes, and draws what passes."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from protocols.errors import LocalError
+from protocols.privacy.thresholded import passing_chance
+from protocols.randomness import Randomness
+from protocols.records import Column, deal
+from protocols.statistics import statistic_named
+from protocols.statistics.projected import (
+    CuratedNextAttribute,
+    CuratedProjectedCells,
+)
+from protocols.statistics.sparse_cells import (
+    SparseCells,
+    SparseNextAttribute,
+    sparse_threshold,
+)
+from protocols.statistics.synthetic_rows import SyntheticRows
+from protocols.studies.projected_histogram import ProjectedHistogram
+from simulation.federation import Federation
+
+SCHEMA = ("a=0:1", "b=0:1", "c=0:1", "y=0,1")
+WIDE = tuple(f"c{at}={','.join(map(str, range(120)))}" for at in range(4))
+
+
+def data(records: int = 120) -> dict[str, Column]:
+    generator = np.random.default_rng(0)
+    columns = {name: generator.uniform(0, 1, records) for name in "abc"}
+    return columns | {"y": (columns["b"] > 0.5).astype(float)}
+
+
+def sparse(**changes: object) -> SparseCells:
+    given: dict[str, object] = {"attributes": SCHEMA, "target": "y", "bins": 3} | changes
+    return SparseCells(**given)  # type: ignore[arg-type]  # fields by name
+
+
+@pytest.mark.parametrize("chosen", [(), ("b",), ("c", "a")])
+def test_scores_are_those_of_the_dense_tables(chosen: tuple[str, ...]) -> None:
+    held = deal(data(), 3)
+    dense = CuratedNextAttribute(SCHEMA, "y", chosen, 3)
+    total = dense.encode(held).sum(axis=0, dtype=np.uint64)
+    one = SparseNextAttribute(attributes=SCHEMA, target="y", chosen=chosen, bins=3, max_records=40)
+    assert one.scores(one.encode(held).ravel()) == dense.scores(total)
+
+
+def test_cells_pass_as_from_the_dense_vector() -> None:
+    """How many pass in 400 draws of either kind, in 24 cells at ε = ½: chi-square at α = 10^-6."""
+    held = deal(data(12), 1)
+    dense = CuratedProjectedCells(SCHEMA, "y", ("a", "b"), 2, threshold=3)
+    listed = sparse(chosen=("a", "b"), bins=2, threshold=3, capacity=24, max_records=12)
+    randomness = Randomness.from_seed(8, "cells")
+    drawn = np.zeros((2, dense.length + 1))
+    for _ in range(400):
+        for at, statistic in enumerate((dense, listed)):
+            total = statistic.encode(held).ravel()
+            found = statistic.published(total, Fraction(1, 2), 0.0, randomness)
+            drawn[at, int(found[0]) if at else int((found > 0).sum())] += 1
+    seen = drawn[:, drawn.sum(axis=0) >= 10]
+    assert stats.chi2_contingency(seen).pvalue > 1e-6
+
+
+def test_the_threshold_lets_few_empty_cells_pass_in_any_space() -> None:
+    for bits in (10, 30, 60):
+        for epsilon in (Fraction(1, 10), Fraction(3)):
+            above = sparse_threshold(1 << bits, 1000, epsilon)
+            expected = float((1 << bits) * passing_chance(above, 2 / epsilon))
+            assert expected <= 100
+    assert sparse_threshold(4, 1000, Fraction(1)) == 3  # S4's own
+
+
+@pytest.mark.parametrize("epsilon", ["inf", "60"])
+def test_a_study_goes_past_a_vector_of_all_cells_with_a_curator(epsilon: str) -> None:
+    """121³ · 3 cells, of which 140 records are in 7."""
+    columns = {f"c{at}": np.arange(140.0) % 7 for at in range(4)} | {"y": np.arange(140.0) % 7 % 2}
+    study = ProjectedHistogram((*WIDE, "y=0,1"), "y", k=3, gamma=0.9, bins=2)
+    with Federation(parties=2, data=columns, aggregator="curator", seed=1) as federation:
+        result = federation.run(study, epsilon=epsilon)
+    found = result.estimate
+    assert isinstance(found, SyntheticRows)
+    assert len(found.columns) == 4
+    assert any("too many for a vector" in note for note in result.notes)
+    if epsilon == "inf":
+        assert found.counts.tolist() == [20] * 7
+        assert (found.codes[:, 0] == np.arange(7)).all()
+    else:
+        assert result.privacy.epsilon == pytest.approx(60)
+        assert np.abs(found.records - 140) < 30
+
+
+def test_past_2_to_the_60_is_refused_or_left_out_in_one_line() -> None:
+    names = [f"d{at}" for at in range(13)]
+    with pytest.raises(LocalError, match="past 2"):
+        SparseCells(
+            attributes=(*(f"{name}=0:1" for name in names), "y=0:1"),
+            target="y",
+            chosen=tuple(names),
+            bins=32,
+        )
+
+
+def test_hostile_codes_are_codes_and_a_lying_curator_is_found_out() -> None:
+    held = deal(data(12), 1)
+    statistic = sparse(chosen=("a",), threshold=2, capacity=5, max_records=12)
+    total = statistic.encode(held).ravel()
+    total[0], total[1:] = 2**63, 2**63 + 5
+    assert (statistic.taken(statistic.projected, total) == 0).all()
+    statistic.published(total, Fraction(1), 0.0, Randomness.from_seed(0, ""))
+    good = np.zeros(11, dtype=np.uint64)
+    good[:3], good[6:8] = (2, 1, 4), (9, 3)
+    assert statistic.decode(good, 12).records == 12  # type: ignore[union-attr]
+    for at, value in ((0, 6), (0, 2**64 - 1), (1, 4), (1, 2**63), (2, 99), (6, 2), (7, 2**63)):
+        bad = good.copy()
+        bad[at] = value
+        with pytest.raises(LocalError, match="the curator published"):
+            statistic.decode(bad, 12)
+    one = SparseNextAttribute(attributes=SCHEMA, target="y", bins=3)
+    for picked in (3, 2**64 - 1):
+        with pytest.raises(LocalError, match="not there"):
+            one.decode(np.array([picked], dtype=np.uint64), 12)
+
+
+def test_parameters_go_over_the_wire_and_sizes_are_bounded() -> None:
+    statistic = sparse(chosen=("a",), threshold=2, capacity=5, max_records=12)
+    assert statistic_named(statistic.name).from_parameters(statistic.parameters()) == statistic
+    for wrong, value in (("capacity", 0), ("capacity", 1 << 40), ("threshold", -1), ("bins", 0)):
+        with pytest.raises(LocalError):
+            type(statistic).from_parameters(statistic.parameters() | {wrong: value})
+    with pytest.raises(LocalError, match="each once"):
+        replace(statistic, chosen=("a", "a"))
