@@ -24,9 +24,9 @@ def trust_picture(name: str, model: ThreatModel, servers: int) -> str:
     if together:
         depth = gap * together
         parts.append(
-            f'<rect class="collude" x="242" y="{first - 2}" width="408" height="{depth}" rx="8" '
+            f'<rect class="collude" x="242" y="{first - 2}" width="146" height="{depth}" rx="8" '
             'fill="none" stroke="currentColor" stroke-dasharray="6 4"/>'
-            f'<text x="446" y="{first + 14}" text-anchor="middle" font-size="12" '
+            f'<text x="315" y="{first - 8}" text-anchor="middle" font-size="12" '
             'fill="currentColor">may collude</text>'
         )
     for at in range(servers):

@@ -230,6 +230,8 @@ def test_links_are_live_between_processes_and_a_dead_coordinator_is_told(
     one.expect("main", "will be charged at the release")
     ledgers = one.page.get_by_role("region", name="Each server keeps its own").inner_text()
     assert ledgers.count("ε 5") == ledgers.count("ε 2, δ 0") == 2
+    links = one.page.get_by_role("heading", name="Parties, servers and their links")
+    links.evaluate("each => each.scrollIntoView()")  # past the command, which names a folder
     one.picture("serve-live-desktop-light")
     os.kill(coordinator_of(served, servers=2), signal.SIGKILL)
     one.expect("main h2 .state", "failed")
