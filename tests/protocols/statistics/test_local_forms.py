@@ -160,8 +160,8 @@ def test_bad_input_is_one_line(build: Any, reason: str) -> None:
     [
         (Gini(value="score"), 0.1),
         (Gini(value="score", rounding="randomized"), 0.1),
-        (Auc(), 0.55),
-        (Auc(labels="public"), 0.3),
+        (Auc(), 0.35),
+        (Auc(labels="public"), 0.2),
     ],
     ids=["gini", "randomized", "auc", "public"],
 )
@@ -169,15 +169,14 @@ def test_a_run_estimates_it_under_its_own_name(
     aggregator: str, statistic: Pairs, allowed: float
 ) -> None:
     """Seeded: the same estimate every time. The data set publishes the bounds. 4000 records tell
-    an AUC to a deviation of 0.13, or of 0.07 with public labels: four of them are allowed, and how
-    it errs on average is tested with the randomizers."""
-    records = 4000 if aggregator == "local" else 1000  # sealing them takes a while
-    data = f"synthetic:scores?n={records}"
+    an AUC to a deviation of 0.13, or of 0.07 with public labels: somewhat less than three of them
+    are allowed, and how it errs on average is tested with the randomizers."""
+    data = "synthetic:scores?n=4000"
     with Federation(200, aggregator=aggregator, data=data, seed=3) as federation:
         result = federation.run(statistic, 4, delta=1e-6)
     assert result.statistic == statistic.name
     assert result.error is not None
-    assert result.error["max"] < allowed * (4000 / records) ** 0.5
+    assert result.error["max"] < allowed
     assert result.privacy.noise == "local"
     assert np.isfinite(result.deviations).all()
     assert result.error["max"] < 6 * result.deviations.max()
