@@ -12,7 +12,7 @@ from protocols.run.in_parts import proceed
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
 from protocols.run.machines import party_machine, repeatable
 from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.query import Query, decode_query
 from protocols.run.refusal import RefusingParty
 from storage.party_answers import PartyAnswers
@@ -49,9 +49,9 @@ class PartyBlock(Participant):
         self._randomness = bound_to_data(randomness, holdings)
         self._answers = answers
 
-    def handle(self, message: Message) -> Outcome:
+    def handle(self, message: Message) -> Reply:
         if message.phase is Phase.PAIRING and self._is_over(message.run):
-            return Outcome(message.run)  # a coordinator that was restarted says it again
+            return Reply(message.run)  # a coordinator that was restarted says it again
         return super().handle(message)
 
     def deadline_of(self, run: bytes) -> float:
@@ -63,7 +63,7 @@ class PartyBlock(Participant):
     def _is_over(self, run: bytes) -> bool:
         return run in self._of_pairs and not self.is_open(run)
 
-    def _asked_again(self, message: Message) -> Outcome:
+    def _asked_again(self, message: Message) -> Reply:
         """The same shares again, drawn from the same randomness: servers count them once.
 
         A machine that still waits for others has said what there is to say. So has one that servers
@@ -76,9 +76,9 @@ class PartyBlock(Participant):
         if message.body[0].tobytes() != self._queries[run]:
             return super()._asked_again(message)
         if self.is_open(run) or run in self._led:
-            return Outcome(run)
+            return Reply(run)
         if run in self._of_pairs:
-            return Outcome(run, list(self._of_pairs[run]))
+            return Reply(run, list(self._of_pairs[run]))
         return self.resume(run, self.open(message))
 
     def open(self, message: Message) -> Machine:
@@ -133,16 +133,16 @@ class PartyBlock(Participant):
         except (LocalError, OSError) as error:
             raise PeerError(message.sender, f"cannot answer: {error}") from error
 
-    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+    def _carry_out(self, run: bytes, step: Step) -> Reply:
         """Shares of pairs are on disk before they are sent: what cannot be repeated is not said."""
         try:
             return super()._carry_out(run, step)
         except OSError as error:
             self.abandon(run)
             reason = f"cannot keep what is to be said: {error}"
-            return Outcome(run, refused=[Rejected("store", reason)], finished=Failed(reason))
+            return Reply(run, refused=[Rejected("store", reason)], finished=Failed(reason))
 
-    def proceed(self, run: bytes) -> Outcome:
+    def proceed(self, run: bytes) -> Reply:
         """What comes after an outcome with `more`, once that is sent."""
         return self.advance(run, proceed)
 

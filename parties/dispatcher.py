@@ -13,7 +13,7 @@ import numpy as np
 
 from parties.block import PartyBlock
 from protocols.run.messages import Message, Phase
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self, block: PartyBlock, post: Callable[[Message], None], carry: Callable[[Outcome], None]
+        self, block: PartyBlock, post: Callable[[Message], None], carry: Callable[[Reply], None]
     ) -> None:
         self.block = block
         self._post = post
@@ -55,17 +55,17 @@ class Dispatcher:
         self._ends: dict[bytes, float] = {}
         self._tasks = Tasks()
 
-    async def tell(self, message: Message) -> Outcome:
+    async def tell(self, message: Message) -> Reply:
         """What the block answers, with the messages to stations. It goes on to its end when the
         caller hangs up."""
         return await self._tasks.finish(self._tell(message))
 
-    async def hear(self, message: Message) -> Outcome:
+    async def hear(self, message: Message) -> Reply:
         """The same for another party's message, which may have overtaken the coordinator's: it
         waits then. Raises `BufferError` if too much waits already."""
         return await self._tasks.finish(self._hear(message))
 
-    async def proceed(self, run: bytes) -> Outcome:
+    async def proceed(self, run: bytes) -> Reply:
         """What the block says after an outcome with `more`."""
         return await self._tasks.finish(self._proceed(run))
 
@@ -77,11 +77,11 @@ class Dispatcher:
         for timer in self._timers.values():
             timer.cancel()
 
-    async def _tell(self, message: Message) -> Outcome:
+    async def _tell(self, message: Message) -> Reply:
         async with self._lock:
             return await self._move(message)
 
-    async def _hear(self, message: Message) -> Outcome:
+    async def _hear(self, message: Message) -> Reply:
         async with self._lock:
             if not self.block.is_early(message):
                 return await self._move(message)
@@ -94,9 +94,9 @@ class Dispatcher:
             if waiting + early.size > MOST_EARLY_BYTES or theirs + early.size > MOST_EARLY_OF_ONE:
                 raise BufferError("too many messages wait for their run")
             self._early.append(early)
-            return Outcome(message.run)
+            return Reply(message.run)
 
-    async def _move(self, message: Message) -> Outcome:
+    async def _move(self, message: Message) -> Reply:
         """Computations between two parties take a while: they must not stop the event loop."""
         if message.phase in (Phase.PAIRING, Phase.PAIR):
             outcome = await asyncio.to_thread(self.block.handle, message)
@@ -104,15 +104,15 @@ class Dispatcher:
             outcome = self.block.handle(message)
         return self._sort(outcome)
 
-    async def _proceed(self, run: bytes) -> Outcome:
+    async def _proceed(self, run: bytes) -> Reply:
         async with self._lock:
             return self._sort(self.block.proceed(run))
 
-    async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
+    async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Reply:
         """Only if the timer was not set anew while it waited for the lock."""
         async with self._lock:
             if self._timers.get(run) is not timer:
-                return Outcome(run)
+                return Reply(run)
             outcome = self._sort(self.block.expire(run))
         self._carry(outcome)  # not left to the timer, which a new one may have replaced just now
         return outcome
@@ -121,7 +121,7 @@ class Dispatcher:
         """Parties of this host queue behind others that wait to be heard: a host at work on its own
         must not seem dead to them."""
 
-        async def follow() -> Outcome:
+        async def follow() -> Reply:
             outcome = await self._hear(message)
             for refusal in outcome.refused:
                 log.error("refused %s: %s", refusal.sender, refusal.reason)
@@ -145,7 +145,7 @@ class Dispatcher:
         self._early = [one for one, early in sorted_out if early]
         return [one.message for one, early in sorted_out if not early]
 
-    def _sort(self, outcome: Outcome) -> Outcome:
+    def _sort(self, outcome: Reply) -> Reply:
         """Within the lock, so that what was answered first is on its way first."""
         for run in {outcome.run, *self.block.deadlines}:
             self._watch(run)

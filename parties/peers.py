@@ -20,7 +20,7 @@ from parties.sealed_channel import Card, SealedChannel, fingerprint, sign_card, 
 from protocols.errors import PeerError
 from protocols.identity.certificates import Credentials, Identity
 from protocols.run.messages import Message, Role, decode
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protos import tally_pb2 as pb
 from protos.channel import Context, new_server, open_channel, received, stop_serving
 from protos.tally_pb2_grpc import (
@@ -63,7 +63,7 @@ class _Outgoing:
     until: float
 
 
-Hear = Callable[[Message], Awaitable[Outcome]]
+Hear = Callable[[Message], Awaitable[Reply]]
 
 
 class Peers(PeerServicer):
@@ -291,7 +291,7 @@ class Peers(PeerServicer):
             refused=[pb.Refusal(sender=r.sender, reason=r.reason) for r in outcome.refused]
         )
 
-    async def _take(self, message: Message, sender: Identity) -> Outcome:
+    async def _take(self, message: Message, sender: Identity) -> Reply:
         """Raises `PeerError` unless it is the sender's own message, to parties of this host."""
         if not message.between_parties or not sender.speaks_for(message):
             raise PeerError(sender.name, f"claims to be {message.sender}")
@@ -299,7 +299,7 @@ class Peers(PeerServicer):
             raise PeerError(sender.name, f"{message.receiver} is elsewhere")
         return await self._heard(message)
 
-    async def _heard(self, message: Message) -> Outcome:
+    async def _heard(self, message: Message) -> Reply:
         """What is refused, if that is known soon: a sender need not wait while we are at work. It
         must, while too much of what was sent is still to be done. Raises `BufferError`."""
         async with self._room:
@@ -311,9 +311,9 @@ class Peers(PeerServicer):
         finally:
             if not task.done():  # nor if the sender hangs up
                 task.add_done_callback(_log_late)
-        return task.result() if task.done() else Outcome(message.run)
+        return task.result() if task.done() else Reply(message.run)
 
-    async def _work(self, message: Message) -> Outcome:
+    async def _work(self, message: Message) -> Reply:
         try:
             return await self._hear(message)
         finally:
@@ -380,7 +380,7 @@ class Peers(PeerServicer):
             log.error("refused %s: %s", refusal.sender, refusal.reason)
 
 
-def _log_late(work: asyncio.Future[Outcome]) -> None:
+def _log_late(work: asyncio.Future[Reply]) -> None:
     """Of what was acknowledged before it was done."""
     if work.cancelled():
         return

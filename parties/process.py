@@ -23,7 +23,7 @@ from protocols.randomness import KEY_BYTES, Randomness
 from protocols.records import Holdings
 from protocols.run.messages import Message, Phase, Role, decode
 from protocols.run.meter import Meter
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.policy import Policy
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
@@ -250,7 +250,7 @@ class PartyHost:
             log.error("refused %s: %s", refusal.sender, refusal.reason)
         await self._send_parts(outcome)
 
-    async def _send_parts(self, outcome: Outcome) -> None:
+    async def _send_parts(self, outcome: Reply) -> None:
         """Makes no part before its turn, and sends none to a station that failed to take one."""
         sending: set[asyncio.Task[None]] = set()
         gone: set[str] = set()
@@ -264,7 +264,7 @@ class PartyHost:
         await asyncio.gather(*sending)
         await self._send_all(outcome, gone)
 
-    async def _hear(self, message: Message) -> Outcome:
+    async def _hear(self, message: Message) -> Reply:
         """From a peer, which is not to wait for what it causes elsewhere."""
         outcome = await self._dispatcher.hear(message)
         self._carry(outcome)
@@ -273,7 +273,7 @@ class PartyHost:
     def _post_to_peers(self, message: Message) -> None:
         self._others().post(message)
 
-    def _carry(self, outcome: Outcome) -> None:
+    def _carry(self, outcome: Reply) -> None:
         """Sends to stations what no message of a station caused, one outcome after the other."""
 
         async def send() -> None:
@@ -286,7 +286,7 @@ class PartyHost:
         if outcome.messages:
             self._carrying.spawn(send())
 
-    async def _send_all(self, outcome: Outcome, gone: set[str] | None = None) -> None:
+    async def _send_all(self, outcome: Reply, gone: set[str] | None = None) -> None:
         """To all stations but those that are `gone`, which it adds to."""
         gone = set() if gone is None else gone
         if any(message.phase is Phase.PAIRED for message in outcome.messages):

@@ -14,7 +14,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Machine, Spend, Step
 from protocols.run.machines import check, server_machine
 from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.query import decode_query
 from protocols.run.receipts import (
     Receipt,
@@ -106,7 +106,7 @@ class AggregationServer(Participant):
             case Phase.ASK:
                 self._asks[message.run] = message.body[0].tobytes()
 
-    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+    def _carry_out(self, run: bytes, step: Step) -> Reply:
         if isinstance(step, Continue | Done) and step.spends:
             self._charged[run] = step.spends[0]
         return super()._carry_out(run, step)

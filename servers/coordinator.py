@@ -21,7 +21,7 @@ from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Ste
 from protocols.run.machines import check, collector_machine
 from protocols.run.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
 from protocols.run.meter import Direction, Meter
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.refusal import Refusals, refusal_words
@@ -174,7 +174,7 @@ class Coordinator(Witness):
         found = self.releases.held(query, self.data)
         return query.run if found is None else found[0].run
 
-    def ask(self, query: Query) -> Outcome:
+    def ask(self, query: Query) -> Reply:
         """Puts the query to all; servers are told not to wait for parties that are not here."""
         self._remember_question(query)
         if (found := self.releases.held(query, self.data)) is not None:
@@ -188,7 +188,7 @@ class Coordinator(Witness):
             outcome.messages += self.lose(query.run, absent).messages
         return outcome
 
-    def start(self, query: Query, records: Records) -> Outcome:
+    def start(self, query: Query, records: Records) -> Reply:
         """Begins a run; after a restart, with the records that parties held when it was asked."""
         randomness = self._randomness.derive(query.stream)
         collector = collector_machine(query, records, randomness)
@@ -237,7 +237,7 @@ class Coordinator(Witness):
         self.meters.setdefault(run, Meter()).record(Direction.SENT, message)
         return message
 
-    def lose(self, run: bytes, parties: Ids) -> Outcome:
+    def lose(self, run: bytes, parties: Ids) -> Reply:
         """Servers need not wait any more for what these parties have not submitted."""
         return self.advance(
             run,
@@ -268,7 +268,7 @@ class Coordinator(Witness):
             return Failed(reason)
         return machine.lose(message.senders) if isinstance(machine, Collector) else Continue()
 
-    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+    def _carry_out(self, run: bytes, step: Step) -> Reply:
         """How a run ends is told with who would have no part in it."""
         refusals = self._refusals.get(run)
         if refusals is not None and refusals.count:
@@ -285,7 +285,7 @@ class Coordinator(Witness):
         machine = self._machines.get(run)
         return isinstance(machine, Collector) and machine.can_spare
 
-    def lose_server(self, run: bytes, server: int, reason: str) -> Outcome:
+    def lose_server(self, run: bytes, server: int, reason: str) -> Reply:
         """A server is gone: the run goes on if it can do without."""
         return self.advance(
             run,

@@ -17,7 +17,7 @@ from protocols.identity.certificates import Credentials, Identity
 from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
 from protocols.run.meter import Tally, tallies_by_link
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.question import Question
 from protocols.run.standing import MOST_SHOWN
 from protos import tally_pb2 as pb
@@ -100,7 +100,7 @@ class CoordinatorService(PeerDirectory):
         )
         self._joined = asyncio.Condition()
 
-    async def _carry(self, outcome: Outcome) -> None:
+    async def _carry(self, outcome: Reply) -> None:
         await self.dispatch.carry(outcome)
 
     @property

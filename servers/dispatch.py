@@ -12,7 +12,7 @@ from protocols.aggregation.contract import Ids
 from protocols.errors import PeerError
 from protocols.run.machine import Failed
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protos.tasks import Tasks
 from servers.coordinator import Coordinator
 from servers.message_service import MOST_LISTED, Mailboxes, MessageService
@@ -49,7 +49,7 @@ class Dispatch:
     async def close(self) -> None:
         await self._background.close()
 
-    async def carry(self, outcome: Outcome) -> None:
+    async def carry(self, outcome: Reply) -> None:
         """In order: servers must know a run before its parties submit to it."""
         run = self._live.of(outcome.run)
         if run is None:

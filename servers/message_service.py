@@ -17,7 +17,7 @@ import numpy as np
 from protocols.identity.certificates import Identity
 from protocols.run.machine import Failed
 from protocols.run.messages import RUN_BYTES, Message, Phase, Role, decode
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.standing import MOST_SHOWN
 from protos import tally_pb2 as pb
 from protos.accounts import accounts_to_wire
@@ -38,7 +38,7 @@ MOST_WAITING = 1000
 MOST_LISTED = 10_000
 """Runs that are told to the coordinator at a time."""
 
-Carry = Callable[[Outcome], Awaitable[None]]
+Carry = Callable[[Reply], Awaitable[None]]
 
 
 class Mailboxes:
@@ -104,7 +104,7 @@ class MessageService(MessagesServicer):
         self.told_servers: Callable[[Sequence[str]], None] = lambda _: None
         """Told by the coordinator where the servers are."""
 
-    async def deliver(self, message: Message, data: bytes) -> Outcome:
+    async def deliver(self, message: Message, data: bytes) -> Reply:
         """One message at a time, off the event loop: merging shares may take a while.
 
         Acknowledged means in the journal; a message that was refused as a whole is not. Raises
@@ -116,7 +116,7 @@ class MessageService(MessagesServicer):
         """The deadline passed: that, too, is something the machine was told. Raises `OSError`."""
         await self._tasks.finish(self._expire(run, None))
 
-    async def _take(self, message: Message, data: bytes) -> Outcome:
+    async def _take(self, message: Message, data: bytes) -> Reply:
         async with self.lock:
             if not self.participant.awaits(message):  # it will be refused: not worth a write
                 return self.participant.handle(message)
@@ -132,19 +132,19 @@ class MessageService(MessagesServicer):
                         keep()
         return await self._carry_on(outcome)
 
-    async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Outcome:
+    async def _expire(self, run: bytes, timer: asyncio.Task[None] | None) -> Reply:
         """Of a timer, only if it was not set anew while it waited for the lock."""
         async with self.lock:
             superseded = timer is not None and self._timers.get(run) is not timer
             if superseded or not self.participant.is_open(run):
-                return Outcome(run)
+                return Reply(run)
             with self._written(run, Kind.EXPIRE, b"") as keep:
                 outcome = self._timed(run, partial(self.participant.expire, run))
                 if outcome.messages:
                     keep()
         return await self._carry_on(outcome)
 
-    def _timed(self, run: bytes, work: Callable[[], Outcome], preparing: bool = False) -> Outcome:
+    def _timed(self, run: bytes, work: Callable[[], Reply], preparing: bool = False) -> Reply:
         """Adds up the CPU time of the process meanwhile: native loops have threads of their own."""
         begun = time.process_time()
         outcome = work()
@@ -170,7 +170,7 @@ class MessageService(MessagesServicer):
             if self.journal and not kept:
                 self.journal.retract(run, begin)
 
-    async def _carry_on(self, outcome: Outcome) -> Outcome:
+    async def _carry_on(self, outcome: Reply) -> Reply:
         if self.journal:
             await self.journal.commit()
         self.watch_deadline(outcome.run)
@@ -184,7 +184,7 @@ class MessageService(MessagesServicer):
             outcome = self.participant.advance(run, lambda _: Failed(reason))
         await self._carry_on(outcome)
 
-    def replay(self, run: bytes, records: Iterable[Record]) -> list[Outcome]:
+    def replay(self, run: bytes, records: Iterable[Record]) -> list[Reply]:
         """Tells a new participant what the old one was told; what it answers is to be carried."""
         outcomes = []
         self.participant.replaying = True

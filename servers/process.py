@@ -9,7 +9,7 @@ from protocols.identity.certificates import Credentials, Identity
 from protocols.identity.vouchers import Vouchers
 from protocols.privacy.caps import Composition
 from protocols.run.messages import Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.receipts import signer
 from protos.channel import new_server, serving, stop_signal
 from protos.heap import keep_freed_memory
@@ -66,7 +66,7 @@ async def run_server(config: ServerConfig, ready: Ready) -> None:
 
     others = OtherServers(config.credentials, participant.is_open)
 
-    async def carry(outcome: Outcome) -> None:
+    async def carry(outcome: Reply) -> None:
         for message in outcome.messages:
             if message.between_servers:
                 others.send(message)

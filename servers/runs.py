@@ -20,7 +20,7 @@ from protocols.run.machine import Done, Failed
 from protocols.run.machines import stages
 from protocols.run.messages import Role
 from protocols.run.meter import Meter
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query, decode_query
 from protocols.run.question import Question
 from protos import tally_pb2 as pb
@@ -183,12 +183,12 @@ class Runs:
         name = self._coordinator.nonce_of(Question.decode(kept.question))
         return Run(name, kept.question, query, kept.data, run), counts
 
-    def _conduct(self, run: Run, outcomes: list[Outcome]) -> None:
+    def _conduct(self, run: Run, outcomes: list[Reply]) -> None:
         self._background.spawn(self._carry_all(run, outcomes))
         self._background.spawn(self._expire(run))
         self._background.spawn(self._finish(run))
 
-    async def _carry_all(self, run: Run, outcomes: list[Outcome]) -> None:
+    async def _carry_all(self, run: Run, outcomes: list[Reply]) -> None:
         finished = next((outcome.finished for outcome in outcomes if outcome.finished), None)
         if finished is not None:  # nobody needs to hear again what led to it
             run.end(finished)

@@ -8,7 +8,7 @@ from protocols.aggregation.contract import Total
 from protocols.run.evidence import Answered, Evidence
 from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome, Participant, RecordSpends
+from protocols.run.participant import Participant, RecordSpends, Reply
 from protocols.run.query import Query
 from protocols.run.receipts import RECEIPT_BYTES, request_of
 from storage.certificates import Certificates
@@ -71,7 +71,7 @@ class Witness(Participant):
                 self._evidence[run] = evidence.asked(message.body[0].tobytes())
         return super()._send(run, messages)
 
-    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+    def _carry_out(self, run: bytes, step: Step) -> Reply:
         """What a machine is done with goes with the evidence for it."""
         if isinstance(step, Done) and isinstance(step.output, Total):
             step = replace(

@@ -23,7 +23,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Machine
 from protocols.run.machines import check
 from protocols.run.messages import Message
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, Script
 from storage.party_answers import PartyAnswers
@@ -56,14 +56,14 @@ class ScriptedBlock(PartyBlock):
         self._all_absent = present is None
         self._answering = holdings if present is None else present
 
-    def handle(self, message: Message) -> Outcome:
+    def handle(self, message: Message) -> Reply:
         """Those that are absent hear nothing."""
         if self._all_absent:
-            return Outcome(message.run)
+            return Reply(message.run)
         answering = np.isin(message.receivers, self._answering.ids)
         if self._misbehaviour.absent and not answering.all():
             if not answering.any():
-                return Outcome(message.run)
+                return Reply(message.run)
             message = message.select(np.flatnonzero(answering))
         return super().handle(message)
 

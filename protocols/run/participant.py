@@ -23,7 +23,7 @@ RecordSpends = Callable[[Sequence[Spend]], None]
 
 
 @dataclass
-class Outcome:
+class Reply:
     """What a participant answers: messages to carry, senders refused, and how the run ended.
 
     With `more`, the next messages are to be fetched (`PartyBlock.proceed`) once these are sent.
@@ -63,7 +63,7 @@ class Participant(ABC):
     def open(self, message: Message) -> Machine:
         """The machine for a query that came in. Raises `PeerError` where it must not be run."""
 
-    def begin(self, run: bytes, machine: Machine) -> Outcome:
+    def begin(self, run: bytes, machine: Machine) -> Reply:
         """Starts a machine of our own accord."""
         if self._run_like(run) is not None:
             raise PeerError(run.hex(), "a run of this name was already begun")
@@ -72,16 +72,16 @@ class Participant(ABC):
         self._rounds[run] = 0
         return self._carry_out(run, machine.start())
 
-    def resume(self, run: bytes, machine: Machine) -> Outcome:
+    def resume(self, run: bytes, machine: Machine) -> Reply:
         """Starts another machine in a run that was begun before; rounds go on counting."""
         self._over.pop(run, None)
         self._machines[run] = machine
         return self._carry_out(run, machine.start())
 
-    def handle(self, message: Message) -> Outcome:
+    def handle(self, message: Message) -> Reply:
         """Takes one message. A batch that is rejected is taken again one by one, so that only
         the senders at fault are refused."""
-        outcome = Outcome(message.run)
+        outcome = Reply(message.run)
         if not self.is_addressed(message):
             outcome.refused.append(Rejected(message.sender, f"{message.receiver} is elsewhere"))
             return outcome
@@ -197,13 +197,13 @@ class Participant(ABC):
             f"its digest is {theirs}, here it is {ours}",
         )
 
-    def _asked_again(self, message: Message) -> Outcome:
+    def _asked_again(self, message: Message) -> Reply:
         """A coordinator that was restarted asks as before, and hears again what it was told."""
         run = message.run
         if message.body[0].tobytes() != self._queries[run]:
             refusal = Rejected(message.sender, f"run {run.hex()} was begun with another query")
-            return Outcome(run, refused=[refusal])
-        return Outcome(run, list(self._said.get(run, ())))
+            return Reply(run, refused=[refusal])
+        return Reply(run, list(self._said.get(run, ())))
 
     def told(self, run: bytes) -> list[Message]:
         """What parties were told in a run after its query, for those that may have missed it."""
@@ -216,14 +216,14 @@ class Participant(ABC):
     def open_runs(self) -> list[bytes]:
         return list(self._machines)
 
-    def expire(self, run: bytes) -> Outcome:
+    def expire(self, run: bytes) -> Reply:
         """The deadline of a run has passed."""
         return self.advance(run, lambda machine: machine.expire())
 
-    def advance(self, run: bytes, move: Callable[[Machine], Step]) -> Outcome:
+    def advance(self, run: bytes, move: Callable[[Machine], Step]) -> Reply:
         """Lets a run's machine make a move of its own; nothing happens if the run is over."""
         machine = self._machines.get(run)
-        return self._carry_out(run, move(machine)) if machine else Outcome(run)
+        return self._carry_out(run, move(machine)) if machine else Reply(run)
 
     def abandon(self, run: bytes) -> None:
         """Drops a run's machine; its messages are refused from now on."""
@@ -260,21 +260,21 @@ class Participant(ABC):
             return
         self._rounds[message.run] = max(self._rounds.get(message.run, 0), message.round)
 
-    def _carry_out(self, run: bytes, step: Step) -> Outcome:
+    def _carry_out(self, run: bytes, step: Step) -> Reply:
         match step:
             case Rejected():
-                return Outcome(run, refused=[step])
+                return Reply(run, refused=[step])
             case Failed(reason):
                 self.abandon(run)
                 if run in self._over:
                     self._over[run] = reason
-                return Outcome(run, self._farewell(run, reason), finished=step)
+                return Reply(run, self._farewell(run, reason), finished=step)
             case Continue() | Done():
                 try:
                     self._record_spends(step.spends)
                 except TallyError as error:
                     self.abandon(run)
-                    return Outcome(
+                    return Reply(
                         run, refused=[Rejected("ledger", str(error))], finished=Failed(str(error))
                     )
                 outgoing = self._send(run, step.messages)
@@ -282,9 +282,9 @@ class Participant(ABC):
                 if isinstance(step, Continue):
                     if step.deadline is not None:
                         self.deadlines[run] = step.deadline
-                    return Outcome(run, outgoing, more=step.more)
+                    return Reply(run, outgoing, more=step.more)
                 self.abandon(run)
-                return Outcome(run, outgoing, finished=step)
+                return Reply(run, outgoing, finished=step)
 
     def _farewell(self, run: bytes, reason: str) -> list[Message]:
         """What is said of a run that has failed here."""
@@ -313,7 +313,7 @@ class Participant(ABC):
             self._told.setdefault(run, []).extend(later)
 
     @staticmethod
-    def _merge(outcome: Outcome, more: Outcome) -> None:
+    def _merge(outcome: Reply, more: Reply) -> None:
         outcome.messages += more.messages
         outcome.refused += more.refused
         outcome.finished = outcome.finished or more.finished

@@ -23,7 +23,7 @@ from protocols.errors import RunFailed
 from protocols.run.machine import Done, Failed
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Bill, Meter, relayed
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.router import Router
@@ -110,7 +110,7 @@ class Carried(Runtime, Generic[Place]):
         """Has an errand done, after those that were sent to the same place before."""
 
     @abstractmethod
-    def _next(self) -> tuple[Errand[Place], Outcome]:
+    def _next(self) -> tuple[Errand[Place], Reply]:
         """What came of an errand that is under way."""
 
     @property
@@ -156,7 +156,7 @@ class Carried(Runtime, Generic[Place]):
             report(self._progress(run, phase))
             told = time.perf_counter()
 
-        def take(outcome: Outcome, by: Place, asked_by: Role | None = None) -> None:
+        def take(outcome: Reply, by: Place, asked_by: Role | None = None) -> None:
             nonlocal finished, released
             for message in outcome.messages:
                 self._carried(message)
@@ -282,7 +282,7 @@ def submitted_to(meters: Iterable[Meter], parties: int) -> NDArray[np.bool_]:
     return np.logical_and.reduce(heard) if heard else np.zeros(parties, dtype=bool)
 
 
-def do(participant: Participant, errand: Errand[Participant]) -> Outcome:
+def do(participant: Participant, errand: Errand[Participant]) -> Reply:
     """An errand, where the participant is. Only parties that set a deadline hear that it passed:
     others wait for the servers for as long as the run goes."""
     match errand.task, errand.message:
@@ -294,4 +294,4 @@ def do(participant: Participant, errand: Errand[Participant]) -> Outcome:
             timed = participant.deadlines.pop(errand.run, None) is not None
             if timed or participant.role is not Role.PARTY:
                 return participant.expire(errand.run)
-    return Outcome(errand.run)
+    return Reply(errand.run)

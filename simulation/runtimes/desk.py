@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from protocols.aggregation.contract import Ids
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from protocols.run.question import Question
 from servers.coordinator import Coordinator
@@ -20,7 +20,7 @@ class Begun:
 
     query: Query
     run: bytes
-    outcome: Outcome
+    outcome: Reply
     earlier: bytes | None = None
 
 
@@ -42,7 +42,7 @@ class Desk:
         query = coordinator.query(question)
         earlier = coordinator.releases.released(query, coordinator.data)
         if earlier is not None and earlier in kept:
-            return Begun(query, query.run, Outcome(query.run), earlier)
+            return Begun(query, query.run, Reply(query.run), earlier)
         coordinator.releases.disown(query, coordinator.data)
         run = coordinator.name_of(query)
         return Begun(query, run, coordinator.ask(query))

@@ -12,7 +12,7 @@ from protocols.identity.certificates import Authority, Credentials, Identity
 from protocols.randomness import Randomness
 from protocols.run.messages import Phase, Role
 from protocols.run.meter import Meter, tallies_by_link
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.receipts import signer
@@ -109,7 +109,7 @@ class InProcess(Carried[Participant]):
     def _send(self, errand: Errand[Participant]) -> None:
         self._errands.append(errand)
 
-    def _next(self) -> tuple[Errand[Participant], Outcome]:
+    def _next(self) -> tuple[Errand[Participant], Reply]:
         errand = self._errands.popleft()
         begun = time.process_time()
         outcome = do(errand.place, errand)

@@ -19,7 +19,7 @@ from protocols.identity.certificates import Authority, Identity
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Direction, Meter, tallies_by_link
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.standing import party_states
@@ -170,7 +170,7 @@ class Ray(Carried[ActorPlace]):
         data = None if errand.message is None else errand.message.encode()
         errand.place.tell(Told(errand.task, errand.run, data, errand))
 
-    def _next(self) -> tuple[Errand[ActorPlace], Outcome]:
+    def _next(self) -> tuple[Errand[ActorPlace], Reply]:
         heads = {place.head: place for place in self.places.values() if place.busy}
         ready, _ = the_engine().wait(list(heads), num_returns=1)
         place = heads[ready[0]]

@@ -34,7 +34,7 @@ from protocols.records import Holdings
 from protocols.run.machine import Done, Failed, Rejected, Spend
 from protocols.run.messages import Message, Phase, Role, decode
 from protocols.run.meter import Meter
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.receipts import signer
@@ -79,9 +79,9 @@ class Answer:
     result: Any = None
     error: tuple[str, str] | None = None
 
-    def outcome(self, run: bytes, sender: str) -> Outcome:
+    def outcome(self, run: bytes, sender: str) -> Reply:
         messages = [decode(data, sender) for data in self.messages]
-        return Outcome(run, messages, self.refused, self.finished, self.more)
+        return Reply(run, messages, self.refused, self.finished, self.more)
 
     def raise_error(self) -> None:
         """What was raised over there: exceptions of several arguments do not travel."""
@@ -280,7 +280,7 @@ class Seat:
                 assert isinstance(participant, Coordinator)
                 begun = Desk(participant).put(*argument)
                 answer = _encoded(begun.outcome)
-                answer.result = Begun(begun.query, begun.run, Outcome(begun.run), begun.earlier)
+                answer.result = Begun(begun.query, begun.run, Reply(begun.run), begun.earlier)
                 return answer
             case Call.CLOSE:
                 assert isinstance(participant, Coordinator)
@@ -303,7 +303,7 @@ class Seat:
                 account.prepare_cpu_seconds += spent
 
 
-def _encoded(outcome: Outcome) -> Answer:
+def _encoded(outcome: Reply) -> Answer:
     """Blocks that are too long for one message travel as several, as they do over gRPC."""
     finished = outcome.finished
     return Answer(

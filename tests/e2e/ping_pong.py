@@ -16,7 +16,7 @@ from parties.block import PartyBlock
 from parties.process import PartyConfig, run_party
 from protocols.run.machine import Continue, Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import decode_query
 from simulation.scripted_parties import ScriptedBlock
 
@@ -127,7 +127,7 @@ class HastyBlock(PlayingBlock):
 class DyingBlock(PlayingBlock):
     """Its host dies of the first question."""
 
-    def handle(self, message: Message) -> Outcome:
+    def handle(self, message: Message) -> Reply:
         os._exit(1)
 
 

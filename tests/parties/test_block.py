@@ -12,7 +12,7 @@ from protocols.pairwise.sampling.pair_assignment import meeting_messages
 from protocols.randomness import Randomness
 from protocols.run.machine import Continue
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Gini
@@ -92,9 +92,9 @@ def test_parties_that_spoke_once_say_the_same_again() -> None:
     assert [m.encode() for m in block.handle(asking(query)).messages] == first
 
 
-def settled(block: PartyBlock, message: Message) -> Outcome:
+def settled(block: PartyBlock, message: Message) -> Reply:
     """What a message leads to, with what the block's parties say to each other."""
-    whole, waiting = Outcome(message.run), [message]
+    whole, waiting = Reply(message.run), [message]
     while waiting:
         outcome = block.handle(waiting.pop(0))
         whole.refused += outcome.refused

@@ -13,7 +13,7 @@ from protocols.randomness import Randomness
 from protocols.run.machine import Continue, Done, Machine, Rejected, Step
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.meter import Direction
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from tests.samples import RUN, a_message, holdings_of
 
 HERE, ELSEWHERE = (0, 1), (2, 3)
@@ -70,7 +70,7 @@ class Host:
     def __init__(self, patience: float | None = None) -> None:
         self.block = Block(patience)
         self.posted: list[Message] = []
-        self.carried: list[Outcome] = []
+        self.carried: list[Reply] = []
         self.dispatcher = Dispatcher(self.block, self.posted.append, self.carried.append)
 
 

@@ -11,7 +11,7 @@ import pytest
 from protocols.identity.certificates import Authority, Identity
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from protocols.run.receipts import (
     RECEIPT_BYTES,
@@ -42,7 +42,7 @@ def question(query: Query, index: int = 0) -> Message:
     )
 
 
-def release(asked: AggregationServer, query: Query) -> Outcome:
+def release(asked: AggregationServer, query: Query) -> Reply:
     """Everybody submits, then the coordinator asks for the release."""
     body = np.ones((query.parties, 8 * query.statistic.length), dtype=np.uint8)
     everyone = tuple(range(query.parties))

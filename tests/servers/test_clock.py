@@ -10,7 +10,7 @@ import pytest
 
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from servers.aggregation_server import AggregationServer
 from servers.message_service import Mailboxes, MessageService
 from storage.ledger import Ledger
@@ -73,7 +73,7 @@ def test_a_deadline_passes_when_its_time_is_up_and_not_when_the_clock_jumps(
     server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
     carried: list[tuple[float, Message]] = []
 
-    async def carry(outcome: Outcome) -> None:
+    async def carry(outcome: Reply) -> None:
         carried.extend((time.monotonic(), message) for message in outcome.messages)
 
     async def wait() -> None:

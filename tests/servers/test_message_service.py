@@ -10,7 +10,7 @@ import numpy as np
 from protocols.identity.certificates import Identity
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.query import Query
 from servers.aggregation_server import AggregationServer
 from servers.message_service import MOST_WAITING, Mailboxes, MessageService
@@ -75,7 +75,7 @@ class Slow(AggregationServer):
 
     begun: threading.Event
 
-    def handle(self, message: Message) -> Outcome:
+    def handle(self, message: Message) -> Reply:
         if message.phase is Phase.SUBMIT:
             self.begun.set()
             time.sleep(0.2)
@@ -96,7 +96,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
     server.begun = threading.Event()
     carried: list[Message] = []
 
-    async def carry(outcome: Outcome) -> None:
+    async def carry(outcome: Reply) -> None:
         carried.extend(outcome.messages)
 
     async def hang_up() -> None:
@@ -124,7 +124,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
 def test_what_is_refused_is_not_written(tmp_path: Path) -> None:
     server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
 
-    async def carry(outcome: Outcome) -> None:
+    async def carry(outcome: Reply) -> None:
         pass
 
     async def refuse() -> None:

@@ -10,7 +10,7 @@ from protocols.errors import LocalError
 from protocols.randomness import Randomness
 from protocols.run.machine import Done, Failed
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.receipts import RECEIPT_BYTES
 from protocols.run.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
 from servers.coordinator import Coordinator
@@ -23,7 +23,7 @@ class Asked(Coordinator):
 
     name = b""
 
-    def handle(self, message: Message) -> Outcome:
+    def handle(self, message: Message) -> Reply:
         return super().handle(self._here(message))
 
     def awaits(self, message: Message) -> bool:
@@ -48,11 +48,11 @@ def refuse(*parties: int, text: str | bytes = "it will not", round_: int = 2) ->
     return a_message(Phase.REFUSE, Role.PARTY, Role.COORDINATOR, parties, body=body, round_=round_)
 
 
-def reasons(outcome: Outcome) -> list[str]:
+def reasons(outcome: Reply) -> list[str]:
     return [refused.reason for refused in outcome.refused]
 
 
-def answers(asked: Coordinator, members: list[int]) -> Outcome:
+def answers(asked: Coordinator, members: list[int]) -> Reply:
     """Both servers say who submitted, and then release."""
     for server in range(2):
         roster = a_message(

@@ -14,7 +14,7 @@ from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import VERSION_BYTES, Holdings
 from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Outcome, Participant
+from protocols.run.participant import Participant, Reply
 from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.statistics import Curve, Statistic
@@ -167,7 +167,7 @@ def runs_of(made: Coordinator, live: LiveRuns, folder: Path) -> Runs:
     """Of a federation whose servers are not there."""
     mailboxes = Mailboxes()
 
-    async def carry(_: Outcome) -> None:
+    async def carry(_: Reply) -> None:
         pass
 
     post = MessageService(made, mailboxes, carry, None)

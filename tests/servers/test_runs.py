@@ -15,7 +15,7 @@ from protocols.errors import RunFailed
 from protocols.identity.certificates import Authority, Identity
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Role
-from protocols.run.participant import Outcome
+from protocols.run.participant import Reply
 from protocols.run.question import Question
 from protocols.statistics.moments import Mean
 from servers.coordinator_service import CoordinatorConfig, CoordinatorService
@@ -118,7 +118,7 @@ def test_a_party_that_joins_is_asked_only_once_servers_know_of_the_run(tmp_path:
         run = await service.runs.begin(QUESTION)  # no server can be told of it
         service._remind(host, ids)
         assert mailbox.empty()
-        await service.dispatch.carry(Outcome(run.run, [service.coordinator.remind(run.query, ids)]))
+        await service.dispatch.carry(Reply(run.run, [service.coordinator.remind(run.query, ids)]))
         assert mailbox.qsize() == 1
         service._remind(host, ids)
         assert mailbox.qsize() == 2

@@ -16,7 +16,7 @@ from protocols.run import participant
 from protocols.run.machine import Continue, Failed, Machine, Spend, Step
 from protocols.run.messages import MAX_ROUND, Message, Phase, Role
 from protocols.run.meter import Direction
-from protocols.run.participant import MOST_OVER, Outcome, Participant
+from protocols.run.participant import MOST_OVER, Participant, Reply
 from protocols.run.query import Query, decode_query, run_name
 from tests import samples
 from tests.samples import a_query, bitmap
@@ -70,7 +70,7 @@ def station() -> Station:
     return Station()
 
 
-def reasons(outcome: Outcome) -> list[tuple[str, str]]:
+def reasons(outcome: Reply) -> list[tuple[str, str]]:
     return [(refusal.sender, refusal.reason) for refusal in outcome.refused]
 
 
@@ -151,7 +151,7 @@ def test_only_the_coordinator_asks(station: Station, role: Role) -> None:
 def test_a_query_is_put_once_and_told_again_what_was_said(station: Station) -> None:
     station.handle(ask())
     station.handle(submit(0))
-    assert station.handle(ask()) == Outcome(RUN)
+    assert station.handle(ask()) == Reply(RUN)
     other = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=a_query().encode())
     assert "another query" in reasons(station.handle(other))[0][1]
     (roster,) = station.handle(submit(1, 2, 3)).messages
