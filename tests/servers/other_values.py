@@ -1,0 +1,131 @@
+"""Something else to tell about every field of a query, and every parameter of a statistic."""
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from protocols.privacy.mechanisms import Placement
+from protocols.run.query import Query
+from protocols.statistics import Statistic
+from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.moments import Sum
+from protocols.statistics.of_pairs import Gini, Variance
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.pairwise import Pairs
+
+COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
+
+OTHER: dict[str, Callable[[Query], Any]] = {
+    "nonce": lambda query: bytes(8),
+    "statistic": lambda query: another_statistic(query.statistic),
+    "aggregator": lambda query: "curator" if query.aggregator != "curator" else "masking",
+    "parties": lambda query: query.parties - 1,
+    "servers": lambda query: query.servers + 1,
+    "records": lambda query: query.records + 1,
+    "epsilon": lambda query: Fraction(1, 10**6),
+    "noise": lambda query: another_placement(query),
+    "data": lambda query: "other",
+    "min_parties": lambda query: query.min_parties + 1,
+    "records_per_unit": lambda query: query.records_per_unit + 1,
+    "max_records_per_party": lambda query: query.max_records_per_party + 1,
+    "deadline": lambda query: query.deadline + 1,
+    "delta": lambda query: query.delta / 2 or 1e-9,
+    "later_epsilon": lambda query: query.later_epsilon + 1,
+    "later_delta": lambda query: query.later_delta / 2 or 1e-9,
+    "asking": lambda query: "00" * 16,
+    "honest": lambda query: query.honest % query.servers + 1,
+}
+"""Another value for every field of a query."""
+
+OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
+    "value": lambda value: "other",
+    "lower": lambda value: value - 1,
+    "upper": lambda value: value + 1,
+    "bins": lambda value: 2 * value if isinstance(value, int) else "7",
+    "thresholds": lambda value: 2 * value,
+    "steps": lambda value: 2 * value,
+    "spacing": lambda value: "log" if value == "linear" else "linear",
+    "mechanism": lambda value: "tree" if value == "hierarchy" else "hierarchy",
+    "smooth": lambda value: "2" if value == "none" else "none",
+    "box": lambda value: not value,
+    "solver": lambda value: "cvxopt" if value == "interior-point" else "interior-point",
+    "quantile": lambda value: (0.25,),
+    "at": lambda value: (0.25,),
+    "pairs_per_party": lambda value: "2" if value == "1" else "1",
+    "bits": lambda value: value + 1 if value < 8 else value - 1,
+    "meet": lambda value: "servers" if value == "parties" else "parties",
+    "k": lambda value: value + 1,
+    "matchings": lambda value: value + 1,
+    "met": lambda value: value - 1 if value else 1,
+    "max_records_per_party": lambda value: value + 1,
+    "pairing": lambda value: "00" * 16,
+    "inside": lambda value: not value,
+    "pilot": lambda value: (0.1, 0.2),
+    "kernel": lambda value: "abs(a.value - b.value)",
+    "kernel_name": lambda value: "other",
+    "time": lambda value: "other",
+    "tau": lambda value: "a" if value == "b" else "b",
+    "x": lambda value: "other",
+    "y": lambda value: "other",
+    "score": lambda value: "other",
+    "label": lambda value: "other",
+    "positive": lambda value: 2.0,
+    "labels": lambda value: "public" if value == "private" else "private",
+    "best": lambda value: "cost=2",
+    "method": lambda value: "smooth" if value != "smooth" else "curve",
+    "of": lambda value: "variance" if value == "gini" else "gini",
+    "asked": lambda value: value.replace('"value":"value"', '"value":"other"'),
+    "depth": lambda value: value + 1,
+    "levels": lambda value: "one" if value == "all" else "all",
+    "nonnegative": lambda value: not value,
+    "categories": lambda value: "a,b",
+    "randomizer": lambda value: "unary" if value != "unary" else "auto",
+    "rounding": lambda value: "randomized" if value == "simple" else "simple",
+    "counts": lambda value: "hb" if value == "dawa" else "dawa",
+    "ranges": lambda value: (*value, "other=0:1"),
+    "least_spread": lambda value: value + 1,
+    "attributes": lambda value: (*value, "other=0:1"),
+    "target": lambda value: "other",
+    "chosen": lambda value: (*value, "other"),
+    "threshold": lambda value: value + 1,
+    "coefficients": lambda value: (*value[:-1], value[-1] + 1),
+    "fitted_reach": lambda value: value + 1,
+    "residual_reach": lambda value: value + 1,
+    "side": lambda value: value + 1,
+    "part": lambda value: value / 2,
+    "lengths": lambda value: (*value, 1.0),
+    "within": lambda value: (0.25, 0.5),
+    "penalty": lambda value: value + 1,
+    "max_records": lambda value: value + 1,
+    "capacity": lambda value: value + 1,
+    "of_class": lambda value: value + 1,
+    "beyond": lambda value: value + 1,
+    "least_reach": lambda value: value + 1,
+    "doublings": lambda value: value + 1,
+}
+"""Another value for every parameter of any statistic."""
+
+
+def another_placement(query: Query) -> Placement:
+    """One that the aggregator can do, if it can do another."""
+    if query.noise not in (Placement.EACH_SERVER, Placement.CURATOR):
+        return Placement.EACH_SERVER
+    return Placement.CURATOR if query.aggregator in ("prio3", "fss") else Placement.PARTIES
+
+
+def another_statistic(statistic: Statistic) -> Statistic:
+    """Of the same kind, so that servers would take part in it."""
+    match statistic:
+        case Gini():
+            shared = {field.name for field in dataclasses.fields(Pairs)}
+            return Variance(**{name: getattr(statistic, name) for name in shared})
+        case QuantileSearch():
+            return EcdfPoints(lower=0.05, upper=1.0, at=(0.5,))
+        case Ecdf():
+            return Quantile(lower=0.05, upper=1.0, thresholds=4)
+        case Histogram():
+            return Sum(lower=0.0, upper=1.0)
+        case _:
+            return COUNTS
