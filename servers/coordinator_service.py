@@ -249,6 +249,8 @@ class CoordinatorService(PeerDirectory):
 
     async def _follow(self, run: Run) -> AsyncIterator[pb.Event]:
         """How far a run has come, until it is over. It does not end with who waits for it."""
+        if not run.over.done():
+            yield self._progress(run.phase)
         while not run.over.done():
             await asyncio.wait([run.over], timeout=POLL_SECONDS)
             if run.over.done():

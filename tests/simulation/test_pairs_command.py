@@ -57,8 +57,8 @@ CASES: dict[str, tuple[tuple[str, ...], str]] = {
         "epsilon",
     ),
     "noise that is too exact": (
-        ("gini", "--noise", "per-pair", "--delta", "1e-60"),
-        "delta 1e-60 is too small",
+        ("gini", "--noise", "per-pair", "--delta", "1e-300"),
+        "would need over 1024 bits to stay within delta 1e-300",
     ),
 }
 

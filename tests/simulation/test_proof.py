@@ -67,11 +67,15 @@ OTHERS: dict[str, Any] = {
     "later_epsilon": Fraction(1, 2),
     "later_delta": 1e-9,
 }
+FIELDS = {field.name for field in dataclasses.fields(Question)}
 FREE = {"deadline", "fresh"}
 """How long one waits changes nothing about the answer; and one to this very asking is fresh."""
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Question)])
+OF_SHARED_NOISE = {"honest"}
+
+
+@pytest.mark.parametrize("field", sorted(FIELDS - OF_SHARED_NOISE))
 def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, field: str) -> None:
     if field in FREE:
         same: dict[str, Any] = {"deadline": 7.0, "fresh": True}
@@ -84,6 +88,15 @@ def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, fiel
     named = {"unit": "records_per_unit"}.get(field, field)
     with pytest.raises(RunFailed, match=f"refused: coordinator: .*its {named} is not as asked"):
         opened.prove(replace(QUESTION, **{field: OTHERS[field]}))
+
+
+def test_so_is_one_whose_shared_noise_takes_other_servers_to_be_honest() -> None:
+    asked = replace(QUESTION, noise=Placement.SHARED, honest=2)
+    with InProcess(Plan(HOLDINGS, servers=3, hosts=1)) as runtime:
+        opened = runtime.ask(asked, lambda _: None)
+    opened.prove(asked)
+    with pytest.raises(RunFailed, match="refused: coordinator: .*its honest is not as asked"):
+        opened.prove(replace(asked, honest=1))
 
 
 @pytest.mark.parametrize("parameter", [f.name for f in dataclasses.fields(Histogram)])

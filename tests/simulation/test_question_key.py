@@ -30,6 +30,7 @@ OTHERS: dict[str, Any] = {
     "later_epsilon": Fraction(1, 2),
     "later_delta": 1e-9,
     "fresh": True,
+    "honest": 1,
 }
 
 

@@ -25,6 +25,7 @@ from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import EcdfPoints
 from protocols.statistics.pairwise import Pairs
+from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.whole_run import whole_run
 from simulation import Federation
 from tests.samples import holdings_of
@@ -152,11 +153,13 @@ def test_what_is_not_a_number_is_refused(statistic: Statistic, bad: float) -> No
     ],
 )
 def test_bounds_are_needed(kind: type[Statistic]) -> None:
-    where: dict[str, object] = {"at": [0.5]} if kind is EcdfPoints else {}
+    thresholds: dict[type[Statistic], dict[str, object]] = {
+        EcdfPoints: {"at": [0.5]},
+        RocAt: {"at": [0.5], "thresholds": 2},
+    }
     for ends in ({}, {"lower": 0.0}, {"upper": 1.0}):
-        statistic = kind.from_parameters(where | ends)
         with pytest.raises(LocalError, match="needs public bounds"):
-            statistic.encode(holdings_of([0.5], 1))
+            kind.from_parameters(thresholds.get(kind, {}) | ends).encode(holdings_of([0.5], 1))
 
 
 @pytest.mark.parametrize("statistic", STATED, ids=repr)
