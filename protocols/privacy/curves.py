@@ -131,7 +131,8 @@ class HierarchyMechanism(CurveMechanism):
     @property
     def words(self) -> str:
         shape = self.shape
-        return f"{shape.nodes} counts of {shape.height} levels, {shape.branching}-ary"
+        levels = "one level" if shape.height == 1 else f"{shape.height} levels"
+        return f"{shape.nodes} counts of {levels}, {shape.branching}-ary"
 
 
 @dataclass(frozen=True)

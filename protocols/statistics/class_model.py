@@ -159,7 +159,7 @@ class ClassModel(Shape):
             [each if isinstance(each, str) else f"{each:.3g}" for each in row]
             for row in rows[:MOST_DRAWN]
         ]
-        draw_table(axes, heads, shown, beside)
+        draw_table(axes, heads, shown)
 
     def __str__(self) -> str:
         names = ", ".join(each.name for each in self.attributes) or "nothing"

@@ -221,10 +221,11 @@ class Judgements(Shape):
             axes.annotate(
                 f"threshold {each.thresholds[best]:.3g}",
                 (float(x[best]), float(y[best])),
-                xytext=(6, -10),
+                xytext=(14, -14),
                 textcoords="offset points",
                 fontsize=8,
                 color=colour,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             )
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.05)

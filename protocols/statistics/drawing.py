@@ -207,12 +207,11 @@ def draw_grid(axes: "Axes", grid: "Grid", beside: Beside) -> None:
     axes.set_ylabel(beside.style.up)
 
 
-def draw_table(axes: "Axes", heads: list[str], rows: list[list[str]], beside: Beside) -> None:
+def draw_table(axes: "Axes", heads: list[str], rows: list[list[str]]) -> None:
     """The first rows, in type."""
     axes.set_axis_off()
-    axes.plot([], [], "s", color=PRIVATE, label=beside.label)
     if rows:
-        axes.table(cellText=rows[:MOST_ROWS], colLabels=heads, loc="center")
+        axes.table(cellText=rows[:MOST_ROWS], colLabels=heads, loc="upper center")
 
 
 MOST_ROWS = 12

@@ -188,7 +188,7 @@ class Table(Shape):
         return ["", *self.columns], rows
 
     def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
-        drawing.draw_table(axes, *_text(self.table()), beside)
+        drawing.draw_table(axes, *_text(self.table()))
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class Rows(Shape):
         }
 
     def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
-        drawing.draw_table(axes, *_text(self.table()), beside)
+        drawing.draw_table(axes, *_text(self.table()))
 
     def __str__(self) -> str:
         shown = "; ".join(" ".join(row) for row in _text(self.table())[1][:MOST_SHOWN])

@@ -55,7 +55,8 @@ def draw_estimate(result: Result, axes: Axes) -> None:
         result.unsmoothed if isinstance(result.unsmoothed, Curve) else None,
     )
     result.shape.draw(axes, result.truth, beside)
-    axes.legend(frameon=False, fontsize=9, loc=style.legend)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=9, loc=style.legend)
 
 
 def communication_figure(result: Result) -> Figure:

@@ -120,7 +120,8 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     yield "trust", privacy.threat_model
     yield (
         "federation",
-        f"{federation['parties']} parties, {federation['servers']} servers, "
+        f"{_counted(federation['parties'], 'party', 'parties')}, "
+        f"{_counted(federation['servers'], 'server', 'servers')}, "
         f"{federation['aggregator']}, {federation['runtime']}",
     )
     for number, asked in enumerate(result.questions, 1):
@@ -154,3 +155,7 @@ def _error_words(error: Mapping[str, float]) -> str:
     own = {name: value for name, value in error.items() if name not in ("rmse", "max")}
     told = [f"rmse {error['rmse']:.4g}", f"largest {error['max']:.4g}"]
     return ", ".join(told + [f"{name.replace('_', ' ')} {own[name]:.4g}" for name in own])
+
+
+def _counted(number: object, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
