@@ -22,7 +22,7 @@ OURS = "Our own measurements"
 
 def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: Scale) -> Path:
     """Writes gallery.html, which needs nothing else to be read; returns its path."""
-    shown = sorted(shown, key=lambda each: (_order(each[0]), each[0].name))
+    shown = sorted(shown, key=lambda each: _order(each[0]))
     rows = [(figure.name, outcome.verdict_at(scale)) for figure, outcome in shown]
     small = (
         '<p class="loud">Small sizes: seconds for each, and too few runs to refute anything. '
@@ -45,9 +45,11 @@ def _paper(figure: Figure) -> str:
     return PAPERS.get(figure.name.partition("-")[0], OURS)
 
 
-def _order(figure: Figure) -> int:
-    """Paper by paper, our own last."""
-    return [*PAPERS.values(), OURS].index(_paper(figure))
+def _order(figure: Figure) -> tuple[int, int, str]:
+    """Paper by paper, our own last; in each by number, those without one first."""
+    name = figure.name.rstrip("0123456789")
+    paper = [*PAPERS.values(), OURS].index(_paper(figure))
+    return paper, int(figure.name[len(name) :] or 0), figure.name
 
 
 def _entry(figure: Figure, outcome: Outcome, scale: Scale) -> str:

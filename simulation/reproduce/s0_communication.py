@@ -157,15 +157,15 @@ def run(folder: Path, scale: Scale) -> Outcome:
             "servers": 2,
             "thresholds": list(sizes.thresholds),
             "crossing_thresholds": {str(n): found for n, found in crossings.items()},
-            "key_bytes_a_party": key.uploads / key.parties,
-            "pointwise_bytes_a_party_and_threshold": (last.uploads - first.uploads)
+            "key_bytes_per_party": key.uploads / key.parties,
+            "pointwise_bytes_per_party_and_threshold": (last.uploads - first.uploads)
             / (n * (last.thresholds - first.thresholds)),
-            "repeated_bytes_a_party_and_threshold": repeated[-1].total
+            "repeated_bytes_per_party_and_threshold": repeated[-1].total
             / (n * repeated[-1].thresholds),
             "pointwise_over_keys_at_largest_thresholds": {
                 str(n): _saving(metered, n, sizes.thresholds[-1]) for n in sizes.parties
             },
-            "three_servers_key_bytes_a_party": {
+            "three_servers_key_bytes_per_party": {
                 str(each.thresholds): each.uploads / each.parties for each in three
             },
             "three_servers_keys_constant": _constant([each.uploads for each in three]),
