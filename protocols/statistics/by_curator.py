@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
+from protocols.records import Column
 from protocols.statistics.contract import Statistic
+from protocols.statistics.estimates import shape_of
+from protocols.statistics.interval import Interval
 
 
 @dataclass(frozen=True)
@@ -65,3 +68,24 @@ class ByCurator(Statistic):
 
     def measure(self, total: Vector) -> Vector:
         raise LocalError(f"{self.asked_as} is no linear function of counts: --aggregator curator")
+
+
+@dataclass(frozen=True)
+class OfSecretScale(ByCurator):
+    """By a mechanism on no metric of counts, whose noise nobody else may know the scale of."""
+
+    no_interval: ClassVar[str] = "the scale of the noise follows the data, so it is secret"
+
+    @property
+    def sensitivity(self) -> int:
+        """Above 0, so that there is noise."""
+        return 1
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(1, np.nan)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        size = len(shape_of(self.decode(released, records)).values())
+        return Interval.none(size, self.no_interval)

@@ -27,7 +27,7 @@ from protocols.privacy.smooth_sensitivity import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
-from protocols.statistics.by_curator import ByCurator
+from protocols.statistics.by_curator import OfSecretScale
 from protocols.statistics.classifier_curves import (
     ClassCounts,
     shares_of,
@@ -35,8 +35,7 @@ from protocols.statistics.classifier_curves import (
 )
 from protocols.statistics.classifier_estimates import Judgement, RocEstimate
 from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.interval import Interval
+from protocols.statistics.estimates import Estimate
 from protocols.statistics.option import option
 
 Integers = NDArray[np.int64]
@@ -45,7 +44,7 @@ CURATED_STEPS = 1024
 
 
 @dataclass(frozen=True)
-class Curated(ByCurator, ClassCounts):
+class Curated(OfSecretScale, ClassCounts):
     """A function of one score's counts in both classes, under the curator's noise."""
 
     thresholds: int = option(CURATED_STEPS, "Steps that scores are rounded up to.")
@@ -82,25 +81,8 @@ class Curated(ByCurator, ClassCounts):
         return counts[: self.thresholds], counts[self.thresholds :]
 
     @property
-    def sensitivity(self) -> int:
-        """In no metric: the noise is not on counts. Above 0, so that there is noise."""
-        return 1
-
-    @property
     def released(self) -> int:
         return 1
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Nobody may know: the scale of the noise is a secret, and Cauchy noise has no variance."""
-        return np.full(1, np.nan)
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        size = len(shape_of(self.decode(released, records)).values())
-        return Interval.none(size, self.no_interval)
-
-    no_interval: ClassVar[str] = "the scale of the noise follows the data, so it is secret"
 
 
 @dataclass(frozen=True)

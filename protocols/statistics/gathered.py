@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.privacy.laplace import Integers
-from protocols.records import Column, Holdings
-from protocols.statistics.by_curator import ByCurator
+from protocols.records import Holdings
+from protocols.statistics.by_curator import OfSecretScale
 from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.interval import Interval
+from protocols.statistics.estimates import Estimate
 
 
 @dataclass(frozen=True)
-class Gathered(ByCurator):
+class Gathered(OfSecretScale):
     """`max_records` is how many the largest party holds; the coordinator fills it in."""
 
     max_records: int = 1
@@ -81,17 +80,3 @@ class Gathered(ByCurator):
         whole = replace(self, max_records=holdings.rows)
         total = whole.published_exactly(whole.encode(pooled)[0])
         return whole.decode(total, holdings.rows, exact=True)
-
-    @property
-    def sensitivity(self) -> int:
-        """In no metric: the noise is not on a sum. Above 0, so that there is noise."""
-        return 1
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(1, np.nan)
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        size = len(shape_of(self.decode(released, records)).values())
-        return Interval.none(size, self.no_interval)
