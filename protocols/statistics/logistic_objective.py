@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -20,13 +19,13 @@ from protocols.privacy.objective import (
     minimum,
 )
 from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
+from protocols.records import Holdings
 from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.gathered import Gathered
 from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+from protocols.statistics.logistic_columns import LogisticColumns
 
 EXACT_GRID = 1 << 40
 """Of coefficients without noise."""
@@ -38,39 +37,19 @@ FARTHEST = (1 << 20) * GRID
 
 
 @dataclass(frozen=True)
-class LogisticObjective(Gathered, Ranged):
+class LogisticObjective(Gathered, LogisticColumns):
     """Coefficients of a logistic model by objective perturbation."""
 
-    x: tuple[str, ...] = ("x",)
-    label: str = "label"
-    positive: float | None = None
     penalty: float = 0.0
 
     name: ClassVar[str] = "logistic-objective"
-    way_of: ClassVar[str] = "logistic-regression"
     style: ClassVar[Style] = Style("marks", "coefficient", "")
     no_interval: ClassVar[str] = "objective perturbation publishes coefficients and nothing else"
 
     def __post_init__(self) -> None:
-        if not self.x or len(set(self.columns)) != len(self.columns):
-            raise LocalError("--x names one column or more, each once, and none is the label")
-        if len(self.columns) > MAX_COLUMNS:
-            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+        super().__post_init__()
         if not 0 <= self.penalty <= MAX_PENALTY:
             raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {self.penalty:g}")
-        super().__post_init__()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.label)
-
-    @property
-    def bounded(self) -> tuple[str, ...]:
-        return self.x
-
-    @property
-    def terms(self) -> list[str]:
-        return ["intercept", *self.x]
 
     @property
     def width(self) -> int:
@@ -80,13 +59,6 @@ class LogisticObjective(Gathered, Ranged):
     @property
     def released(self) -> int:
         return len(self.terms)
-
-    @cached_property
-    def scaling(self) -> tuple[Column, Column]:
-        """The middle and half the width of each column's range."""
-        self.check_bounds()
-        lower, upper = np.array([self.column_bounds[name] for name in self.x]).T
-        return (lower + upper) / 2, (upper - lower) / 2
 
     def words_of(self, holdings: Holdings) -> Integers:
         scaled = (self.scaled(holdings, name) for name in self.x)

@@ -21,7 +21,7 @@ from protocols.records import Column, Holdings
 from protocols.statistics.contract import sum_by_party
 from protocols.statistics.estimates import Estimate, Table
 from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+from protocols.statistics.logistic_columns import LogisticColumns
 
 STEPS = 1 << 20
 """Of the grid, in 1."""
@@ -30,40 +30,20 @@ MAX_COEFFICIENT = 1e6
 
 
 @dataclass(frozen=True)
-class LogisticStep(Ranged):
+class LogisticStep(LogisticColumns):
     """Gradient and curvature of the logistic loss at public coefficients of scaled columns."""
 
-    x: tuple[str, ...] = ("x",)
-    label: str = "label"
-    positive: float | None = None
     at: tuple[float, ...] = (0.0, 0.0)
 
     name: ClassVar[str] = "logistic-step"
-    way_of: ClassVar[str] = "logistic-regression"
 
     def __post_init__(self) -> None:
-        if not self.x or len(set(self.columns)) != len(self.columns):
-            raise LocalError("--x names one column or more, each once, and none is the label")
-        if len(self.columns) > MAX_COLUMNS:
-            raise LocalError(f"a regression is of at most {MAX_COLUMNS} columns, not more")
+        super().__post_init__()
         if len(self.at) != len(self.x) + 1 or not all(abs(at) <= MAX_COEFFICIENT for at in self.at):
             raise LocalError(
                 f"{len(self.x)} columns have {len(self.x) + 1} coefficients, each from "
                 f"{-MAX_COEFFICIENT:g} to {MAX_COEFFICIENT:g}"
             )
-        super().__post_init__()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.label)
-
-    @property
-    def bounded(self) -> tuple[str, ...]:
-        return self.x
-
-    @property
-    def terms(self) -> list[str]:
-        return ["intercept", *self.x]
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -79,13 +59,6 @@ class LogisticStep(Ranged):
         """Rounding moves each entry by half a step more, on both sides."""
         m = len(self.terms)
         return (8 * m + m * (m - 1) + m) * STEPS // 4 + self.length
-
-    @cached_property
-    def scaling(self) -> tuple[Column, Column]:
-        """The middle and half the width of each column's range."""
-        self.check_bounds()
-        lower, upper = np.array([self.column_bounds[name] for name in self.x]).T
-        return (lower + upper) / 2, (upper - lower) / 2
 
     def _parts(self, holdings: Holdings) -> Column:
         """What each record adds."""
