@@ -3,7 +3,6 @@ S4 compares its projected histograms with (PLR, PMLR)."""
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,21 +20,19 @@ from protocols.privacy.objective import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
 from protocols.statistics.class_model import classes_of, design_of, scaled, terms_of
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.gathered import Gathered
 from protocols.statistics.logistic_objective import EXACT_GRID, EXACT_PENALTY, FARTHEST
+from protocols.statistics.of_schema import OfSchema, check_bins
 
 MAX_TERMS = 1024
 
 
 @dataclass(frozen=True)
-class ClassObjective(Gathered):
+class ClassObjective(Gathered, OfSchema):
     """Coefficients of the schema's terms for one class, number `of_class` of the target's."""
 
-    attributes: tuple[str, ...] = ()
-    target: str = "target"
     of_class: int = 0
     bins: int = 2
     penalty: float = 0.0
@@ -45,8 +42,7 @@ class ClassObjective(Gathered):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.bins <= MAX_BINS:
-            raise LocalError(f"--bins is from 1 to {MAX_BINS}, not {self.bins}")
+        check_bins(self.bins)
         if not 0 <= self.penalty <= MAX_PENALTY:
             raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {self.penalty:g}")
         if not 0 <= self.of_class < len(classes_of(self.schema[1], self.bins)):
@@ -55,20 +51,6 @@ class ClassObjective(Gathered):
             raise LocalError(
                 f"{self.released} coefficients are too many, {MAX_TERMS} at most: name fewer values"
             )
-
-    @cached_property
-    def schema(self) -> tuple[list[Attribute], Attribute]:
-        return parse_schema(self.attributes, self.target)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        predictors, target = self.schema
-        return (*(each.name for each in predictors), target.name)
-
-    @property
-    def named_columns(self) -> tuple[str, ...]:
-        predictors, target = self.schema
-        return tuple(each.name for each in (*predictors, target) if each.bounds is None)
 
     @property
     def released(self) -> int:

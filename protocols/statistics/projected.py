@@ -24,12 +24,12 @@ from protocols.privacy.selection import Exponential
 from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.attributes import Attribute
 from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.contract import Circumstances, Statistic
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
-from protocols.statistics.synthetic_rows import SyntheticRows
+from protocols.statistics.of_schema import Projected
 
 MAX_CELLS = 1 << 20
 """Of all tables or cells that a party sends."""
@@ -37,59 +37,23 @@ MAX_THRESHOLD = 1 << 40
 
 
 @dataclass(frozen=True)
-class OfAttributes(Statistic):
-    """About a schema of attributes, a target among them, of which some are `chosen`."""
-
-    attributes: tuple[str, ...] = ()
-    target: str = "target"
-    chosen: tuple[str, ...] = ()
-    bins: int = 2
-
-    way_of: ClassVar[str] = "projected-histogram"
+class OfCounts(Projected):
+    """From counts of cells, which add up over parties."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.bins <= MAX_BINS:
-            raise LocalError(f"--bins is from 1 to {MAX_BINS}, not {self.bins}")
-        predictors, _ = self.schema
-        known = {each.name for each in predictors}
-        if set(self.chosen) - known or len(set(self.chosen)) < len(self.chosen):
-            raise LocalError("chosen attributes are those of the schema, each once")
         if not 1 <= self.length <= MAX_CELLS:
             raise LocalError(
                 f"{self.length} counts are too many to send, {MAX_CELLS} at most: take fewer "
                 "attributes (--k), or fewer --bins or names of one"
             )
 
-    @cached_property
-    def schema(self) -> tuple[list[Attribute], Attribute]:
-        return parse_schema(self.attributes, self.target)
-
-    @cached_property
-    def projected(self) -> list[Attribute]:
-        """The chosen attributes, and the target."""
-        predictors, target = self.schema
-        by_name = {each.name: each for each in predictors}
-        return [*(by_name[name] for name in self.chosen), target]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        predictors, target = self.schema
-        return (*(each.name for each in predictors), target.name)
-
-    @property
-    def named_columns(self) -> tuple[str, ...]:
-        predictors, target = self.schema
-        return tuple(each.name for each in (*predictors, target) if each.bounds is None)
-
     def cells_of(self, attributes: list[Attribute], holdings: Holdings) -> Integers:
-        space = Space(tuple(each.size(self.bins) for each in attributes))
-        codes = [each.codes(holdings, self.bins) for each in attributes]
-        return space.encode(np.stack(codes, axis=1))
+        return self.space_of(attributes).encode(self.codes_of(attributes, holdings))
 
 
 @dataclass(frozen=True)
-class NextAttribute(OfAttributes):
+class NextAttribute(OfCounts):
     """How many pairs of records of different classes each further attribute discerns."""
 
     name: ClassVar[str] = "next-attribute"
@@ -193,7 +157,7 @@ class CuratedNextAttribute(ByCurator, NextAttribute):
 
 
 @dataclass(frozen=True)
-class ProjectedCells(OfAttributes):
+class ProjectedCells(OfCounts):
     """Counts of the cells of the chosen attributes and the target, above S4's threshold.
 
     `threshold` is for the coordinator to fill in, by the number of records and ε.
@@ -210,7 +174,7 @@ class ProjectedCells(OfAttributes):
 
     @cached_property
     def space(self) -> Space:
-        return Space(tuple(each.size(self.bins) for each in self.projected))
+        return self.space_of(self.projected)
 
     @property
     def length(self) -> int:
@@ -239,18 +203,10 @@ class ProjectedCells(OfAttributes):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         counts = signed(released)
         held = np.flatnonzero(counts > (0 if exact else self.threshold))
-        return self._rows(held, counts[held])
-
-    def _rows(self, cells: Integers, counts: Integers) -> SyntheticRows:
-        return SyntheticRows(
-            [each.name for each in self.projected],
-            [each.labels(self.bins) for each in self.projected],
-            self.space.decode(cells),
-            counts,
-        )
+        return self.rows_with(held, counts[held])
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self._rows(*np.unique(self.measured(holdings), return_counts=True))
+        return self.rows_with(*np.unique(self.measured(holdings), return_counts=True))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known: which cells pass depends on the noise."""

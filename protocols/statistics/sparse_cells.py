@@ -29,12 +29,12 @@ from protocols.privacy.thresholded import (
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from protocols.statistics.attributes import Attribute
 from protocols.statistics.contract import Circumstances
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.gathered import Gathered
+from protocols.statistics.of_schema import Projected
 from protocols.statistics.projected import MAX_THRESHOLD
-from protocols.statistics.synthetic_rows import SyntheticRows
 
 EMPTY = Fraction(1, 10)
 """Cells without a record that are expected to pass, for each record."""
@@ -50,52 +50,16 @@ def sparse_threshold(space: int, records: int, epsilon: Fraction) -> int:
 
 
 @dataclass(frozen=True)
-class OfRecords(Gathered):
+class OfRecords(Gathered, Projected):
     """About the codes of all attributes of every record."""
-
-    attributes: tuple[str, ...] = ()
-    target: str = "target"
-    chosen: tuple[str, ...] = ()
-    bins: int = 2
-
-    way_of: ClassVar[str] = "projected-histogram"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.bins <= MAX_BINS:
-            raise LocalError(f"--bins is from 1 to {MAX_BINS}, not {self.bins}")
-        known = {each.name for each in self.schema[0]}
-        if set(self.chosen) - known or len(set(self.chosen)) < len(self.chosen):
-            raise LocalError("chosen attributes are those of the schema, each once")
         self.space  # noqa: B018  # raises past 2^60
 
     @cached_property
-    def schema(self) -> tuple[list[Attribute], Attribute]:
-        return parse_schema(self.attributes, self.target)
-
-    @cached_property
-    def projected(self) -> list[Attribute]:
-        """The chosen attributes, and the target."""
-        predictors, target = self.schema
-        by_name = {each.name: each for each in predictors}
-        return [*(by_name[name] for name in self.chosen), target]
-
-    @cached_property
     def space(self) -> Space:
-        return Space(tuple(each.size(self.bins) for each in self.projected))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        predictors, target = self.schema
-        return (*(each.name for each in predictors), target.name)
-
-    @property
-    def named_columns(self) -> tuple[str, ...]:
-        predictors, target = self.schema
-        return tuple(each.name for each in (*predictors, target) if each.bounds is None)
-
-    def codes_of(self, attributes: list[Attribute], holdings: Holdings) -> Integers:
-        return np.stack([each.codes(holdings, self.bins) for each in attributes], axis=1)
+        return self.space_of(self.projected)
 
     def taken(self, attributes: list[Attribute], total: Vector) -> Integers:
         """The codes that parties sent; what is no code of its attribute counts as the nearest."""
@@ -253,19 +217,11 @@ class SparseCells(OfRecords):
         inside = ((cells >= 0) & (cells < self.space.size)).all()
         if not (inside and (np.diff(cells) > 0).all() and (counts > self.threshold).all()):
             raise LocalError("the curator published cells that cannot be")
-        return self._rows(cells, counts)
-
-    def _rows(self, cells: Integers, counts: Integers) -> SyntheticRows:
-        return SyntheticRows(
-            [each.name for each in self.projected],
-            [each.labels(self.bins) for each in self.projected],
-            self.space.decode(cells),
-            counts,
-        )
+        return self.rows_with(cells, counts)
 
     def reference(self, holdings: Holdings) -> Estimate:
         cells = self.space.encode(self.words_of(holdings))
-        return self._rows(*np.unique(cells, return_counts=True))
+        return self.rows_with(*np.unique(cells, return_counts=True))
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known: which cells pass depends on the noise."""
