@@ -8,34 +8,25 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
+from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.privacy.laplace import Integers
-from protocols.privacy.objective import (
-    GRID,
-    MAX_PENALTY,
-    STEPS,
-    ObjectivePerturbation,
-    minimum,
-)
-from protocols.randomness import Randomness
+from protocols.privacy.objective import STEPS
 from protocols.records import Holdings
+from protocols.statistics.by_objective import ByObjective
 from protocols.statistics.class_model import classes_of, design_of, scaled, terms_of
 from protocols.statistics.estimates import Curve, Estimate
-from protocols.statistics.gathered import Gathered
-from protocols.statistics.logistic_objective import EXACT_GRID, EXACT_PENALTY, FARTHEST
 from protocols.statistics.of_schema import OfSchema, check_bins
 
 MAX_TERMS = 1024
 
 
 @dataclass(frozen=True)
-class ClassObjective(Gathered, OfSchema):
+class ClassObjective(ByObjective, OfSchema):
     """Coefficients of the schema's terms for one class, number `of_class` of the target's."""
 
     of_class: int = 0
     bins: int = 2
-    penalty: float = 0.0
 
     name: ClassVar[str] = "class-objective"
     way_of: ClassVar[str] = "multinomial-regression"
@@ -43,8 +34,6 @@ class ClassObjective(Gathered, OfSchema):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_bins(self.bins)
-        if not 0 <= self.penalty <= MAX_PENALTY:
-            raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {self.penalty:g}")
         if not 0 <= self.of_class < len(classes_of(self.schema[1], self.bins)):
             raise LocalError(f"{self.target} has no class number {self.of_class}")
         if self.released > MAX_TERMS:
@@ -69,7 +58,7 @@ class ClassObjective(Gathered, OfSchema):
             words.append(np.rint(column * (STEPS if each.bounds else 1)).astype(np.int64))
         return np.stack([*words, target.codes(holdings, self.bins)], axis=1)
 
-    def _records(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
+    def records_of(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
         """Whatever parties sent: numbers within [−1, 1], and one entry of each attribute of names
         at most."""
         predictors, _ = self.schema
@@ -81,28 +70,16 @@ class ClassObjective(Gathered, OfSchema):
         records = np.rint(design_of(predictors, columns) * STEPS).astype(np.int64)
         return records, rows[:, -1] == self.of_class
 
-    def _mechanism(self, epsilon: Fraction, records: int) -> ObjectivePerturbation:
-        penalty = min(self.penalty * records, MAX_PENALTY)
-        return ObjectivePerturbation.spending(epsilon, self.released, penalty, self.width)
-
-    def published(
-        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
-    ) -> Vector:
-        records, positive = self._records(total)
-        found = self._mechanism(epsilon, len(records)).fit(records, positive, randomness)
-        return np.clip(found, -FARTHEST, FARTHEST).view(np.uint64)
-
-    def published_exactly(self, total: Vector) -> Vector:
-        records, positive = self._records(total)
-        penalty = max(self.penalty, EXACT_PENALTY) * len(records)
-        found = minimum(records / STEPS, positive, penalty, np.zeros(self.released))
-        return np.rint(found * EXACT_GRID).astype(np.int64).view(np.uint64)
+    @property
+    def largest_square(self) -> int:
+        """Each attribute has one entry of at most 1, and there is the constant."""
+        return self.width
 
     def published_words(self, epsilon: Fraction, delta: float) -> str:
         return "objective perturbation of one class against all others"
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found = signed(released) / (EXACT_GRID if exact else GRID)
+        found = self.coefficients(released, exact)
         return Curve([float(at) for at in range(len(found))], found.tolist())
 
     def reference(self, holdings: Holdings) -> Estimate:

@@ -8,48 +8,25 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
+from protocols.algebra.ring import Vector
 from protocols.privacy.laplace import Integers
-from protocols.privacy.objective import (
-    GRID,
-    MAX_PENALTY,
-    STEPS,
-    ObjectivePerturbation,
-    minimum,
-)
-from protocols.randomness import Randomness
+from protocols.privacy.objective import GRID, STEPS, minimum
 from protocols.records import Holdings
+from protocols.statistics.by_objective import EXACT_PENALTY, ByObjective
 from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
-from protocols.statistics.gathered import Gathered
 from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.logistic_columns import LogisticColumns
 
-EXACT_GRID = 1 << 40
-"""Of coefficients without noise."""
-EXACT_PENALTY = 1e-9
-"""λ for each record where there is no noise: it moves no coefficient that is determined, and gives
-separable classes and collinear columns an answer."""
-FARTHEST = (1 << 20) * GRID
-"""Of coefficients that are published: what lies beyond stands there."""
-
 
 @dataclass(frozen=True)
-class LogisticObjective(Gathered, LogisticColumns):
+class LogisticObjective(ByObjective, LogisticColumns):
     """Coefficients of a logistic model by objective perturbation."""
-
-    penalty: float = 0.0
 
     name: ClassVar[str] = "logistic-objective"
     style: ClassVar[Style] = Style("marks", "coefficient", "")
     no_interval: ClassVar[str] = "objective perturbation publishes coefficients and nothing else"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.penalty <= MAX_PENALTY:
-            raise LocalError(f"--penalty is from 0 to {MAX_PENALTY:g}, not {self.penalty:g}")
 
     @property
     def width(self) -> int:
@@ -66,39 +43,21 @@ class LogisticObjective(Gathered, LogisticColumns):
         labels = is_positive(holdings.column(self.label), self.positive)
         return np.stack([*columns, labels.astype(np.int64)], axis=1)
 
-    def _records(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
+    def records_of(self, total: Vector) -> tuple[Integers, NDArray[np.bool]]:
         """Whatever parties sent: entries within [−1, 1], the constant first, and classes."""
         rows = self.rows_of(total)
         entries = np.clip(rows[:, :-1], -STEPS, STEPS)
         return np.column_stack([np.full(len(rows), STEPS), entries]), rows[:, -1] != 0
 
-    def published(
-        self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
-    ) -> Vector:
-        records, positive = self._records(total)
-        mechanism = self._mechanism(epsilon, len(records))
-        found = np.clip(mechanism.fit(records, positive, randomness), -FARTHEST, FARTHEST)
-        return found.view(np.uint64)
-
-    def _mechanism(self, epsilon: Fraction, records: int) -> ObjectivePerturbation:
-        penalty = min(self.penalty * records, MAX_PENALTY)
-        return ObjectivePerturbation.spending(epsilon, len(self.terms), penalty)
-
-    def published_exactly(self, total: Vector) -> Vector:
-        records, positive = self._records(total)
-        penalty = max(self.penalty, EXACT_PENALTY) * len(records)
-        found = minimum(records / STEPS, positive, penalty, np.zeros(len(self.terms)))
-        return np.rint(found * EXACT_GRID).astype(np.int64).view(np.uint64)
-
     def published_words(self, epsilon: Fraction, delta: float) -> str:
         return (
             "objective perturbation: K-norm noise of scale "
-            f"{2 / float(self._mechanism(epsilon, 1).noise):.6g} at most on the gradient; the "
+            f"{2 / float(self.mechanism(epsilon, 1).noise):.6g} at most on the gradient; the "
             "curator must see every record"
         )
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        scaled = signed(released) / (EXACT_GRID if exact else GRID)
+        scaled = self.coefficients(released, exact)
         middle, half = self.scaling
         slopes = scaled[1:] / half
         told = [float(scaled[0] - slopes @ middle), *slopes.tolist()]

@@ -175,12 +175,12 @@ def test_names_are_entries_of_their_own_and_hostile_words_are_none() -> None:
     held = deal(
         {"y": np.array([0.0, 1, 1]), "a": np.array([0.0, 8, 99]), "town": np.array([2.0, 7, 3])}, 1
     )
-    records, positive = statistic._records(statistic.encode(held)[0])
+    records, positive = statistic.records_of(statistic.encode(held)[0])
     assert (records / STEPS).tolist() == [[1, -1, 0, 1, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 1]]
     assert positive.tolist() == [False, True, True]
     hostile = statistic.encode(held)[0]
     hostile[1:] = 2**63 + 12345
-    records, _ = statistic._records(hostile)
+    records, _ = statistic.records_of(hostile)
     assert (records / STEPS).tolist() == [[1, -1, 0, 0, 0]] * 3
     released = statistic.published(hostile, Fraction(1), 0.0, Randomness.from_seed(0, ""))
     assert (np.abs(released.view(np.int64)) < 1000 * GRID).all()
