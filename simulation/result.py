@@ -68,7 +68,8 @@ class Result:
 
     `noiseless` is what the same computation gives without noise, clipped and rounded as it is; None
     where that is not known. `deviations` are the standard deviations of the noise in the values of
-    the estimate. `data` tells what was asked about: columns, records, bounds, and the grid.
+    the estimate; `foretold` says that they would be the same whatever had been released. `data`
+    tells what was asked about: columns, records, bounds, and the grid.
 
     `notes` are what a user must be told: clipped values, dropouts, an answer that is not private.
     `unsmoothed` is the private curve that `estimate` was smoothed from, if it was; `deviations` are
@@ -110,6 +111,7 @@ class Result:
     date: str = field(default_factory=_now)
     command: str = ""
     prepare_cpu_seconds: float = 0.0
+    foretold: bool = False
 
     @property
     def shape(self) -> Shape:

@@ -103,7 +103,9 @@ def answered(
     )
     statistic, records = proof.statistic, opened.records
     release = setting.aggregator.release(query)
-    interval = release.interval(statistic, opened.total, records, len(opened.contributors))
+    contributors = len(opened.contributors)
+    interval = release.interval(statistic, opened.total, records, contributors)
+    errors = np.zeros(1) if interval is None else interval.errors
     result = Result(
         question.statistic.asked_as,
         statistic.decode(opened.total, records, exact=release.exact),
@@ -117,7 +119,7 @@ def answered(
         },
         opened.bill,
         opened.seconds,
-        np.zeros(1) if interval is None else interval.errors,
+        errors,
         tuple(setting.notes(question, opened)),
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
@@ -129,6 +131,7 @@ def answered(
         style=question.statistic.style,
         interval=interval,
         prepare_cpu_seconds=opened.prepare_cpu_seconds,
+        foretold=bool(np.all(errors == release.foretold(records, contributors))),
     )
     return result, release
 

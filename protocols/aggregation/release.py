@@ -52,6 +52,10 @@ class Release(ABC):
         """Standard deviation of the noise in each value of the estimate, where so many records of
         so many parties are in the sum."""
 
+    def foretold(self, records: int, contributors: int) -> Column:
+        """As `deviations`, where they do not depend on what is released; NaN where they do."""
+        return np.full(1, np.nan)
+
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int
     ) -> Interval | None:
@@ -108,6 +112,9 @@ class NoisySum(Release):
             return np.zeros(1)
         variance = self._variance(contributors)
         return self.query.statistic.deviations_given(released, variance, records)
+
+    def foretold(self, records: int, contributors: int) -> Column:
+        return self.query.statistic.deviations(self._variance(contributors), records)
 
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int

@@ -131,7 +131,7 @@ def rehearsal(chosen: Chosen, options: PlanOptions) -> "tuple[Rehearse, float]":
     def rehearse(spec: str, epsilon: float | str, seed: int, part: float) -> Any:
         number = max(1, round(parties * part)) if data.owner is None else options.parties
         records = (
-            stand_in(data, bounds, max(number or 1, round(rows * part)), seed)
+            stand_in(data, bounds, max(number or 1, round(rows * part)))
             if public is None
             else public
         )

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.errors import LocalError, TallyError
-from protocols.statistics.pairwise import LOCAL_MODELS
 from simulation.networks.prediction import server_bytes, waiting_seconds
 from simulation.networks.profile import PROFILES
-from simulation.planning.standin import OTHER_DATA
 from simulation.result import Result
 
 BYTES_WITHIN = 0.15
@@ -72,17 +70,10 @@ def noise_of(result: Result) -> float | None:
     return math.sqrt(mean) if math.isfinite(mean) and mean > 0 else None
 
 
-def settled(one: Result, other: Result) -> bool:
-    """Whether the mechanism tells the same error of two releases of unlike data: then of all.
-
-    In the local model it depends on what was released even where two releases are so noisy that
-    they agree, and that of a study on its answers; an error of rounding alone tells nothing.
-    """
-    first, second = noise_of(one), noise_of(other)
-    if first is None or second is None or first < ROUNDING or one.questions:
-        return False
-    local = str(one.federation["aggregator"]).partition("?")[0] in LOCAL_MODELS
-    return not local and math.isclose(first, second, rel_tol=1e-9)
+def settled(result: Result) -> bool:
+    """Whether the mechanism tells the same error whatever the data. That of a study depends on its
+    answers, and an error of rounding alone tells nothing."""
+    return result.foretold and (noise_of(result) or 0.0) >= ROUNDING
 
 
 def error_at(
@@ -103,11 +94,11 @@ def plan(rehearse: Rehearse, spec: str, epsilon: float | str, share: float = 1.0
     result, error, basis = error_at(rehearse, spec, epsilon, share)
     tracemalloc.start()  # in a rehearsal of its own: it takes time
     try:
-        again = rehearse(spec, epsilon, OTHER_DATA, share)
+        rehearse(spec, epsilon, 0, share)
         memory = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    if basis == MECHANISM and not settled(result, again):
+    if basis == MECHANISM and not settled(result):
         basis = GIVEN_DATA
     numbers = _numbers(result)
     if share < 1:

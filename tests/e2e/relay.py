@@ -49,28 +49,36 @@ class Relay:
         self._bytes_per_second = bytes_per_second
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._sockets: list[socket.socket] = [self._listener]
+        self._sockets: list[socket.socket] = []
         self.connections: list[tuple[Flow, Flow]] = []
         """To the station and back, in the order in which connections were made."""
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     def close(self) -> None:
+        """First the listener: once nobody accepts, no socket is added any more."""
+        _end(self._listener)
+        self._acceptor.join()
         for each in self._sockets:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+            _end(each)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._to))
-                self._sockets += [near, far]
-                flows = (Flow(), Flow())
-                self.connections.append(flows)
-                rate = self._bytes_per_second
-                for pump in ((near, far, flows[0], rate), (far, near, flows[1], None)):
-                    threading.Thread(target=self._pump, args=pump, daemon=True).start()
+                self._carry(near)
+
+    def _carry(self, near: socket.socket) -> None:
+        try:
+            far = socket.create_connection(("127.0.0.1", self._to))
+        except OSError:  # nobody listens there: the connection ends, as it would without a relay
+            near.close()
+            return
+        self._sockets += [near, far]
+        flows = (Flow(), Flow())
+        self.connections.append(flows)
+        for pump in ((near, far, flows[0], self._bytes_per_second), (far, near, flows[1], None)):
+            threading.Thread(target=self._pump, args=pump, daemon=True).start()
 
     @staticmethod
     def _pump(source: socket.socket, sink: socket.socket, flow: Flow, rate: float | None) -> None:
@@ -82,3 +90,9 @@ class Relay:
                 sink.sendall(data)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
+
+
+def _end(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
