@@ -167,7 +167,7 @@ def bin_deviations(mechanism: CurveMechanism) -> Column:
     """Of each bin, per unit of the noise's: from draws of noise with a fixed seed, which has a
     relative error of 4 % with 256 of them."""
     generator = np.random.default_rng(0)
-    probes = max(16, min(PROBES, MOST_PROBED // mechanism.noises))
+    probes = max(16, min(PROBES, MOST_PROBED // max(1, mechanism.noises)))
     squares = np.zeros(mechanism.points)
     for _ in range(probes):
         noise = np.rint(generator.normal(scale=PROBED, size=mechanism.noises)).astype(np.int64)

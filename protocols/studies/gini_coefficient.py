@@ -39,6 +39,7 @@ class GiniCoefficient(Study):
     )
 
     name: ClassVar[str] = "gini-coefficient"
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         self._mean()  # refuses bounds that there are not

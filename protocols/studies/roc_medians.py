@@ -48,6 +48,7 @@ class RocMedians(Study):
 
     name: ClassVar[str] = "roc-medians"
     style: ClassVar[Style] = Style()
+    span: ClassVar[tuple[float, float]] = RocAt.span
 
     def __post_init__(self) -> None:
         if not 2 <= self.bins <= MAX_BINS:
@@ -103,7 +104,7 @@ class RocMedians(Study):
         notes = []
         if len(inner) < self.bins - 1:
             notes.append(f"equal or close scores leave {len(inner) + 1} of {self.bins} bins")
-        return Finding(answer.estimate, tuple(notes))
+        return Finding(answer.estimate, tuple(notes), answer.deviations)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """At every score that there is."""
