@@ -298,7 +298,9 @@ class Roc(Rates):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
     method: str = option(
-        "curve", "How; all but curve need a curator, who sees every score.", choices=ROC_METHODS
+        "curve",
+        "How the curve is made; all ways but `curve` need a curator, who sees every score.",
+        choices=ROC_METHODS,
     )
 
     name: ClassVar[str] = "roc"

@@ -114,7 +114,7 @@ class Quantile(QuantilesAmongThresholds):
 
 @dataclass(frozen=True)
 class CumulativeHistogram(Cumulative):
-    """Counts in equal bins as differences of the private curve (S0 §7).
+    """Counts in bins, as differences of the private distribution function.
 
     Bins hold their right ends, (τ_{i−1}, τ_i], and the first one its left end too.
     Its noise moves records between neighbouring bins rather than in and out of each.

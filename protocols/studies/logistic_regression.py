@@ -50,7 +50,7 @@ class LogisticRegression(Study):
         "newton", "By Newton steps, or a curator's objective perturbation.", choices=METHODS
     )
     penalty: float = option(
-        0.0, "Of the squared coefficients for each record, at least; of the method objective."
+        0.0, "Least penalty on squared coefficients, per record; for --method objective."
     )
 
     name: ClassVar[str] = "logistic-regression"
