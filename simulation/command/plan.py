@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from protocols.errors import LocalError, RunFailed
 from simulation.command.by_statistic import (
-    Chosen,
+    ChosenOptions,
     StatisticGroup,
     by_statistic,
     need_statistic,
@@ -61,7 +61,7 @@ class PlanOptions(CompareOptions):
     ] = None
 
 
-def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
+def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
     from protocols.aggregation import aggregator_named, aggregator_names
     from simulation.planning.plan import search
     from simulation.reports.terminal import show_table
@@ -115,7 +115,7 @@ def _cells(found: "Planned") -> tuple[str, ...]:
     )
 
 
-def rehearsal(chosen: Chosen, options: PlanOptions) -> "tuple[Rehearse, float]":
+def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Rehearse, float]":
     """What rehearses the question, and the share of the federation that it is rehearsed with."""
     from parties.data import load
     from simulation.planning.standin import MOST_PARTIES, MOST_RECORDS, stand_in

@@ -19,7 +19,7 @@ MOST_CHUNKS = 4096
 """On the way at a time; who sends more waits."""
 
 
-class Line:
+class RelayLine:
     """One direction of a station's line, which all its connections share."""
 
     def __init__(self, profile: Profile) -> None:
@@ -77,7 +77,7 @@ class Relays:
         await asyncio.sleep(0.05)  # the loop closes the sockets of what was aborted
 
     async def _listen(self, name: str) -> int:
-        lines = Line(self._profile), Line(self._profile)
+        lines = RelayLine(self._profile), RelayLine(self._profile)
 
         async def carry(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
             try:
@@ -98,7 +98,7 @@ class Relays:
         return int(server.sockets[0].getsockname()[1])
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, line: Line) -> None:
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, line: RelayLine) -> None:
     """In order: nothing overtakes what was sent before it."""
     loop = asyncio.get_running_loop()
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MOST_CHUNKS)

@@ -12,7 +12,7 @@ from protocols.statistics.of_pairs import Gini
 from simulation import Federation
 from simulation.networks.prediction import split, waiting_seconds
 from simulation.networks.profile import PROFILES, Profile, profile_of
-from simulation.networks.relay import Line
+from simulation.networks.relay import RelayLine
 from simulation.result import Result
 
 WITHIN = 0.25
@@ -102,11 +102,11 @@ def test_profiles_are_read() -> None:
 
 
 def test_a_line_carries_one_thing_after_another() -> None:
-    line = Line(Profile(delay=1.0, rate=10.0))
+    line = RelayLine(Profile(delay=1.0, rate=10.0))
     assert line.arrival(20, 0.0) == 3.0
     assert line.arrival(10, 0.0) == 4.0
     assert line.arrival(10, 10.0) == 12.0
-    lossy = Line(Profile(delay=1.0, loss=0.5))
+    lossy = RelayLine(Profile(delay=1.0, loss=0.5))
     arrivals = [lossy.arrival(1, 0.0) for _ in range(2000)]
     assert set(arrivals) == {1.0, 3.0}
     # 2000 tosses of a fair coin: outside 890..1110 once in a million
