@@ -1,12 +1,12 @@
 """One of every installed statistic as it is put to a federation, and records that fit them all."""
 
-from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings, deal
+from protocols.records import Column, Holdings, deal
 from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
@@ -51,13 +51,13 @@ from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.statistics.running_sum import RunningSum
 from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 
-UNIT = {"lower": 0.05, "upper": 1.0}
-GRID = {**UNIT, "thresholds": 4}
-PAIR = {**UNIT, "bits": 4, "pairs_per_party": "1"}
+UNIT: dict[str, Any] = {"lower": 0.05, "upper": 1.0}
+GRID: dict[str, Any] = {**UNIT, "thresholds": 4}
+PAIR: dict[str, Any] = {**UNIT, "bits": 4, "pairs_per_party": "1"}
 SCHEMA = ("a=0:1", "b=0:1", "y=0:1")
-OF_CELLS = {"attributes": SCHEMA, "target": "y", "chosen": ("b",), "bins": 3}
-MODEL = {"x": ("x",), "y": "y", "coefficients": (0.1, 0.5)}
-PLOT = {**MODEL, "method": "dawa", "side": 4, "lengths": (5.0, 12.0)}
+OF_CELLS: dict[str, Any] = {"attributes": SCHEMA, "target": "y", "chosen": ("b",), "bins": 3}
+MODEL: dict[str, Any] = {"x": ("x",), "y": "y", "coefficients": (0.1, 0.5)}
+PLOT: dict[str, Any] = {**MODEL, "method": "dawa", "side": 4, "lengths": (5.0, 12.0)}
 
 EVERY: tuple[Statistic, ...] = (
     Sum(**UNIT),
@@ -117,8 +117,8 @@ def records(parties: int) -> Holdings:
     """Two for each party, in every column that is asked about and in one that is not."""
     rng = np.random.default_rng(7)
     reals = ("value", "x", "y", "a", "b", "score", "other")
-    columns = {name: rng.uniform(0.05, 0.95, 2 * parties) for name in reals}
-    columns["label"] = np.arange(2 * parties) % 2.0
+    columns: dict[str, Column] = {name: rng.uniform(0.05, 0.95, 2 * parties) for name in reals}
+    columns["label"] = np.tile([0.0, 1.0], parties)
     columns["time"] = np.arange(1.0, 2 * parties + 1)
     return deal(columns, parties)
 
@@ -137,8 +137,3 @@ def put(statistic: Statistic) -> tuple[int, Question]:
     elif statistic.choice(8) is not None:
         noise = Placement.JOINT
     return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)
-
-
-def put_with(statistic: Statistic, **changes: object) -> tuple[int, Question]:
-    servers, question = put(statistic)
-    return servers, replace(question, **changes)  # type: ignore[arg-type]
