@@ -27,7 +27,7 @@ from protocols.studies.contract import Study
 from protocols.studies.quantile_zoom import zoomed
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
-from simulation.networks.profile import profile_of
+from simulation.networks.network import network_of
 from simulation.prediction import predicted_links
 from simulation.question_key import keyed
 from simulation.result import Result
@@ -148,7 +148,7 @@ class Federation:
             PeerConfig(peer or kind.peer).way,
             policy,
             cap_delta,
-            None if network is None else profile_of(network),
+            None if network is None else network_of(network),
         )
         self.network = network or "none"
         self.runtime: Runtime = kind(plan)

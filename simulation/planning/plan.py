@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.errors import LocalError, TallyError
+from simulation.networks.network import NAMED
 from simulation.networks.prediction import server_bytes, waiting_seconds
-from simulation.networks.profile import PROFILES
 from simulation.result import Result
 
 BYTES_WITHIN = 0.15
@@ -126,7 +126,7 @@ def plan(rehearse: Rehearse, spec: str, epsilon: float | str, share: float = 1.0
         numbers["server"],
         numbers["total"],
         result.bill.rounds,
-        {name: computing + numbers[name] for name in PROFILES},
+        {name: computing + numbers[name] for name in NAMED},
         memory,
     )
 
@@ -137,7 +137,7 @@ def _numbers(result: Result) -> dict[str, float]:
         "party": float(bill.party_bytes().mean()),
         "server": float(server_bytes(bill)),
         "total": float(bill.total.bytes),
-        **{name: waiting_seconds(bill, profile, True) for name, profile in PROFILES.items()},
+        **{name: waiting_seconds(bill, network, True) for name, network in NAMED.items()},
     }
 
 
