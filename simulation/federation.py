@@ -80,7 +80,8 @@ class Federation:
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
     they take part in whatever is asked. `cap_delta` is the most δ that servers release.
-    `network` is what is emulated between processes: `lan`, `wan`, `mobile`, or its conditions.
+    `network` is what is emulated between processes: `lan`, `wan`, `mobile`, conditions, or lines by
+    role, such as `party=mobile,server=lan`.
     """
 
     def __init__(
