@@ -52,9 +52,11 @@ class Release(ABC):
         """Standard deviation of the noise in each value of the estimate, where so many records of
         so many parties are in the sum."""
 
-    def foretold(self, records: int, contributors: int) -> Column:
-        """As `deviations`, where they do not depend on what is released; NaN where they do."""
-        return np.full(1, np.nan)
+    def foretold(
+        self, statistic: Statistic, errors: Column, records: int, contributors: int
+    ) -> bool:
+        """Whether these standard errors would be the same whatever had been released."""
+        return False
 
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int
@@ -113,8 +115,13 @@ class NoisySum(Release):
         variance = self._variance(contributors)
         return self.query.statistic.deviations_given(released, variance, records)
 
-    def foretold(self, records: int, contributors: int) -> Column:
-        return self.query.statistic.deviations(self._variance(contributors), records)
+    def foretold(
+        self, statistic: Statistic, errors: Column, records: int, contributors: int
+    ) -> bool:
+        if self.exact:
+            return True
+        deviations = statistic.deviations(self._variance(contributors), records)
+        return len(deviations) in {1, len(errors)} and bool(np.all(errors == deviations))
 
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int
