@@ -17,8 +17,8 @@ from protocols.run.meter import Bill
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Counts, Curve, Estimate, Shape, error_of, plain, shape_of
 from protocols.statistics.interval import Interval
+from simulation.networks.network import network_of
 from simulation.networks.prediction import split
-from simulation.networks.profile import profile_of
 from simulation.proof import Proof, interval_json
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Result:
         network = str(self.federation.get("network", "none"))
         if network == "none" or self.questions or self.reused:
             return {}
-        return split(self.bill, self.seconds, profile_of(network))
+        return split(self.bill, self.seconds, network_of(network))
 
     @property
     def caught_by_name(self) -> list[tuple[str, str]]:

@@ -37,6 +37,11 @@ class Ecdf(Cumulative):
     def reference(self, holdings: Holdings) -> Estimate:
         return Curve(self.x.tolist(), self.true_curve(holdings).tolist())
 
+    def between_thresholds(self, truth: Estimate) -> float | None:
+        """Somebody who reads it halfway between two may be off by half of the step there."""
+        steps = np.diff(shape_of(truth).values(), prepend=0.0)
+        return float(np.sqrt(np.mean(steps**2) / 12))
+
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float
     ) -> Interval:

@@ -33,7 +33,7 @@ by chance; of time stamps, nearly all."""
 
 @dataclass(frozen=True)
 class Gini(Pairs, OneColumn):
-    """Gini's mean difference, the mean of |x − y|: the coefficient is that over twice the mean."""
+    """Gini's mean difference of two values: the coefficient is that over twice the mean."""
 
     name: ClassVar[str] = "gini"
 

@@ -43,6 +43,10 @@ class RunningSum(BoundedColumn):
             raise LocalError(f"--steps must be between 1 and {MAX_STEPS}, not {self.steps}")
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.value, self.time)
+
+    @property
     def valued(self) -> tuple[str, ...]:
         return (self.value,)
 

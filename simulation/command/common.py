@@ -51,7 +51,11 @@ class SimulationOptions:
     ] = None
     network: Annotated[
         str | None,
-        option(FEDERATION, "lan, wan, mobile, or delay=40ms,rate=50mbit,loss=0.1%: emulate it."),
+        option(
+            FEDERATION,
+            "Emulate lan, wan, mobile or delay=40ms,rate=50mbit,loss=0.1%; by role: "
+            "party=mobile,server=lan; with root, by real TCP: wan,by=namespaces.",
+        ),
     ] = None
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.network import Network
+from protocols.privacy.smoothing.network import TreeNetwork
 from protocols.privacy.smoothing.skeleton import Skeleton
 
 try:
@@ -189,7 +189,7 @@ class NativeNewton:
 class PureNewton:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._network = Network(state.tree)
+        self._network = TreeNetwork(state.tree)
 
     def _along(self, potentials: Vector) -> Vector:
         """Z"""
