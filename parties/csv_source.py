@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parties.dataset import DROP, REFUSE, Dataset
+from parties.dataset import DROP, LEAVE_OUT, NAMES, REFUSE, Dataset, count_blanks
 from parties.tables import BLANKS, Cells, TextTable, read_table
 from protocols.categories import encode_names, format_categories, parse_categories
 from protocols.errors import LocalError
@@ -52,8 +52,7 @@ def _blanks(cells: Cells) -> LocalError:
     count = sum(text in BLANKS for text in cells.texts)
     return LocalError(
         f"{cells.path}, line {cells.lines[row]}: column {cells.name!r} has "
-        f"{cells.texts[row]!r}; it has {count} blanks in {len(cells.texts)} records: "
-        "missing=drop leaves such records out, missing=VALUE puts a number there"
+        f"{cells.texts[row]!r}; it has {count_blanks(count, len(cells.texts))}: {LEAVE_OUT}"
     )
 
 
@@ -61,7 +60,7 @@ def _hint(name: str, roles: dict[str, str]) -> str:
     if roles.get("label") == name:
         return "; positive=NAME says which labels count as 1"
     if roles.get("value") == name:
-        return "; categories=NAME,NAME counts names, order=LOW,HIGH numbers them"
+        return f"; {NAMES}"
     return ""
 
 
