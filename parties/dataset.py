@@ -92,7 +92,8 @@ class Dataset:
                 way = "missing=drop leaves such records out, missing=VALUE puts a number there"
                 if not self.from_file:
                     way = "drop such records or put a number there"
-                raise LocalError(f"column {name!r} has {blanks} blanks in {len(values)}: {way}")
+                told = "1 blank" if blanks == 1 else f"{blanks} blanks"
+                raise LocalError(f"column {name!r} has {told} in {len(values)}: {way}")
 
     def deal(self, parties: int | None) -> Holdings:
         """Evenly among `parties`, or by the `party=` column, whose number of parties is given."""
