@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from protocols.algebra.ring import Vector
 from protocols.joint.choice import Choice, Moved, choose, units_of_epsilon, winners
-from protocols.joint.computation import Program
+from protocols.joint.computation import STEP_BYTES, Program
 from protocols.joint.noise import draw_noise
 from protocols.joint.noise_circuit import JointGeometric
 from protocols.randomness import Randomness
@@ -143,3 +144,23 @@ def test_what_can_be_measured_stays_below_epsilon_and_halved_noise_is_caught() -
     epsilon = Mode(bins=2).sensitivity / float(NOISE.scale)
     assert 0.5 * epsilon < measured_epsilon(NOISE) < epsilon
     assert measured_epsilon(HALVED) > epsilon
+
+
+@pytest.mark.parametrize("who", [0, 1], ids=["the garbler sees", "the evaluator sees"])
+def test_neither_server_s_view_tells_what_is_shared(who: int) -> None:
+    """1500 contests, each on its own shares: all that one end receives and the shares it has and
+    gets, byte by byte, have one law whichever of two sets of scores is shared. alpha 1e-9 each."""
+    views = []
+    for seed, scores in ((5, [9, 1, 2]), (6, [0, 3, 7])):
+        shares = shared(np.tile(np.array(scores), (1500, 1)), seed)
+
+        def program(index: int, _: Randomness, shares: tuple[Vector, Vector] = shares) -> Program:
+            return winners(shares[index], 4)
+
+        ends = Ends(program, seed=seed)
+        result = ends.run()[who]
+        received = [body[STEP_BYTES:] for body in ends.sent[2 + who :: 2]]
+        views.append([*received, shares[who].view(np.uint8), result.view(np.uint8)])
+    for ours, theirs in zip(*views, strict=True):
+        counts = [np.bincount(each.ravel(), minlength=256) for each in (ours, theirs)]
+        assert stats.chi2_contingency(counts).pvalue > ALPHA
