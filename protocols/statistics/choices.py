@@ -20,6 +20,7 @@ from protocols.statistics.contract import Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
 from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
 from protocols.statistics.thresholds import as_written, threshold_values, thresholds_around
@@ -76,6 +77,12 @@ class Chosen(Statistic):
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the data: it depends on how far the scores are apart."""
         return np.full(self.released, np.nan)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        why = "how sure a choice is depends on how far apart the scores are, which nobody sees"
+        return Interval.none(self.released, why)
 
     def mechanism_words(self, scale: float) -> str:
         return (
