@@ -14,6 +14,8 @@ from protocols.records import Column
 
 Options = dict[str, str]
 
+MOST_SHOWN = 5
+
 
 def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
     """Columns that roles name must be of numbers, or be made so; all are read if none is named."""
@@ -31,14 +33,14 @@ def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
         if (row := cells.first_fault()) is None:
             columns[name] = cells.numbers()
         else:
-            why[name] = str(cells.fault(row))
+            why[name] = str(cells.fault(row)) + _hint(cells, roles)
             texts[name] = encode_names(cells.texts)
     found = Dataset(path.name, columns, texts=texts, why=why, missing=missing, from_file=True)
     found = _with_classes(found, table, roles, options)
     found = _with_categories(found, table, roles, options)
     for name in asked:
         if name in found.texts and name not in found.categories:
-            raise LocalError(f"{why[name]}{_hint(name, roles)}")
+            raise LocalError(why[name])
         if missing == REFUSE and name in found.columns and np.isnan(found.columns[name]).any():
             raise _blanks(table.column(name))
     if party is None:
@@ -56,9 +58,14 @@ def _blanks(cells: Cells) -> LocalError:
     )
 
 
-def _hint(name: str, roles: dict[str, str]) -> str:
-    if roles.get("label") == name:
-        return "; positive=NAME says which labels count as 1"
+def _hint(cells: Cells, roles: dict[str, str]) -> str:
+    name = cells.name
+    if roles.get("label", "label") == name:
+        found = sorted({text for text in cells.texts if text not in BLANKS})
+        shown = ", ".join(each[:40] for each in found[:MOST_SHOWN])
+        more = ", …" if len(found) > MOST_SHOWN else ""
+        way = "positive=NAME" if "label" in roles else f"label={name}&positive=NAME"
+        return f"; it has {shown}{more}: {way} says which of them counts as 1"
     if roles.get("value") == name:
         return f"; {NAMES}"
     return ""

@@ -26,7 +26,7 @@ from protocols.statistics.projected import (
     ProjectedCells,
 )
 from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
-from protocols.statistics.synthetic_rows import SyntheticRows
+from protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 CURATOR = "curator"
@@ -171,6 +171,11 @@ class ProjectedHistogram(Study):
             f"{self.chosen_bins} bins, {answer.estimate.records} synthetic records for "
             f"{answer.records}"
         ]
+        if answer.estimate.records >= MOST_ROWS * answer.records:
+            notes.append(
+                f"noise makes most of the rows: no more than {MOST_ROWS} for a record are kept; "
+                "use a larger --epsilon"
+            )
         if self.picks > len(chosen):
             most = "2^60 cells" if self.curated else f"{MAX_CELLS} counts: a curator takes 2^60"
             notes.append(f"no further attribute of {self.picks} fits into {most}")

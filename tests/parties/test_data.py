@@ -85,6 +85,18 @@ def test_bad_files(file: File, text: str | bytes, words: str) -> None:
         load(file(text) + "?value=age")
 
 
+@pytest.mark.parametrize(
+    ("query", "way"),
+    [("", "label=label&positive=NAME"), ("?score=p&label=label", "positive=NAME")],
+)
+def test_names_for_labels_are_told_with_how_to_say_the_positive_one(
+    file: File, query: str, way: str
+) -> None:
+    words = f"line 2: column 'label' has 'yes', not a number; it has no, yes: {way} says which"
+    with pytest.raises(LocalError, match=words):
+        load(file("p,label\n.1,yes\n.2,no\n.3,yes\n") + query).check(["p", "label"])
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "plain"])
 def test_damaged_archives(file: File, pack: Callable[[bytes], bytes], damage: str) -> None:
