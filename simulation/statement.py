@@ -124,7 +124,7 @@ def answered(
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,
-        data=describe_data(data, question.statistic, setting.records),
+        data=describe_data(data, statistic, setting.records),
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,

@@ -13,7 +13,7 @@ from protocols.run.machine import Spend
 from protocols.run.query import Query
 from protocols.statistics.contract import Statistic
 from protocols.statistics.estimates import shape_of
-from protocols.statistics.interval import NORMAL, Interval, laplace_width
+from protocols.statistics.interval import NORMAL, Interval, noise_width
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,10 @@ class NoisySum(Release):
     ) -> Interval | None:
         if self.exact:
             return None
-        width = laplace_width(self._noises(contributors)) if statistic.one_noise else NORMAL
-        return statistic.interval(released, records, self._variance(contributors), width)
+        variance = self._variance(contributors)
+        whole = statistic.one_noise and variance > 0  # 0 where ε is so large that none is drawn
+        width = noise_width(self._noises(contributors), variance) if whole else NORMAL
+        return statistic.interval(released, records, variance, width)
 
     def _variance(self, contributors: int) -> float:
         query = self.query

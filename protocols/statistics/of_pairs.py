@@ -203,7 +203,7 @@ class Auc(Ordered):
 
 @dataclass(frozen=True)
 class Pairwise(Pairs, OneColumn):
-    """The mean over pairs of a kernel, by name or written out, of columns within public bounds."""
+    """The mean of a kernel over pairs of records; the kernel is given by name or as a formula."""
 
     kernel_name: str = option("gini", "The kernel's name, or its formula.", flag="--kernel")
     x: str = role("x", "The column that the kernel calls x.", bounded=True)

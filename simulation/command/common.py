@@ -60,9 +60,11 @@ class SimulationOptions:
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None
-    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers release in all.")] = None
+    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers may release in total.")] = (
+        None
+    )
     cap_delta: Annotated[
-        float | None, option(PRIVACY, "The most δ that servers release in all.")
+        float | None, option(PRIVACY, "The most δ that servers may release in total.")
     ] = None
     policy: Annotated[
         Path | None,
@@ -180,7 +182,7 @@ class RunOptions(QuestionOptions, SimulationOptions):
         option(DEPLOYED, "Folder of the analyst's identity.", envvar="TALLY_IDENTITY"),
     ] = None
     key: Annotated[
-        str | None, option(DEPLOYED, "A name for the question, to find its answer by.")
+        str | None, option(DEPLOYED, "A name for the question, to fetch its answer by later.")
     ] = None
 
 

@@ -72,7 +72,8 @@ class PlanOptions(CompareOptions):
         option(TARGET, "Leave out what takes more bytes per party than this."),
     ] = None
     public: Annotated[
-        str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")
+        str | None,
+        option(DATA, "PUBLIC data like yours to rehearse on; uniform values if left out."),
     ] = None
 
 
