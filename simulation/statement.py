@@ -131,7 +131,7 @@ def answered(
         style=question.statistic.style,
         interval=interval,
         prepare_cpu_seconds=opened.prepare_cpu_seconds,
-        foretold=bool(np.all(errors == release.foretold(records, contributors))),
+        foretold=release.foretold(statistic, errors, records, contributors),
     )
     return result, release
 
