@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parties.dataset import DROP, REFUSE, Dataset
+from parties.dataset import DROP, LEAVE_OUT, NAMES, REFUSE, Dataset, count_blanks
 from parties.tables import BLANKS, Cells, TextTable, read_table
 from protocols.categories import encode_names, format_categories, parse_categories
 from protocols.errors import LocalError
@@ -52,11 +52,9 @@ def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
 def _blanks(cells: Cells) -> LocalError:
     row = cells.first_blank()
     count = sum(text in BLANKS for text in cells.texts)
-    blanks = "1 blank" if count == 1 else f"{count} blanks"
     return LocalError(
         f"{cells.path}, line {cells.lines[row]}: column {cells.name!r} has "
-        f"{cells.texts[row]!r}; it has {blanks} in {len(cells.texts)} records: "
-        "missing=drop leaves such records out, missing=VALUE puts a number there"
+        f"{cells.texts[row]!r}; it has {count_blanks(count, len(cells.texts))}: {LEAVE_OUT}"
     )
 
 
@@ -69,7 +67,7 @@ def _hint(cells: Cells, roles: dict[str, str]) -> str:
         way = "positive=NAME" if "label" in roles else f"label={name}&positive=NAME"
         return f"; it has {shown}{more}: {way} says which of them counts as 1"
     if roles.get("value") == name:
-        return "; categories=NAME,NAME counts names, order=LOW,HIGH numbers them"
+        return f"; {NAMES}"
     return ""
 
 

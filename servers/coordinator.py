@@ -65,6 +65,7 @@ class Coordinator(Witness):
         self._records = np.zeros(parties, dtype=np.int64)
         self._present = np.zeros(parties, dtype=bool)
         self._versions = np.zeros((parties, VERSION_BYTES), dtype=np.uint8)
+        self._data: bytes | None = None
         self.releases = Releases(parties)
 
     @property
@@ -90,10 +91,13 @@ class Coordinator(Witness):
 
     @property
     def data(self) -> bytes:
-        """Names the data that parties hold, as far as they have said what it is."""
-        digest = hashlib.blake2s(self._records.astype("<i8").tobytes(), person=b"the data")
-        digest.update(self._versions.tobytes())
-        return digest.digest()
+        """Names the data that parties hold, as far as they have said what it is. Of a million
+        parties these are 24 MB, which are read again only when one has joined."""
+        if self._data is None:
+            digest = hashlib.blake2s(self._records.astype("<i8").tobytes(), person=b"the data")
+            digest.update(self._versions.tobytes())
+            self._data = digest.digest()
+        return self._data
 
     def enrol(self, ids: Ids, records: NDArray[np.uint32], version: bytes = b"") -> None:
         """Parties join, with the number of records that each holds, which is public, and a version
@@ -112,6 +116,7 @@ class Coordinator(Witness):
         self._records[ids] = records
         self._versions[ids] = np.frombuffer(version or bytes(VERSION_BYTES), dtype=np.uint8)
         self._present[ids] = True
+        self._data = None
 
     def leave(self, ids: Ids) -> None:
         """Parties are gone; they may join again."""

@@ -29,7 +29,8 @@ from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.receipts import Receipt, decode_receipt
 from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.estimates import Estimate, plain
+from protocols.statistics.estimates import Estimate, plain, shape_of
+from protocols.statistics.interval import LEVEL, Interval
 
 SAME = 1e-9
 """Relative difference of estimates that two machines may compute from the same shares."""
@@ -145,13 +146,33 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
         _check_summary(document, query, proof.statistic)
         total = evidence.total(query, proof.statistic, proof.records)
         if total is not None:
-            exact = aggregator_named(query.aggregator).release(query).exact
-            estimate = proof.statistic.decode(total, proof.records, exact=exact)
+            release = aggregator_named(query.aggregator).release(query)
+            estimate = proof.statistic.decode(total, proof.records, exact=release.exact)
             if not _same(document["estimate"], estimate):
                 raise PeerError("result", "its estimate is not what the servers released")
+            off = release.interval(proof.statistic, total, proof.records, len(contributors))
+            told = None if off is None else interval_json(off, shape_of(estimate).scalar)
+            if not _close(document.get("interval"), told):
+                raise PeerError("result", "its interval is not that of the noise in the release")
     except (TallyError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as bad:
         raise TallyError(f"the result does not hold: {bad}") from None
     return receipts
+
+
+def interval_json(interval: Interval, scalar: bool) -> dict[str, object]:
+    """Numbers for a number, else lists in the order of the estimate's values."""
+    if interval.unknown:
+        nothing = dict.fromkeys(("low", "high", "standard_error"))
+        return {"level": LEVEL, **nothing, "unknown": interval.unknown}
+    found = (interval.low, interval.high, interval.errors)
+    low, high, error = (each.tolist()[0] if scalar else each.tolist() for each in found)
+    return {
+        "level": LEVEL,
+        "low": plain(low),
+        "high": plain(high),
+        "standard_error": plain(error),
+        **({"without": interval.without} if interval.without else {}),
+    }
 
 
 def authority_of(document: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from protocols.errors import LocalError
 from protocols.privacy.caps import DEFAULT_CAP_DELTA
 from protocols.privacy.ledger import as_written
 from protocols.privacy.mechanisms import Placement, honest_servers
+from protocols.registry import STUDIES, registered
 from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
 from protocols.statistics import statistic_names
 
@@ -35,11 +36,13 @@ class Policy:
 
     `minimum_servers` None is as many as the federation has. Without a list of `aggregators`, all
     are taken whose threat model lets no single server see a party's data; one that does must be
-    listed with the very options that are asked for. `public_columns` are those that a question may
-    take for public: it then tells of them without noise, and who asks must not choose that. ε and δ
-    are of the unit that a question protects; an infinite ε allows answers without noise. Those
-    `_in_all` are kept by the party's ledger, not here. `honest_servers` is how many servers are
-    honest for certain, None a majority of them: shared noise that needs more is not enough.
+    listed with the very options that are asked for. `statistics` are named as users ask for them,
+    in whatever way they are computed, or as they are put, which is one way alone. `public_columns`
+    are those that a question may take for public: it then tells of them without noise, and who asks
+    must not choose that. ε and δ are of the unit that a question protects; an infinite ε allows
+    answers without noise. Those `_in_all` are kept by the party's ledger, not here.
+    `honest_servers` is how many servers are honest for certain, None a majority of them: shared
+    noise that needs more is not enough.
     """
 
     minimum_servers: int | None = None
@@ -82,9 +85,11 @@ class Policy:
             yield f"it asks for {least} servers or more, not {query.servers}"
         yield _unless_named("noise", str(query.noise), self.noise)
         yield self._honest(query)
-        yield _unless_named("statistic", statistic.name, self.statistics)
+        if statistic.asked_as not in (self.statistics or ()):
+            yield _unless_named("statistic", statistic.name, self.statistics)
+        readable = None if self.columns is None else self.columns | self.public_columns
         for column in statistic.columns:
-            yield _unless_named("column", column, self.columns)
+            yield _unless_named("column", column, readable)
         for column in statistic.taken_as_public:
             if column not in self.public_columns:
                 yield f"its policy does not say that the column {column} is public"
@@ -108,7 +113,8 @@ class Policy:
         needed = honest_servers(query.servers, query.honest)
         if query.noise is not Placement.SHARED or needed <= trusted:
             return None
-        return f"it takes {trusted} servers for honest, and shared noise needs {needed} here"
+        known = f"{trusted} of {query.servers}"
+        return f"it takes {known} servers for honest, and shared noise needs {needed}"
 
     def _protects(self, query: Query) -> bool:
         """Where a party holds at most one record, the two units are one."""
@@ -225,7 +231,9 @@ def _chosen(*there: str) -> Reader:
 
 
 def _statistics(key: str, value: object) -> frozenset[str]:
-    names: frozenset[str] = _chosen(*statistic_names())(key, value)
+    """Of studies too: their questions are asked in their name."""
+    known = {*statistic_names(), *registered(STUDIES)}
+    names: frozenset[str] = _chosen(*sorted(known))(key, value)
     return names
 
 

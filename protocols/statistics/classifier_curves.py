@@ -272,6 +272,7 @@ class Drawn(ClassifierCurves):
     """A curve of every score."""
 
     style: ClassVar[Style] = Style()
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     @abstractmethod
     def shape(self, named: dict[str, Judgement]) -> Judgements: ...
@@ -287,11 +288,26 @@ class Drawn(ClassifierCurves):
 
 
 @dataclass(frozen=True)
-class Roc(Drawn):
+class Rates(Drawn):
+    """True against false positive rate."""
+
+    def shape(self, named: dict[str, Judgement]) -> Judgements:
+        return RocEstimate(named)
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        told = self.judgements(released, records, exact=False).values()
+        found = [rates for each in told for rates in self.rate_deviations(each, noise_variance)]
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Roc(Rates):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
     method: str = option(
-        "curve", "How; all but curve need a curator, who sees every score.", choices=ROC_METHODS
+        "curve",
+        "How the curve is made; all ways but `curve` need a curator, who sees every score.",
+        choices=ROC_METHODS,
     )
 
     name: ClassVar[str] = "roc"
@@ -313,14 +329,6 @@ class Roc(Drawn):
             "priroc-fix": PriRocFix,
         }
         return way(self, kinds[self.method])
-
-    def shape(self, named: dict[str, Judgement]) -> Judgements:
-        return RocEstimate(named)
-
-    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
-        told = self.judgements(released, records, exact=False).values()
-        found = [rates for each in told for rates in self.rate_deviations(each, noise_variance)]
-        return np.concatenate(found)
 
 
 @dataclass(frozen=True)

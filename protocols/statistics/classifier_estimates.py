@@ -168,6 +168,14 @@ class Judgements(Shape):
             rows += [[name, float(at), float(x), float(y)] for at, x, y in points]
         return ["score", "threshold", self.across, self.up], rows
 
+    def in_rows(self, numbers: Column) -> dict[str, Column]:
+        if len(numbers) != len(self.values()):
+            return {}
+        sizes = [len(self.curve(each)[0]) for each in self.named.values()]
+        ends = np.cumsum([size for each in sizes for size in (each, each)])[:-1]
+        parts = np.split(numbers, ends)
+        return {self.across: np.concatenate(parts[::2]), self.up: np.concatenate(parts[1::2])}
+
     def error(self, truth: Estimate) -> Error:
         """Of the rates; the area between the curves, the largest of several, NaN where noise lets
         one cross itself; and of what sums them up."""

@@ -21,7 +21,7 @@ MAX_STEPS = 1 << 18
 
 @dataclass(frozen=True)
 class RunningSum(BoundedColumn):
-    """The sum of all values up to each of `steps` times, every one published with tree noise.
+    """Running totals: the sum of all values up to each of `--steps` times.
 
     Adjacent streams differ in the value at one time; the times themselves are public. A release of
     all sums at once is what the same noise gives when they are published one by one as time goes.
@@ -41,6 +41,10 @@ class RunningSum(BoundedColumn):
         super().__post_init__()
         if not 1 <= self.steps <= MAX_STEPS:
             raise LocalError(f"--steps must be between 1 and {MAX_STEPS}, not {self.steps}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.value, self.time)
 
     @property
     def valued(self) -> tuple[str, ...]:

@@ -44,9 +44,13 @@ class ProjectedHistogram(Study):
         flag="--attribute",
     )
     target: str = role("target", "The attribute whose classes are to be told apart.")
-    k: int = option(0, "How many attributes to keep beside the target; 0 takes S4's estimate.")
-    gamma: float = option(0.0, "The share of ε for the histogram; 0 takes S4's estimate.")
-    bins: int = option(0, "How many bins a numeric attribute has; 0 takes Lei's bandwidth.")
+    k: int = option(
+        0, "How many attributes to keep beside the target; 0 estimates the best number."
+    )
+    gamma: float = option(0.0, "The share of ε for the histogram; 0 estimates the best share.")
+    bins: int = option(
+        0, "How many bins a numeric attribute has; 0 chooses by the number of records."
+    )
     records: int = 0
     curated: bool = False
 

@@ -5,6 +5,7 @@ same seed in one process, where nothing fails, says what every answer must be: w
 counted twice or drawn anew, the noisy estimate would differ. `python -m tests.e2e.chaos 200`.
 """
 
+import math
 import random
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from protocols.statistics import Statistic
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import Gini
+from protocols.studies import Study
+from protocols.studies.quantile_search import QuantileSearchStudy
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import MessagesStub
@@ -38,7 +42,6 @@ from tests.samples import a_message
 PARTIES, HOSTS = 6, 3
 DELTA = 1e-6  # used by aggregators that need one
 LONGEST_DELAY = 0.5
-PAIRS = "pairs"
 KILL, FILL, REFUSE = HARMS = ("kill", "fill", "refuse")
 FULL_SECONDS = 0.5
 DEADLINE = 30.0
@@ -59,13 +62,45 @@ class Tally:
     lost: int = 0
 
 
-def question(kind: str, number: int) -> Statistic:
-    """A curve of another size each time, for one that was released is not released again."""
-    if kind == "fss":
-        return Ecdf(value="score", thresholds=2 + number)
-    if kind == PAIRS:
-        return Gini(value="score", bits=8, pairs_per_party="1")
-    return Mean(value="score")
+@dataclass(frozen=True)
+class Kind:
+    """What is asked in every round, given its number; a study is `questions` of them."""
+
+    aggregator: str
+    question: Callable[[int], Statistic | Study] = lambda _: Mean(value="score")
+    noise: str | None = None
+    questions: int = 1
+    deadline: float = DEADLINE
+
+
+def curve(number: int) -> Statistic:
+    """Of another size each time, for one that was released is not released again."""
+    return Ecdf(value="score", thresholds=2 + number)
+
+
+def pairs(meet: str) -> Callable[[int], Statistic]:
+    return lambda _: Gini(value="score", bits=8, pairs_per_party="1", meet=meet)
+
+
+def search(_: int) -> Study:
+    return QuantileSearchStudy(value="score", halvings=3)
+
+
+PAIRS = "pairs"
+KINDS = {
+    "additive": Kind("additive"),
+    "fss": Kind("fss", curve),
+    "verified keys": Kind("fss?verified=yes", curve),
+    "masking": Kind("masking"),
+    "prio3": Kind("prio3"),
+    "shamir": Kind("shamir"),
+    "shuffle": Kind("shuffle"),
+    "local": Kind("local"),
+    "joint noise": Kind("additive", noise="joint"),
+    PAIRS: Kind("additive", pairs("parties"), deadline=PAIRS_DEADLINE),
+    "pairs by servers": Kind("additive", pairs("servers")),
+    "study": Kind("additive", search, questions=3),
+}
 
 
 def chaos(
@@ -77,16 +112,16 @@ def chaos(
     longest: float = LONGEST_DELAY,
     harms: tuple[str, ...] = (KILL,),
 ) -> Tally:
-    """Of an aggregator, or of pairs. Does harm to a process whose name begins with `victims`, at
+    """One of `KINDS`. Does harm to a process whose name begins with `victims`, at
     most `longest` seconds into a run.
 
     Raises whatever a run raises; differences and ledger faults are in the tally.
     """
     dice = random.Random(seed)
     tally = Tally()
-    aggregator = "additive" if kind == PAIRS else kind
-    common = {"parties": PARTIES, "aggregator": aggregator, "seed": seed}
-    if kind == PAIRS:
+    asked = KINDS[kind]
+    common = {"parties": PARTIES, "aggregator": asked.aggregator, "seed": seed}
+    if kind.startswith(PAIRS):
         common["data"] = "synthetic:scores?n=12"
     with (
         Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
@@ -96,8 +131,8 @@ def chaos(
         runtime = stormy.runtime
         assert isinstance(runtime, Processes)
         for number in range(rounds):
-            statistic = question(kind, number)
-            expected = calm.run(statistic, 1.0, delta=DELTA)
+            statistic = asked.question(number)
+            expected = calm.run(statistic, 1.0, asked.noise, delta=DELTA)
             harm = dice.choice(harms)
             begins = "server" if harm == FILL else victims
             children = [name for name in runtime.children if name.startswith(begins)]
@@ -107,13 +142,13 @@ def chaos(
                 FILL: partial(_fill, runtime, victim),
                 REFUSE: partial(_refuse, runtime, folder),
             }[harm]
-            found = _run_amid(stormy, statistic, act, dice.uniform(0, longest))
+            found = _run_amid(stormy, asked, statistic, act, dice.uniform(0, longest))
             tally.rounds += 1
             tally.harms[harm] += 1
             if harm == KILL:
                 tally.killed[victim.split("-")[0]] += 1
             _judge(tally, found, expected, f"round {number}, {harm} {victim}")
-    _audit(tally, kind, folder, stormy.servers)
+    _audit(tally, asked, folder, stormy.servers)
     return tally
 
 
@@ -128,27 +163,28 @@ def _judge(tally: Tally, found: Result | Exception, expected: Result, what: str)
         tally.differences.append(f"{what}: {shown} is not {expected.estimate}")
 
 
-def _audit(tally: Tally, kind: str, folder: Path, servers: int) -> None:
-    """Every run is paid for once by each that released. A sum that can do without a server may have
-    done: that one neither released nor paid."""
+def _audit(tally: Tally, asked: Kind, folder: Path, servers: int) -> None:
+    """Every question is paid for once by each that released. A sum that can do without a server may
+    have done: that one neither released nor paid."""
     names = [f"server-{i}" for i in range(servers)]
     entries = {}
     for keeper in ("coordinator", *names):
         ledger = Ledger(folder / keeper / "ledger.sqlite", None)
         entries[keeper] = len(ledger.rows())
-        if ledger.spent() != entries[keeper]:
-            tally.differences.append(f"{keeper} paid {ledger.spent()} for {entries[keeper]} runs")
+        paid, due = ledger.spent(), Fraction(entries[keeper], asked.questions)
+        if not math.isclose(paid, due, rel_tol=1e-9):
+            tally.differences.append(f"{keeper} paid {paid} for {entries[keeper]} questions")
         ledger.close()
-    least = tally.rounds - tally.failed
-    aggregator = aggregator_named("additive" if kind == PAIRS else kind)
+    least, most = (asked.questions * n for n in (tally.rounds - tally.failed, tally.rounds))
+    aggregator = aggregator_named(asked.aggregator)
     for keeper, spends in entries.items():
         spared = isinstance(aggregator, Shamir) and keeper != "coordinator"
-        if spends > tally.rounds or (spends < least and not spared):
+        if spends > most or (spends < least and not spared):
             tally.differences.append(f"{keeper} wrote {spends} spends in {tally.rounds} rounds")
     if isinstance(aggregator, Shamir):
-        paid = sum(entries[name] for name in names)
-        if paid < aggregator.needed(servers) * least:
-            tally.differences.append(f"servers wrote {paid} spends in {tally.rounds} rounds")
+        written = sum(entries[name] for name in names)
+        if written < aggregator.needed(servers) * least:
+            tally.differences.append(f"servers wrote {written} spends in {tally.rounds} rounds")
 
 
 def _kill(runtime: Processes, victim: str) -> None:
@@ -187,14 +223,20 @@ def _refuse(runtime: Processes, folder: Path) -> None:
 
 
 def _run_amid(
-    federation: Federation, statistic: Statistic, harm: Callable[[], None], delay: float
+    federation: Federation,
+    asked: Kind,
+    statistic: Statistic | Study,
+    harm: Callable[[], None],
+    delay: float,
 ) -> Result | Exception:
     answers: list[Result | Exception] = []
-    deadline = PAIRS_DEADLINE if statistic.machines() is not None else DEADLINE
 
     def ask() -> None:
         try:
-            answers.append(federation.run(statistic, 1.0, delta=DELTA, deadline=deadline))
+            found = federation.run(
+                statistic, 1.0, asked.noise, deadline=asked.deadline, delta=DELTA
+            )
+            answers.append(found)
         except Exception as error:
             answers.append(error)
 
@@ -210,13 +252,13 @@ def _run_amid(
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    kinds = ("additive", "fss", "masking", "prio3", "shamir", "shuffle", PAIRS)
-    for kind in kinds:
+    for seed, kind in enumerate(KINDS, rounds):
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(kind, rounds // len(kinds), Path(folder), seed=rounds, harms=HARMS)
+            tally = chaos(kind, -(-rounds // len(KINDS)), Path(folder), seed, harms=HARMS)
         print(
             f"{kind}: {tally.rounds} rounds, {dict(tally.harms)}, killed {dict(tally.killed)}, "
-            f"{tally.failed} without room, {tally.lost} with pairs left out"
+            f"{tally.failed} without room, {tally.lost} with pairs left out",
+            flush=True,
         )
         for difference in tally.differences:
             failed = True

@@ -52,7 +52,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "box": lambda value: not value,
     "solver": lambda value: "cvxopt" if value == "interior-point" else "interior-point",
     "quantile": lambda value: (0.25,),
-    "at": lambda value: (0.25,),
+    "at": lambda value: (*value[:-1], value[-1] + 0.01),
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
     "meet": lambda value: "servers" if value == "parties" else "parties",
@@ -64,7 +64,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "inside": lambda value: not value,
     "pilot": lambda value: (0.1, 0.2),
     "kernel": lambda value: "abs(a.value - b.value)",
-    "kernel_name": lambda value: "other",
+    "kernel_name": lambda value: "variance",
     "time": lambda value: "other",
     "tau": lambda value: "a" if value == "b" else "b",
     "x": lambda value: "other",
@@ -76,7 +76,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "best": lambda value: "cost=2",
     "method": lambda value: "smooth" if value != "smooth" else "curve",
     "of": lambda value: "variance" if value == "gini" else "gini",
-    "asked": lambda value: value.replace('"value":"value"', '"value":"other"'),
+    "asked": lambda value: value.replace('"upper":1.0', '"upper":2.0'),
     "depth": lambda value: value + 1,
     "levels": lambda value: "one" if value == "all" else "all",
     "nonnegative": lambda value: not value,
@@ -87,8 +87,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "ranges": lambda value: (*value, "other=0:1"),
     "least_spread": lambda value: value + 1,
     "attributes": lambda value: (*value, "other=0:1"),
-    "target": lambda value: "other",
-    "chosen": lambda value: (*value, "other"),
+    "target": lambda value: "a",
+    "chosen": lambda value: (),
     "threshold": lambda value: value + 1,
     "coefficients": lambda value: (*value[:-1], value[-1] + 1),
     "fitted_reach": lambda value: value + 1,
@@ -97,6 +97,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "part": lambda value: value / 2,
     "lengths": lambda value: (*value, 1.0),
     "within": lambda value: (0.25, 0.5),
+    "fanned": lambda value: not value,
     "penalty": lambda value: value + 1,
     "max_records": lambda value: value + 1,
     "capacity": lambda value: value + 1,
@@ -106,6 +107,36 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "doublings": lambda value: value + 1,
 }
 """Another value for every parameter of any statistic."""
+
+OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
+    ("linear-regression", "ranges"): {"ranges": ("x=0:1", "y=0:2")},
+    ("linear-regression", "x"): {"x": ("other",), "ranges": ("other=0:1", "y=0:1")},
+    ("linear-regression", "y"): {"y": "other", "ranges": ("x=0:1", "other=0:1")},
+    ("logistic-objective", "ranges"): {"ranges": ("a=0:2",)},
+    ("logistic-objective", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
+    ("logistic-step", "ranges"): {"ranges": ("a=0:2",)},
+    ("logistic-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
+    ("residual-cells", "lengths"): {"lengths": (8.0, 9.0)},
+    ("residual-cells-curated", "lengths"): {"lengths": (8.0, 9.0)},
+    ("residual-cells", "method"): {"method": "laplace", "lengths": ()},
+    ("residual-cells-curated", "method"): {"method": "hb", "lengths": ()},
+    ("residual-cells", "side"): {"side": 2, "lengths": (1.0, 4.0)},
+    ("residual-cells-curated", "side"): {"side": 2, "lengths": (1.0, 4.0)},
+    ("roc", "method"): {"method": "binormal"},
+    ("roc-at", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
+}
+"""The same where another value of that statistic is not like that, or is one with others only."""
+
+ONE_VALUE = {
+    ("ecdf-points", "mechanism"),
+    ("first-above", "categories"),
+    ("local-auc", "of"),
+    ("mode", "categories"),
+    ("mode", "k"),
+    ("quantile-search", "mechanism"),
+    ("top-k", "categories"),
+}
+"""Parameters that have one value only: there is nothing else that anybody could be told."""
 
 
 def another_placement(query: Query) -> Placement:

@@ -6,11 +6,10 @@ another value to lie with.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +21,10 @@ from protocols.errors import LocalError, RunFailed
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import deal
-from protocols.run.messages import Message, Phase, Role, body_of
-from protocols.run.participant import Participant
+from protocols.run.messages import Phase, Role
 from protocols.run.query import Query
 from protocols.run.question import Question
-from protocols.statistics import statistics
+from protocols.statistics import Statistic, statistics
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.moments import Mean
@@ -34,11 +32,18 @@ from protocols.statistics.of_pairs import Gini
 from protocols.statistics.on_demand import QuantileSearch
 from protocols.statistics.pairwise import Pairs
 from servers.aggregation_server import AggregationServer
-from simulation.runtimes.contract import Opened, Plan
-from simulation.runtimes.inprocess import InProcess
+from simulation.runtimes.contract import Plan
 from storage.ledger import Ledger
+from tests.every_statistic import EVERY, put, records
 from tests.samples import a_message, a_query
-from tests.servers.other_values import COUNTS, OTHER, OTHER_PARAMETER
+from tests.servers.lying_coordinator import (
+    LyingCoordinator,
+    changed,
+    names_in,
+    parameters_in,
+    with_another,
+)
+from tests.servers.other_values import COUNTS, ONE_VALUE, OTHER, OTHER_PARAMETER
 
 PARTIES = 4
 HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, PARTIES)
@@ -117,95 +122,6 @@ RUNS: dict[str, tuple[int, Question]] = {
     ),
 }
 
-TOGETHER: dict[str, dict[str, Any]] = {
-    "parameter inside": {"noise": Placement.PER_PAIR},
-    "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
-}
-"""What must be changed as well for a query to be one."""
-
-INSTEAD_OF_CHOICE: dict[str, dict[str, Any]] = {
-    "servers": {"statistic": COUNTS, "noise": Placement.EACH_SERVER},
-    "noise": {"statistic": COUNTS},
-    "honest": {"statistic": COUNTS, "noise": Placement.SHARED, "servers": 3},
-}
-"""The same where two servers choose: others, or with other noise, have no choice to make."""
-
-NO_OTHER = {("quantile-search", "parameter mechanism"), ("first-above", "parameter categories")}
-"""Parameters that have one value only: there is nothing else that anybody could be told."""
-
-
-def changed(query: Query, name: str) -> Query:
-    """The query with one of its fields, or `parameter` of its statistic, another one.
-
-    Raises `LocalError` on a value that no query can have: a lie that nobody could be told would
-    prove nothing.
-    """
-    together = (TOGETHER if query.choice is None else INSTEAD_OF_CHOICE).get(name, {})
-    if name == "noise" and query.honest:
-        together = {"honest": 0}
-    if name == "honest" and query.honest:
-        together = {}
-    if name in OTHER:
-        value = OTHER[name](query)
-        assert value != getattr(query, name)
-        return replace(query, **{name: value}, **together)
-    parameter, statistic = name.removeprefix("parameter "), query.statistic
-    value = OTHER_PARAMETER[parameter](getattr(statistic, parameter))
-    assert value != getattr(statistic, parameter)
-    return replace(query, statistic=replace(statistic, **{parameter: value}), **together)
-
-
-def names_in(query: Query) -> list[str]:
-    """All that there is to lie about."""
-    fields = [field.name for field in dataclasses.fields(Query)]
-    parameters = [f"parameter {field.name}" for field in dataclasses.fields(query.statistic)]
-    return [n for n in (*fields, *parameters) if (query.statistic.name, n) not in NO_OTHER]
-
-
-Lie = Callable[[Query], Query]
-
-
-class LyingCoordinator(InProcess):
-    """All roles are real. Between them sits the coordinator's lie: whoever it lies to is asked
-    `told`, under the name of that, and whatever else is said to and by them in this run goes under
-    that name as well. One server may be told to release `without_party_0`."""
-
-    without_party_0 = -1
-
-    def lie(self, lied_to: Callable[[Role, int], bool], lie: Lie) -> None:
-        self.lied_to, self.told, self.shares = lied_to, lie, [0] * self.plan.servers
-
-    def ask_lying(self, question: Question) -> Opened:
-        """Raises `RunFailed` where there is no answer."""
-        query = self._coordinator.query(question)
-        self.truth, self.other = query, self.told(query)
-        return self.ask(question, lambda _: None)
-
-    def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
-        coordinator = Role.COORDINATOR
-        if message.sender_role is coordinator and message.run == self.truth.run:
-            first = int(message.receivers[0])
-            if self.lied_to(message.receiver_role, first):
-                message = replace(message, run=self.other.run)
-                if message.phase is Phase.QUERY:
-                    message = replace(message, body=body_of(self.other.encode()))
-            elif message.phase is Phase.RELEASE and first == self.without_party_0:
-                body = message.body.copy()
-                body[0, 0] &= 0x7F
-                message = replace(message, body=body)
-        elif message.receiver_role is coordinator:
-            if message.phase is Phase.SHARE:
-                self.shares[int(message.senders[0])] += 1
-            if message.run == self.other.run:
-                message = replace(message, run=self.truth.run)
-        if message.receiver_role is Role.SERVER and message.receivers[0] >= self.plan.servers:
-            return []  # parties were told of one more
-        return super()._receivers(message)
-
-    def spends(self) -> list[int]:
-        """Of each server."""
-        return [len(ledger.rows()) for ledger in self._ledgers[: self.plan.servers]]
-
 
 @pytest.fixture(params=RUNS, ids=str)
 def room(request: pytest.FixtureRequest) -> Iterator[tuple[LyingCoordinator, Question]]:
@@ -232,6 +148,30 @@ def test_who_is_asked_something_else_has_no_part_in_a_release(
     room: tuple[LyingCoordinator, Question], whom: str
 ) -> None:
     runtime, question = room
+    runtime.lie(lambda role, index: False, lambda query: query)
+    names = names_in(runtime._coordinator.query(asked(question, "names")))
+    assert len(names) >= 12
+    tell_lies(runtime, question, whom, names)
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=lambda statistic: statistic.name)
+def test_no_statistic_has_a_parameter_to_lie_about(statistic: Statistic) -> None:
+    """Nobody has to remember a parameter: whatever a statistic has is walked."""
+    servers, question = put(statistic)
+    parties = 2 if isinstance(statistic, Pairs) else PARTIES
+    with LyingCoordinator(Plan(records(parties), servers, hosts=2)) as runtime:
+        names = parameters_in(runtime._coordinator.query(question).statistic)
+        for whom in ("parties", "the last server"):
+            tell_lies(runtime, question, whom, names)
+        runtime.lie(lambda role, index: True, lambda query: query)
+        runtime.ask_lying(asked(question, "the truth"))
+        assert runtime.spends() == [1] * servers
+
+
+def tell_lies(
+    runtime: LyingCoordinator, question: Question, whom: str, names: Sequence[str]
+) -> None:
+    """About each of them, and nobody who was told one of them gives anything for it."""
     servers = runtime.plan.servers
     last = servers - 1
     lied_to: Callable[[Role, int], bool] = {
@@ -239,15 +179,12 @@ def test_who_is_asked_something_else_has_no_part_in_a_release(
         "parties": lambda role, index: role is Role.PARTY,
         "the last server": lambda role, index: role is Role.SERVER and index == last,
     }[whom]
-    runtime.lie(lambda role, index: False, lambda query: query)
-    names = names_in(runtime._coordinator.query(asked(question, "names")))
-    assert len(names) >= 12
     spared = whom == "the last server" and question.aggregator == "shamir"
     for name in names:
         runtime.lie(lied_to, partial(changed, name=name))
         before = runtime.spends()
         try:
-            runtime.ask_lying(asked(question, name))
+            runtime.ask_lying(asked(question, f"{whom}: {name}"))
             assert spared, f"an answer although {whom} were asked another {name}"
         except RunFailed:
             pass
@@ -287,6 +224,15 @@ def test_every_field_has_another_value() -> None:
         field.name for kind in statistics().values() for field in dataclasses.fields(kind)
     }
     assert parameters <= OTHER_PARAMETER.keys()
+    assert sorted(each.name for each in EVERY) == sorted(statistics())
+
+
+def test_a_parameter_without_another_value_has_none() -> None:
+    """One that is left out for having a single value is refused with any other."""
+    by_name = {each.name: each for each in EVERY}
+    for name, parameter in ONE_VALUE:
+        with pytest.raises(LocalError):
+            with_another(by_name[name], parameter)
 
 
 def test_every_aggregator_is_tried() -> None:

@@ -6,13 +6,19 @@ from typing import Any
 import pytest
 
 from protocols.errors import LocalError
+from protocols.joint.noise_circuit import DEFAULT_DELTA
 from protocols.statistics import Statistic
+from protocols.statistics.choices import Chosen, Mode
+from protocols.statistics.curated import SmoothAuc
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Gini
 from simulation.federation import Federation
 from storage.ledger import Ledger
 
-HISTOGRAM = Histogram(value="score", lower=0.0, upper=1.0, bins=4)
+BINS: dict[str, Any] = {"value": "score", "lower": 0.0, "upper": 1.0, "bins": 4}
+HISTOGRAM = Histogram(**BINS)
+AREA = SmoothAuc(lower=0.0, upper=1.0, thresholds=16)
 GINI = Gini(value="score", lower=0.0, upper=1.0, bits=4, pairs_per_party="1")
 
 
@@ -25,8 +31,16 @@ GINI = Gini(value="score", lower=0.0, upper=1.0, bits=4, pairs_per_party="1")
         ("additive", GINI, {"noise": "per-pair", "delta": 1e-7}),
         ("additive", GINI, {}),
         ("additive", HISTOGRAM, {"delta": 1e-6}),
+        ("additive", HISTOGRAM, {"noise": "joint"}),
+        ("additive", HISTOGRAM, {"noise": "joint", "delta": 1e-6}),
+        ("additive", FirstAboveThreshold(**BINS, threshold=20), {}),
+        ("additive", Mode(**BINS), {"delta": 1e-8}),
+        ("curator", AREA, {"delta": 1e-6}),
     ],
-    ids=["shuffle", "parties", "masking", "per-pair", "pairs", "unused"],
+    ids=[
+        *("shuffle", "parties", "masking", "per-pair", "pairs", "unused", "joint", "joint-granted"),
+        *("first-above", "mode", "smooth"),
+    ],
 )
 def test_the_delta_of_an_answer_is_in_every_ledger(
     aggregator: str, statistic: Statistic, options: dict[str, Any], tmp_path: Path
@@ -36,8 +50,10 @@ def test_the_delta_of_an_answer_is_in_every_ledger(
     ) as federation:
         stated = federation.run(statistic, epsilon=1, **options).privacy.delta
         keepers = ["coordinator", *(f"server-{i}" for i in range(federation.servers))]
-    if aggregator == "shuffle":
+    if aggregator in ("shuffle", "curator"):
         assert stated == options["delta"]
+    if options.get("noise") in ("joint", "per-pair") or isinstance(statistic, Chosen | Gini):
+        assert 0 < stated <= options.get("delta", DEFAULT_DELTA)
     for keeper in keepers:
         ledger = Ledger(tmp_path / keeper / "ledger.sqlite", None)
         assert [(row[2], row[3]) for row in ledger.rows()] == [("1", stated)]

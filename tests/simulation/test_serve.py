@@ -20,7 +20,7 @@ from protos.identity_files import write_identity
 from simulation import Federation
 from simulation.runtimes import Progress
 from simulation.runtimes.processes import Processes
-from simulation.watch import is_running, watched
+from simulation.watch import at_work, is_running, watched
 from simulation.web.folder import Runs
 from simulation.web.form import arguments
 from tests.conftest import COMMAND, Tally
@@ -219,6 +219,27 @@ def test_a_watched_run_tells_how_it_ends(tmp_path: Path) -> None:
     assert not is_running(folder)
     (seen,) = Runs(tmp_path).all()
     assert (seen.state, seen.reason) == ("failed", "a server died")
+
+
+def test_a_run_goes_on_until_its_files_are_written(tmp_path: Path) -> None:
+    """Its answer may be there a while before its plots, and a comparison has several answers."""
+    folder = tmp_path / "run"
+    with at_work(folder):
+        for _ in range(2):
+            with watched(folder, {"statistic": "mean"}, lambda _: None) as report:
+                report(Progress("submit", 3, 3))
+            assert [each.state for each in Runs(tmp_path).all()] == ["running"]
+        (folder / "result.json").write_text("{}")
+    assert not (folder / ".running").exists()
+    (seen,) = Runs(tmp_path).all()
+    assert seen.state == "failed"  # an empty answer is none
+    (folder / "result.json").write_text('{"statistic": "mean"}')
+    assert [each.state for each in Runs(tmp_path).all()] == ["done"]
+
+
+def test_a_question_that_is_refused_leaves_no_folder(tally_here: Tally, tmp_path: Path) -> None:
+    done = tally_here("run", "mean", "--lower", "3", "--upper", "1", "--out", str(tmp_path / "x"))
+    assert (done.returncode, (tmp_path / "x").exists()) == (2, False)
 
 
 def test_a_killed_run_is_not_taken_for_a_living_one(tmp_path: Path) -> None:

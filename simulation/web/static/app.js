@@ -4,7 +4,7 @@ import { element, federation, number, parties, plot } from "/static/draw.js";
 
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
-const state = { chosen: "", view: "", runs: [], run: null, picked: new Set(), catalogue: null, stream: null };
+const state = { chosen: "", view: "", runs: [], run: null, picked: new Set(), catalogue: null, stream: null, forms: 0 };
 
 async function ask(path, options) {
   const answer = await fetch(path, options);
@@ -212,7 +212,9 @@ function besideEachOther(runs) {
 
 async function showForm(action = "run", statistic = "mean") {
   state.view = "form";
+  const turn = ++state.forms;
   const fields = await ask(`/api/options/${action}/${encodeURIComponent(statistic)}`);
+  if (turn !== state.forms || state.view !== "form") return; // something else was chosen meanwhile
   const known = state.catalogue.statistics.find((each) => each.name === statistic);
   const again = () => showForm(form.elements.action.value, form.elements.statistic.value);
   const selected = (values, now) => values.map((value) => element("option", { value, selected: value === now }, value));
@@ -229,9 +231,22 @@ async function showForm(action = "run", statistic = "mean") {
       return i < 1 || ["Data", "Federation", "Privacy"].includes(group) ? element("fieldset", {}, element("legend", {}, group), body) : element("details", { "data-key": group }, element("summary", {}, group), body);
     }),
     element("button", { type: "submit", class: "primary" }, "Start"));
+  const before = main.querySelector("form");
+  const focused = before?.contains(document.activeElement) ? document.activeElement.name : "";
+  if (before) keep(before, form);
   main.replaceChildren(form);
   showList();
-  form.elements.statistic.focus();
+  (form.elements[focused || "statistic"] ?? form.elements.statistic).focus();
+}
+
+// What was filled in stays where the next form has the same field.
+function keep(before, form) {
+  for (const each of before.elements) {
+    const now = each.name?.startsWith("--") ? form.elements[each.name] : null;
+    if (!now || now.tagName !== each.tagName || now.type !== each.type) continue;
+    if (each.dataset.kind === "switch") now.checked = each.checked; else if ([...(now.options ?? [{ value: each.value }])].some((option) => option.value === each.value)) now.value = each.value;
+    if (now.value || now.checked) now.closest("details")?.setAttribute("open", "");
+  }
 }
 
 function field(option, action) {

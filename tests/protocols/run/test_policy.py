@@ -14,13 +14,16 @@ from protocols.privacy.mechanisms import Placement
 from protocols.run import policy as policy_module
 from protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
 from protocols.run.query import Query
+from protocols.statistics import Statistic
 from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.histogram import Histogram
-from protocols.statistics.local_forms import LocalAuc, encoded
+from protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
 from protocols.statistics.of_pairs import Auc
+from protocols.statistics.pairwise import Pairs
 from protocols.statistics.running_sum import RunningSum
 from tests import samples
+from tests.every_statistic import EVERY, put, records
 
 CURVES = Roc(lower=0.0, upper=1.0, thresholds=4, labels="public")
 
@@ -47,7 +50,7 @@ def test_what_is_usual_is_taken_by_default() -> None:
         ({"epsilon": Fraction(11)}, "epsilon 10 per question, not 11"),
         (
             {"noise": Placement.SHARED, "servers": 3, "honest": 3},
-            "it takes 2 servers for honest, and shared noise needs 3 here",
+            "it takes 2 of 3 servers for honest, and shared noise needs 3",
         ),
         ({"records": 17}, "more records than its parties can hold"),
         ({"max_records_per_party": 2, "records": 8}, "as many records as it joined with"),
@@ -119,7 +122,7 @@ def test_no_delta_past_the_default_is_granted() -> None:
             "honest_servers = 1",
             {"noise": Placement.SHARED, "servers": 3},
             {"noise": Placement.SHARED, "servers": 3, "honest": 1},
-            "it takes 1 servers for honest, and shared noise needs 2 here",
+            "it takes 1 of 3 servers for honest, and shared noise needs 2",
         ),
         ('noise = ["parties"]', {}, {"noise": Placement.PARTIES}, "the noise each-server"),
         (
@@ -133,6 +136,12 @@ def test_no_delta_past_the_default_is_granted() -> None:
             {"statistic": Histogram(value="pay", lower=0.0, upper=1.0, bins=2)},
             {},
             "the column pay",
+        ),
+        (
+            'columns = ["value"]\npublic_columns = ["time"]',
+            {"statistic": RunningSum(time="age", lower=1.0, upper=2.0, steps=4)},
+            {"statistic": RunningSum(lower=1.0, upper=2.0, steps=4)},
+            "the column age",
         ),
         (
             'public_columns = ["time"]',
@@ -223,6 +232,43 @@ def test_one_server_sees_data_with_the_curator_alone() -> None:
         if aggregator.threat_model(aggregator.servers).exposes
     }
     assert exposing == {"curator"}
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=lambda statistic: statistic.name)
+def test_a_statistic_is_listed_as_users_ask_for_it_or_as_it_is_put(statistic: Statistic) -> None:
+    servers, question = put(statistic)
+    query = question.query(bytes(8), 4, servers, 8, 2)
+    others = {
+        name
+        for other in EVERY
+        for name in (other.name, other.asked_as)
+        if not {other.name, other.asked_as} & {statistic.name, statistic.asked_as}
+    }
+    lists = [[statistic.name], [statistic.asked_as], [statistic.name, *others], sorted(others)]
+    said = [
+        parse_policy(
+            f"minimum_servers = 1\naggregators = ['{query.aggregator}']\n"
+            f"public_columns = ['time']\nstatistics = {listed}"
+        ).refusal(query, 2)
+        for listed in lists
+    ]
+    assert said[:3] == [None, None, None]
+    assert said[3] == f"its policy does not allow the statistic {statistic.name}"
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=lambda statistic: statistic.name)
+def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic: Statistic) -> None:
+    """And no other: one that it did not name would be read past the policy's `columns`."""
+    held = records(4)
+    named = {name: held.columns[name] for name in statistic.columns}
+    assert named
+    alone = dataclasses.replace(held, columns=named)
+    if isinstance(statistic, Pairs):
+        assert len(statistic.records_of(alone)) == alone.rows
+    elif isinstance(statistic, LocalForm):
+        assert len(statistic.measured(alone)) == alone.rows
+    else:
+        assert len(statistic.encode(alone)) == 4
 
 
 def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:

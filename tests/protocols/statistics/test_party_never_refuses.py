@@ -12,12 +12,14 @@ from protocols.statistics.areas import AucByCurve
 from protocols.statistics.calibration import CalibrationCounts
 from protocols.statistics.contract import Statistic
 from protocols.statistics.curated import SmoothAuc
-from protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
+from protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
 from protocols.statistics.logistic_objective import LogisticObjective
 from protocols.statistics.logistic_step import LogisticStep
 from protocols.statistics.of_pairs import Auc, KendallTau
+from protocols.statistics.pairwise import Pairs
 from protocols.statistics.residuals import ResidualCells, ResidualReach
 from protocols.statistics.running_sum import RunningSum
+from tests.every_statistic import EVERY, records
 
 VALUES = (0.0, 1.0, 2.0, 37.0, -1e308, 1.7e308, 5e-324, 0.5)
 HUGE = (0.0, 1e308, -1e308)
@@ -25,8 +27,7 @@ AUC = Auc(lower=0.0, upper=1.0, bins="8")
 
 
 def one_record(value: float) -> Holdings:
-    columns = ("x", "y", "value", "time", "score", "label")
-    return deal({name: np.array([value]) for name in columns}, 1)
+    return deal({name: np.array([value]) for name in records(1).columns}, 1)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,21 @@ def one_record(value: float) -> Holdings:
 @pytest.mark.parametrize("value", VALUES)
 def test_any_record_is_answered_for(statistic: Statistic, value: float) -> None:
     assert statistic.encode(one_record(value)).shape == (1, statistic.length)
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=lambda statistic: statistic.name)
+def test_no_statistic_refuses_a_number(statistic: Statistic) -> None:
+    """Every installed one, in the form in which parties have it to answer."""
+    for value in VALUES:
+        holdings = one_record(value)
+        if isinstance(statistic, Pairs):
+            assert len(statistic.records_of(holdings)) == 1
+        elif isinstance(statistic, LocalForm):
+            assert len(statistic.measured(holdings)) == 1
+        else:
+            assert statistic.encode(holdings).shape == (1, statistic.length)
+            if statistic.measurement is not None:
+                assert len(statistic.measured(holdings)) == 1
 
 
 @pytest.mark.parametrize("value", VALUES)

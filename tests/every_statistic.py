@@ -1,0 +1,139 @@
+"""One of every installed statistic as it is put to a federation, and records that fit them all."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from protocols.privacy.mechanisms import Placement
+from protocols.records import Column, Holdings, deal
+from protocols.run.question import Question
+from protocols.statistics import Statistic
+from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
+from protocols.statistics.calibration import CalibrationCounts
+from protocols.statistics.choices import Mode, QuantileByMax, TopK
+from protocols.statistics.class_objective import ClassObjective
+from protocols.statistics.classifier_curves import PrCurve, Roc
+from protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
+from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from protocols.statistics.first_above import FirstAboveThreshold, JointReach, MagnitudeBounds
+from protocols.statistics.histogram import Histogram
+from protocols.statistics.linear_regression import LinearRegression
+from protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
+from protocols.statistics.logistic_objective import LogisticObjective
+from protocols.statistics.logistic_step import LogisticStep
+from protocols.statistics.magnitudes import Magnitudes
+from protocols.statistics.moments import Mean, Sum
+from protocols.statistics.of_pairs import (
+    Auc,
+    CollisionEntropy,
+    Gini,
+    KendallTau,
+    Pairwise,
+    Variance,
+)
+from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.statistics.pairwise import Pairs
+from protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from protocols.statistics.projected import (
+    CuratedNextAttribute,
+    CuratedProjectedCells,
+    NextAttribute,
+    ProjectedCells,
+)
+from protocols.statistics.residuals import (
+    CuratedCells,
+    CuratedReach,
+    ResidualCells,
+    ResidualReach,
+)
+from protocols.statistics.roc_at_thresholds import RocAt
+from protocols.statistics.running_sum import RunningSum
+from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
+
+UNIT: dict[str, Any] = {"lower": 0.05, "upper": 1.0}
+GRID: dict[str, Any] = {**UNIT, "thresholds": 4}
+PAIR: dict[str, Any] = {**UNIT, "bits": 4, "pairs_per_party": "1"}
+SCHEMA = ("a=0:1", "b=0:1", "y=0:1")
+OF_CELLS: dict[str, Any] = {"attributes": SCHEMA, "target": "y", "chosen": ("b",), "bins": 3}
+MODEL: dict[str, Any] = {"x": ("x",), "y": "y", "coefficients": (0.1, 0.5)}
+PLOT: dict[str, Any] = {**MODEL, "method": "dawa", "side": 4, "lengths": (5.0, 12.0)}
+
+EVERY: tuple[Statistic, ...] = (
+    Sum(**UNIT),
+    Mean(**UNIT),
+    Histogram(**UNIT, bins=4),
+    Magnitudes(),
+    MagnitudeBounds(beyond=1),
+    Ecdf(**GRID),
+    CumulativeHistogram(**GRID),
+    Quantile(**GRID),
+    QuantileByMax(**UNIT, thresholds=64),
+    QuantileSearch(**UNIT),
+    EcdfPoints(**UNIT, at=(0.5,)),
+    TopK(**UNIT, bins=8, k=2),
+    Mode(**UNIT, bins=8),
+    FirstAboveThreshold(**UNIT, bins=4, threshold=2),
+    RunningSum(**UNIT, steps=12),
+    Roc(**GRID),
+    RocAt(**GRID, at=(0.2, 0.5, 0.7)),
+    PrCurve(**GRID),
+    AucByCurve(**GRID),
+    AveragePrecision(**GRID),
+    AveragePrecisionByCurve(**GRID),
+    CalibrationCounts(at=(0.2, 0.5, 0.7)),
+    SmoothAuc(**GRID),
+    SmoothAveragePrecision(**GRID),
+    BinormalRoc(**GRID),
+    PriRoc(**GRID),
+    PriRocFix(**GRID),
+    LinearRegression(("x=0:1", "y=0:1"), ("x",)),
+    LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
+    LogisticObjective(ranges=("a=0:1",), x=("a",), max_records=4),
+    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y", max_records=4),
+    ResidualReach(**MODEL),
+    CuratedReach(**MODEL),
+    JointReach(**MODEL),
+    ResidualCells(**PLOT),
+    CuratedCells(**PLOT),
+    NextAttribute(**OF_CELLS),
+    CuratedNextAttribute(**OF_CELLS),
+    SparseNextAttribute(**OF_CELLS, max_records=4),
+    ProjectedCells(**OF_CELLS),
+    CuratedProjectedCells(**OF_CELLS),
+    SparseCells(**OF_CELLS, max_records=4, capacity=8),
+    Gini(**PAIR),
+    Variance(**PAIR),
+    CollisionEntropy(**PAIR),
+    KendallTau(**PAIR),
+    Auc(**PAIR),
+    Pairwise(**PAIR),
+    LocalPairs("gini", encoded(Gini(**UNIT, bins="4")), 4),
+    LocalAuc("auc", encoded(Auc(**UNIT, bins="8")), 3),
+)
+
+
+def records(parties: int) -> Holdings:
+    """Two for each party, in every column that is asked about and in one that is not."""
+    rng = np.random.default_rng(7)
+    reals = ("value", "x", "y", "a", "b", "score", "other")
+    columns: dict[str, Column] = {name: rng.uniform(0.05, 0.95, 2 * parties) for name in reals}
+    columns["label"] = np.tile([0.0, 1.0], parties)
+    columns["time"] = np.arange(1.0, 2 * parties + 1)
+    return deal(columns, parties)
+
+
+def put(statistic: Statistic) -> tuple[int, Question]:
+    """How many servers it is put to, and as which question."""
+    servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
+    if isinstance(statistic, LocalForm):
+        servers, aggregator, noise = 1, "local", Placement.CURATOR
+    elif statistic.curated:
+        servers, aggregator, noise = 1, "curator", Placement.CURATOR
+    elif statistic.on_demand:
+        aggregator = "fss"
+    elif isinstance(statistic, Pairs):
+        noise = Placement.TOTAL
+    elif statistic.choice(8) is not None:
+        noise = Placement.JOINT
+    return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)
