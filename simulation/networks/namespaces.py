@@ -54,6 +54,11 @@ def missing() -> str:
         return "they need root"
     if not os.access(TUN, os.R_OK | os.W_OK):
         return f"{TUN} cannot be opened"
+    try:
+        for each in made_at(f"{PREFIX}.255.254"):
+            os.close(each)
+    except OSError as error:  # root of a container may lack what it takes
+        return f"none can be made: {error.strerror}"
     return ""
 
 
@@ -122,9 +127,10 @@ class Namespaces(Emulation):
             if number >= MOST_LINES:
                 raise LocalError(f"by=namespaces: at most {MOST_LINES} processes")
             address = f"{PREFIX}.{number // 250}.{number % 250 + 1}"
-            # In a thread of its own, which ends: this process stays where it is.
-            with ThreadPoolExecutor(1) as thread:
-                namespace, device = thread.submit(_made, address).result()
+            try:
+                namespace, device = made_at(address)
+            except OSError as error:
+                raise LocalError(f"by=namespaces: {error.strerror}; relays do without") from None
             rate = self._network.line(role).rate * members
             cell = Cell(role, address, namespace, device, Queue(rate), Queue(rate))
             self._cells[name] = self._by_address[socket.inet_aton(address)] = cell
@@ -151,12 +157,20 @@ class Namespaces(Emulation):
         self._cells.clear()
 
 
-def _made(address: str) -> tuple[int, int]:
-    """A namespace whose device has that address. Called in a thread that is not needed any more."""
-    try:
+def made_at(address: str) -> tuple[int, int]:
+    """A namespace whose device has that address, and the device. Raises `OSError`."""
+    # In a thread of its own, which ends: this process stays where it is.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_make, address).result()
+
+
+def _make(address: str) -> tuple[int, int]:
+    with contextlib.ExitStack() as undo:
         _libc("unshare", CLONE_NEWNET)
         namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        undo.callback(os.close, namespace)
         device = os.open(TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        undo.callback(os.close, device)
         fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", DEVICE, IFF_TUN | IFF_NO_PI))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
             _ask(way, SIOCSIFADDR, DEVICE, _ip(address))
@@ -164,8 +178,7 @@ def _made(address: str) -> tuple[int, int]:
             for each in (DEVICE, b"lo"):
                 flags = struct.unpack("16xH22x", _ask(way, SIOCGIFFLAGS, each, bytes(24)))[0]
                 _ask(way, SIOCSIFFLAGS, each, struct.pack("H22x", flags | IFF_UP))
-    except OSError as error:
-        raise LocalError(f"by=namespaces: {error.strerror}; relays do without") from None
+        undo.pop_all()  # it is the caller's now
     return namespace, device
 
 

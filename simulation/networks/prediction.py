@@ -19,6 +19,12 @@ CONNECTING = 6
 JOINING = CONNECTING + 4
 """Those of a party until it has joined: its connection, its stream, its call to join."""
 
+MEETING = CONNECTING + 8
+"""Those until parties that meet for the first time know each other: a line of its own to the
+coordinator's relay, saying that one is there, and asking for each other's keys. Measured."""
+CALLING = CONNECTING + 2
+"""Those until one can call another directly."""
+
 
 def network_seconds(bill: Bill, network: Network) -> float:
     """In each round: the longest delay, and the line that takes longest over its bytes."""
@@ -77,6 +83,11 @@ def waiting_seconds(bill: Bill, network: Network, first: bool) -> float:
     if first:
         waited += JOINING * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
         waited += CONNECTING * network.between(Role.PARTY, Role.SERVER).seconds(0)
+        pairs = {link.receiver for link in bill.accounts if link.phase is Phase.PAIR}
+        if pairs:
+            waited += MEETING * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
+        if Role.PARTY in pairs and Role.COORDINATOR not in pairs:
+            waited += CALLING * network.between(Role.PARTY, Role.PARTY).seconds(0)
     return waited
 
 

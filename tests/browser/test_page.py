@@ -137,6 +137,9 @@ def test_aggregators_and_runs_side_by_side(served: Served, window: Open) -> None
     start(one, "mean", "compare", aggregator="additive shamir", parties="8")
     one.expect("main h3", "Side by side")
     one.expect("main", "shamir")
+    one.expect("main h2", "mean, compared done")
+    # what is known of a ledger or of parties is of the last aggregator alone
+    assert one.page.locator("main h3").all_inner_texts() == ["Side by side", "Last events", "Files"]
     assert violations(one) == []
     for aggregator in ("additive", "masking"):
         with Federation(8, aggregator=aggregator) as federation:
@@ -157,6 +160,8 @@ def test_ten_thousand_parties(served: Served, window: Open) -> None:
     one.expect("main h2 .state", "done", 60)
     label = one.page.locator("canvas.parties").get_attribute("aria-label")
     assert label == "10,000 parties: 0 waiting, 10,000 submitted, 0 refused, 0 gone"
+    drawn = one.page.locator("svg.plot").get_attribute("aria-label")
+    assert drawn.endswith("from 0 to 1")  # the last bin has its width
 
 
 HOSTILE = {

@@ -116,7 +116,9 @@ def test_a_namespace_sees_its_line_and_nothing_else() -> None:
 
 @needs_root
 @pytest.mark.parametrize("statistic", [Histogram(bins=8), Gini(bits=8)])
-def test_a_federation_in_namespaces_answers_as_in_one_process(statistic: Statistic) -> None:
+def test_a_federation_in_namespaces_answers_as_in_one_process(
+    statistic: Statistic, tmp_path: Path
+) -> None:
     """Parties that meet directly do it over their lines, too."""
     with Federation(4, None, "additive", data=VALUES, seed=1) as federation:
         expected = federation.run(statistic, 1)
@@ -128,6 +130,10 @@ def test_a_federation_in_namespaces_answers_as_in_one_process(statistic: Statist
         assert federation.runtime.plan.network == network_of(network)
     assert np.array_equal(np.asarray(found.estimate), np.asarray(expected.estimate))
     assert found.bill.total == expected.bill.total
+    found.write(tmp_path)
+    report = (tmp_path / "report.html").read_text()
+    rows = ("on the network", "computing", "predicted, lan", "predicted, wan", "predicted, mobile")
+    assert all(row in report for row in rows)
     # the delay is there: a party joins in ten of them, and its servers are six more away
     assert sum(v for k, v in found.seconds.items() if k != "start") > 0.08
 

@@ -237,6 +237,39 @@ def test_a_run_goes_on_until_its_files_are_written(tmp_path: Path) -> None:
     assert [each.state for each in RunFolder(tmp_path).all()] == ["done"]
 
 
+def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
+    words = ["--aggregator", "prio3", "--parties", "5", "--cheat", "3:out-of-range"]
+    program = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+    out = tmp_path / "run"
+    subprocess.run(
+        [*program, "run", "histogram", *words, "--out", str(out)], check=True, capture_output=True
+    )
+    (seen,) = Runs(tmp_path).all()
+    assert seen.progress["states"] == [[1, 3], [2, 1], [1, 1]]
+    assert seen.progress["standing"] == {"waiting": 0, "submitted": 4, "refused": 1, "gone": 0}
+    # what somebody else wrote there changes nothing, and breaks nothing
+    result = json.loads((out / "result.json").read_text())
+    for caught in ([{"party": "party-99"}], [{"party": 3}], ["party-3"], {"a": 1}, [None], []):
+        (out / "result.json").write_text(json.dumps(result | {"caught": caught}))
+        (seen,) = Runs(tmp_path).all()
+        assert seen.progress["states"] == [[1, 5]]
+    (out / "result.json").write_text(json.dumps(result))
+    progress = json.loads((out / "progress.json").read_text())
+    for states in (
+        [[1, 10**15], [1, 5 - 10**15]],
+        [[1, 10**15]],
+        [[1, -5]],
+        [["x", 5]],
+        [[1]],
+        "abc",
+        [[300, 5]],
+        [],
+    ):
+        (out / "progress.json").write_text(json.dumps(progress | {"states": states}))
+        (seen,) = Runs(tmp_path).all()
+        assert seen.progress["states"] == states
+
+
 def test_a_question_that_is_refused_leaves_no_folder(tally_here: Tally, tmp_path: Path) -> None:
     done = tally_here("run", "mean", "--lower", "3", "--upper", "1", "--out", str(tmp_path / "x"))
     assert (done.returncode, (tmp_path / "x").exists()) == (2, False)

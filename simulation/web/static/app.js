@@ -48,7 +48,7 @@ function showList() {
   const focused = document.activeElement?.dataset?.key;
   byId("none").hidden = state.runs.length > 0;
   list.replaceChildren(...state.runs.map((run) => {
-    const words = [run.statistic, run.aggregator].filter(Boolean).join(", ");
+    const words = [run.statistic, run.kind === "compare" && run.state !== "running" ? "compared" : run.aggregator].filter(Boolean).join(", ");
     const doing = run.state === "running" ? run.phase || "starting" : run.state;
     const box = element("input", { type: "checkbox", "aria-label": `Put ${words}, ${run.name}, side by side`, "data-key": `box ${run.name}`, onchange: (event) => pick(run.name, event.target.checked) });
     box.checked = state.picked.has(run.name);
@@ -95,16 +95,19 @@ function showRun(run) {
   const open = new Set([...main.querySelectorAll("details[open]")].map((each) => each.dataset.key));
   const { progress, result, comparison } = run;
   const parts = [element("section", {},
-    element("h2", {}, `${run.statistic}${run.aggregator ? `, ${run.aggregator}` : ""} `, element("span", { class: `state ${run.state}` }, run.state)),
+    element("h2", {}, `${run.statistic}${comparison ? ", compared" : run.aggregator ? `, ${run.aggregator}` : ""} `, element("span", { class: `state ${run.state}` }, run.state)),
     run.reason ? element("p", { class: "loud" }, `Why it failed: ${run.reason}`) : null,
     ...(result?.notes ?? []).map((note) => element("p", { class: "loud" }, note)),
     element("p", { class: "quiet" }, element("code", {}, result?.command ?? progress.command ?? run.job.command ?? "")))];
   if (result) parts.push(showAnswer(run, result));
   if (comparison) parts.push(showComparison(comparison));
-  parts.push(showQuestion(run));
-  if (progress.phase) parts.push(showPhase(run));
-  if (progress.states || progress.links || result?.communication) parts.push(showFederationOf(run));
-  parts.push(showLedgers(run));
+  // What is known of a comparison's progress is of its last aggregator alone.
+  if (!comparison || run.state === "running") {
+    parts.push(showQuestion(run));
+    if (progress.phase) parts.push(showPhase(run));
+    if (progress.states || progress.links || result?.communication) parts.push(showFederationOf(run));
+    parts.push(showLedgers(run));
+  }
   if (progress.events?.length)
     parts.push(section("Last events", element("ol", { class: "events" }, ...progress.events.map((each) => element("li", {}, `${new Date(each.at * 1000).toLocaleTimeString("en-GB")} ${each.text}`)))));
   if (run.files.length)
@@ -169,7 +172,7 @@ function showFederationOf(run) {
     box.append(federation(links, count, servers));
     box.append(table(`Bytes and messages ${run.state === "running" ? "so far" : "in all"}`, ["link", "bytes", "predicted", "messages"],
       Object.entries(links).map(([name, each]) => [name.replace("->", " → "), each.bytes, predicted[name] ?? null, each.messages])));
-    if (progress.party_sends) box.append(element("p", { class: "quiet" }, `A party sends ${progress.party_sends} bytes, without headers, for a vector of L among n parties and m servers, k its records.`));
+    if (progress.party_sends) box.append(element("p", { class: "quiet" }, `Bytes that a party sends, without headers: ${progress.party_sends}; for a vector of L among n parties and m servers, k its records.`));
   }
   return box;
 }
