@@ -244,14 +244,14 @@ def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
     subprocess.run(
         [*program, "run", "histogram", *words, "--out", str(out)], check=True, capture_output=True
     )
-    (seen,) = Runs(tmp_path).all()
+    (seen,) = RunFolder(tmp_path).all()
     assert seen.progress["states"] == [[1, 3], [2, 1], [1, 1]]
     assert seen.progress["standing"] == {"waiting": 0, "submitted": 4, "refused": 1, "gone": 0}
     # what somebody else wrote there changes nothing, and breaks nothing
     result = json.loads((out / "result.json").read_text())
     for caught in ([{"party": "party-99"}], [{"party": 3}], ["party-3"], {"a": 1}, [None], []):
         (out / "result.json").write_text(json.dumps(result | {"caught": caught}))
-        (seen,) = Runs(tmp_path).all()
+        (seen,) = RunFolder(tmp_path).all()
         assert seen.progress["states"] == [[1, 5]]
     (out / "result.json").write_text(json.dumps(result))
     progress = json.loads((out / "progress.json").read_text())
@@ -266,7 +266,7 @@ def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
         [],
     ):
         (out / "progress.json").write_text(json.dumps(progress | {"states": states}))
-        (seen,) = Runs(tmp_path).all()
+        (seen,) = RunFolder(tmp_path).all()
         assert seen.progress["states"] == states
 
 
