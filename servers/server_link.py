@@ -17,7 +17,7 @@ from servers.message_service import CERTIFICATE
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
-"""How long a server may take to answer a call."""
+"""How long a server may take to answer a call that gives it nothing to compute."""
 AWAY_SECONDS = 1.0
 """How long one is waited for that was heard before, and is away when it is called."""
 
@@ -45,14 +45,17 @@ class ServerLink:
     def name(self) -> str:
         return self.identity.name
 
-    async def send(self, message: Message) -> list[str]:
-        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
+    async def send(self, message: Message, seconds: float = 0.0) -> list[str]:
+        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`.
+
+        The server answers once it has done what it is told, for which it has so many `seconds`.
+        """
         reasons = []
         for chunk in message.chunks():
             gone = self._heard and self.away is not None
             receipt = await self._post.Send(
                 pb.Parcel(message=chunk.encode()),
-                timeout=AWAY_SECONDS if gone else GRACE_SECONDS,
+                timeout=AWAY_SECONDS if gone else max(GRACE_SECONDS, seconds),
                 wait_for_ready=True,
             )
             reasons += [refusal.reason for refusal in receipt.refused]
