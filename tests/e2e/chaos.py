@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.shamir import Shamir
@@ -23,9 +24,13 @@ from protocols.errors import RunFailed
 from protocols.identity.certificates import Identity
 from protocols.run.messages import Phase, Role
 from protocols.statistics import Statistic
+from protocols.statistics.choices import Mode
 from protocols.statistics.ecdf import Ecdf
+from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import Gini
+from protocols.studies import Study
+from protocols.studies.private_bounds import PrivateBounds
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import MessagesStub
@@ -38,7 +43,13 @@ from tests.samples import a_message
 PARTIES, HOSTS = 6, 3
 DELTA = 1e-6  # used by aggregators that need one
 LONGEST_DELAY = 0.5
-PAIRS = "pairs"
+PAIRS, STUDY, JOINT, CHOICE = "pairs", "study", "joint", "choice"
+VERIFIED = "fss?verified=yes"
+KINDS = (
+    *("additive", "fss", "masking", "prio3", "shamir", "shuffle", "local"),
+    *(VERIFIED, PAIRS, STUDY, JOINT, CHOICE),
+)
+"""Aggregators, and what is put to `additive` that has machines or questions of its own."""
 KILL, FILL, REFUSE = HARMS = ("kill", "fill", "refuse")
 FULL_SECONDS = 0.5
 DEADLINE = 30.0
@@ -59,13 +70,29 @@ class Tally:
     lost: int = 0
 
 
-def question(kind: str, number: int) -> Statistic:
+def question(kind: str, number: int) -> Statistic | Study:
     """A curve of another size each time, for one that was released is not released again."""
-    if kind == "fss":
-        return Ecdf(value="score", thresholds=2 + number)
-    if kind == PAIRS:
-        return Gini(value="score", bits=8, pairs_per_party="1")
+    match kind:
+        case "fss" | "fss?verified=yes":
+            return Ecdf(value="score", thresholds=2 + number)
+        case "pairs":
+            return Gini(value="score", bits=8, pairs_per_party="1")
+        case "study":
+            return PrivateBounds(Mean(value="score"))
+        case "local" | "joint":
+            return Histogram(value="score", bins=4)
+        case "choice":
+            return Mode(value="score", bins=4)
     return Mean(value="score")
+
+
+def aggregator_of(kind: str) -> str:
+    return "additive" if kind in (PAIRS, STUDY, JOINT, CHOICE) else kind
+
+
+def price(kind: str) -> tuple[float, int]:
+    """ε of a round, and in how many releases. A study's has to tell counts from noise."""
+    return (8.0, 2) if kind == STUDY else (1.0, 1)
 
 
 def chaos(
@@ -77,15 +104,17 @@ def chaos(
     longest: float = LONGEST_DELAY,
     harms: tuple[str, ...] = (KILL,),
 ) -> Tally:
-    """Of an aggregator, or of pairs. Does harm to a process whose name begins with `victims`, at
+    """Of one of `KINDS`. Does harm to a process whose name begins with `victims`, at
     most `longest` seconds into a run.
 
     Raises whatever a run raises; differences and ledger faults are in the tally.
     """
     dice = random.Random(seed)
     tally = Tally()
-    aggregator = "additive" if kind == PAIRS else kind
-    common = {"parties": PARTIES, "aggregator": aggregator, "seed": seed}
+    common = {"parties": PARTIES, "aggregator": aggregator_of(kind), "seed": seed}
+    asked: dict[str, Any] = {"epsilon": price(kind)[0], "delta": DELTA}
+    if kind == JOINT:
+        asked["noise"] = "joint"
     if kind == PAIRS:
         common["data"] = "synthetic:scores?n=12"
     with (
@@ -97,7 +126,7 @@ def chaos(
         assert isinstance(runtime, Processes)
         for number in range(rounds):
             statistic = question(kind, number)
-            expected = calm.run(statistic, 1.0, delta=DELTA)
+            expected = calm.run(statistic, **asked)
             harm = dice.choice(harms)
             begins = "server" if harm == FILL else victims
             children = [name for name in runtime.children if name.startswith(begins)]
@@ -107,7 +136,9 @@ def chaos(
                 FILL: partial(_fill, runtime, victim),
                 REFUSE: partial(_refuse, runtime, folder),
             }[harm]
-            found = _run_amid(stormy, statistic, act, dice.uniform(0, longest))
+            asked["deadline"] = PAIRS_DEADLINE if kind == PAIRS else DEADLINE
+            run = partial(stormy.run, statistic, **asked)
+            found = _run_amid(run, act, dice.uniform(0, longest))
             tally.rounds += 1
             tally.harms[harm] += 1
             if harm == KILL:
@@ -132,15 +163,17 @@ def _audit(tally: Tally, kind: str, folder: Path, servers: int) -> None:
     """Every run is paid for once by each that released. A sum that can do without a server may have
     done: that one neither released nor paid."""
     names = [f"server-{i}" for i in range(servers)]
+    epsilon, releases = price(kind)
     entries = {}
     for keeper in ("coordinator", *names):
         ledger = Ledger(folder / keeper / "ledger.sqlite", None)
-        entries[keeper] = len(ledger.rows())
-        if ledger.spent() != entries[keeper]:
-            tally.differences.append(f"{keeper} paid {ledger.spent()} for {entries[keeper]} runs")
+        entries[keeper] = len(ledger.rows()) / releases
+        paid = float(ledger.spent()) / epsilon
+        if paid > tally.rounds or (paid != entries[keeper] and not tally.failed):
+            tally.differences.append(f"{keeper} paid {paid} times for {entries[keeper]} runs")
         ledger.close()
     least = tally.rounds - tally.failed
-    aggregator = aggregator_named("additive" if kind == PAIRS else kind)
+    aggregator = aggregator_named(aggregator_of(kind))
     for keeper, spends in entries.items():
         spared = isinstance(aggregator, Shamir) and keeper != "coordinator"
         if spends > tally.rounds or (spends < least and not spared):
@@ -176,7 +209,7 @@ def _refuse(runtime: Processes, folder: Path) -> None:
                     Role.PARTY,
                     Role.SERVER,
                     (int(block.ids[0]),),
-                    body=bytes(size),
+                    body=b"\xff" * size,
                     run=bytes.fromhex(path.stem),
                     round_=2,
                 )
@@ -187,14 +220,13 @@ def _refuse(runtime: Processes, folder: Path) -> None:
 
 
 def _run_amid(
-    federation: Federation, statistic: Statistic, harm: Callable[[], None], delay: float
+    run: Callable[[], Result], harm: Callable[[], None], delay: float
 ) -> Result | Exception:
     answers: list[Result | Exception] = []
-    deadline = PAIRS_DEADLINE if statistic.machines() is not None else DEADLINE
 
     def ask() -> None:
         try:
-            answers.append(federation.run(statistic, 1.0, delta=DELTA, deadline=deadline))
+            answers.append(run())
         except Exception as error:
             answers.append(error)
 
@@ -210,10 +242,11 @@ def _run_amid(
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     failed = False
-    kinds = ("additive", "fss", "masking", "prio3", "shamir", "shuffle", PAIRS)
-    for kind in kinds:
+    for kind in KINDS:
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(kind, rounds // len(kinds), Path(folder), seed=rounds, harms=HARMS)
+            tally = chaos(
+                kind, max(1, rounds // len(KINDS)), Path(folder), seed=rounds, harms=HARMS
+            )
         print(
             f"{kind}: {tally.rounds} rounds, {dict(tally.harms)}, killed {dict(tally.killed)}, "
             f"{tally.failed} without room, {tally.lost} with pairs left out"
