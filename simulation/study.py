@@ -24,6 +24,7 @@ from protocols.statistics.choices import Chosen
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.studies.budget import Budget, Grant
 from protocols.studies.contract import Answer, Ask, Finding, Study
+from simulation.replay import described
 from simulation.result import Privacy, Result
 from simulation.runtimes.contract import Progress, Report
 
@@ -204,6 +205,7 @@ def _concluded(
         key=key if last.key else "",
         style=study.style if finding.statistic is None else finding.statistic.style,
         questions=tuple(results),
+        study=described(study),
     )
 
 
