@@ -241,12 +241,11 @@ def _run_amid(
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    each = max(1, rounds // len(KINDS))
     failed = False
-    for kind in KINDS:
+    for place, kind in enumerate(KINDS):
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(
-                kind, max(1, rounds // len(KINDS)), Path(folder), seed=rounds, harms=HARMS
-            )
+            tally = chaos(kind, each, Path(folder), seed=rounds + place, harms=HARMS)
         print(
             f"{kind}: {tally.rounds} rounds, {dict(tally.harms)}, killed {dict(tally.killed)}, "
             f"{tally.failed} without room, {tally.lost} with pairs left out"
