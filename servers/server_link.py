@@ -36,6 +36,7 @@ class ServerLink:
         """Of the process that is heard now: the analyst checks whether it is this server's."""
         self.away: str | None = "cannot be reached"
         self._heard = False
+        self._stream: grpc.aio.UnaryStreamCall[pb.Subscription, pb.Parcel] | None = None
 
     @property
     def index(self) -> int:
@@ -64,8 +65,10 @@ class ServerLink:
     async def subscribe(self) -> AsyncIterator[tuple[Message, bytes]]:
         """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
         `PeerError` when it speaks for another."""
+        if self._stream is not None:  # left, maybe, and not ended: a server speaks to one listener
+            self._stream.cancel()
         subscription = pb.Subscription(servers=self._all_servers)
-        stream = self._post.Receive(subscription, wait_for_ready=True)
+        self._stream = stream = self._post.Receive(subscription, wait_for_ready=True)
         for key, value in await stream.initial_metadata() or ():
             if key == CERTIFICATE and isinstance(value, bytes):
                 self.certificate = value
