@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 NATIVE := $(shell find fss protocols -name '_*.c' -o -name '*.h')
 
-.PHONY: setup demo check test chaos soak fuzz compose-test browser-test ray-test wheel-test docs lint protos protos-check bench clean
+.PHONY: setup demo check test printed chaos soak fuzz compose-test browser-test ray-test wheel-test docs lint protos protos-check bench clean
 
 setup: $(VENV)/.installed
 
@@ -38,6 +38,10 @@ test: lint protos-check
 	$(BIN)/pytest -n 3 --dist worksteal --ignore tests/browser --ignore tests/ray
 	$(BIN)/pytest -n 2 tests/browser
 	@echo 'not run here: tests of --runtime ray, which start a cluster (make ray-test)'
+
+# Every command that README and docs print, as it is printed: those too that take minutes.
+printed: setup
+	TALLY_PRINTED=all $(BIN)/pytest -n 2 --dist worksteal tests/test_documents.py
 
 # Kills a random process at a random moment of a run, two hundred times.
 chaos: setup

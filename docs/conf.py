@@ -22,6 +22,8 @@ html_title = "Tallyroom"
 exclude_patterns = ["_build"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+add_module_names = False
+python_use_unqualified_type_names = True
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository
 
 write_flows(HERE / "flows")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parties.dataset import DROP, REFUSE, Dataset
+from parties.dataset import DROP, LEAVE_OUT, NAMES, REFUSE, Dataset, count_blanks
 from parties.tables import BLANKS, Cells, TextTable, read_table
 from protocols.categories import encode_names, format_categories, parse_categories
 from protocols.errors import LocalError
@@ -13,6 +13,8 @@ from protocols.names import look_up
 from protocols.records import Column
 
 Options = dict[str, str]
+
+MOST_SHOWN = 5
 
 
 def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
@@ -31,14 +33,14 @@ def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
         if (row := cells.first_fault()) is None:
             columns[name] = cells.numbers()
         else:
-            why[name] = str(cells.fault(row))
+            why[name] = str(cells.fault(row)) + _hint(cells, roles)
             texts[name] = encode_names(cells.texts)
     found = Dataset(path.name, columns, texts=texts, why=why, missing=missing, from_file=True)
     found = _with_classes(found, table, roles, options)
     found = _with_categories(found, table, roles, options)
     for name in asked:
         if name in found.texts and name not in found.categories:
-            raise LocalError(f"{why[name]}{_hint(name, roles)}")
+            raise LocalError(why[name])
         if missing == REFUSE and name in found.columns and np.isnan(found.columns[name]).any():
             raise _blanks(table.column(name))
     if party is None:
@@ -52,16 +54,20 @@ def _blanks(cells: Cells) -> LocalError:
     count = sum(text in BLANKS for text in cells.texts)
     return LocalError(
         f"{cells.path}, line {cells.lines[row]}: column {cells.name!r} has "
-        f"{cells.texts[row]!r}; it has {count} blanks in {len(cells.texts)} records: "
-        "missing=drop leaves such records out, missing=VALUE puts a number there"
+        f"{cells.texts[row]!r}; it has {count_blanks(count, len(cells.texts))}: {LEAVE_OUT}"
     )
 
 
-def _hint(name: str, roles: dict[str, str]) -> str:
-    if roles.get("label") == name:
-        return "; positive=NAME says which labels count as 1"
+def _hint(cells: Cells, roles: dict[str, str]) -> str:
+    name = cells.name
+    if roles.get("label", "label") == name:
+        found = sorted({text for text in cells.texts if text not in BLANKS})
+        shown = ", ".join(each[:40] for each in found[:MOST_SHOWN])
+        more = ", …" if len(found) > MOST_SHOWN else ""
+        way = "positive=NAME" if "label" in roles else f"label={name}&positive=NAME"
+        return f"; it has {shown}{more}: {way} says which of them counts as 1"
     if roles.get("value") == name:
-        return "; categories=NAME,NAME counts names, order=LOW,HIGH numbers them"
+        return f"; {NAMES}"
     return ""
 
 

@@ -13,6 +13,15 @@ from protocols.records import Column, Holdings, deal, deal_by
 
 REFUSE, DROP = "refuse", "drop"
 """What becomes of records that lack a value; a number takes its place."""
+LEAVE_OUT = (
+    "FILE.csv?missing=drop leaves such records out, FILE.csv?missing=VALUE puts a number there"
+)
+
+NAMES = "categories=NAME,NAME counts names, order=LOW,HIGH numbers them"
+
+
+def count_blanks(blanks: int, records: int) -> str:
+    return f"{blanks} {'blank' if blanks == 1 else 'blanks'} in {records} records"
 
 
 @dataclass(frozen=True)
@@ -84,15 +93,17 @@ class Dataset:
         """Raises `LocalError` where one of these columns is of names, or lacks a number."""
         for name in numbers:
             if name in self.texts:
-                raise LocalError(self.why.get(name, f"column {name!r} is of names, not of numbers"))
+                why = self.why.get(name, f"column {name!r} is of names, not of numbers")
+                raise LocalError(f"{why}; {NAMES}" if self.from_file else why)
             if name not in self.columns:
                 look_up("column", name, self.all_columns)
             values = self.columns[name]
             if blanks := int(np.count_nonzero(~np.isfinite(values))):
-                way = "missing=drop leaves such records out, missing=VALUE puts a number there"
+                way = LEAVE_OUT
                 if not self.from_file:
                     way = "drop such records or put a number there"
-                raise LocalError(f"column {name!r} has {blanks} blanks in {len(values)}: {way}")
+                counted = count_blanks(blanks, len(values))
+                raise LocalError(f"column {name!r} has {counted}: {way}")
 
     def deal(self, parties: int | None) -> Holdings:
         """Evenly among `parties`, or by the `party=` column, whose number of parties is given."""

@@ -30,6 +30,8 @@ def labels_of(texts: list[str], name: str, positive: str | None) -> NDArray[np.b
     """Raises `LocalError` where it is not clear which label is the positive one."""
     found = sorted(set(texts))
     shown = ", ".join(found[:MOST_SHOWN]) + (", …" if len(found) > MOST_SHOWN else "")
+    if len(found) < 2:
+        raise LocalError(f"column {name!r} has the label {shown} alone: a model needs two")
     if positive is None:
         named = [each for each in found if each.strip().lower() in POSITIVE]
         if len(found) > 2 or len(named) != 1:

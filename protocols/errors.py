@@ -21,11 +21,11 @@ class LocalError(TallyError, ValueError):
         return message if _of_command else _FLAG.sub(_in_python, message)
 
 
-_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+_FLAG = re.compile(r"(?<![\w-])--(bounds private|[a-z][a-z-]*)")
 _of_command = False
 
 
-_OTHERWISE = {"cheat": "cheats"}
+_OTHERWISE = {"cheat": "cheats", "bounds private": "PrivateBounds(…)"}
 
 
 def _in_python(flag: re.Match[str]) -> str:

@@ -107,8 +107,9 @@ class MessageService(MessagesServicer):
     async def deliver(self, message: Message, data: bytes) -> Reply:
         """One message at a time, off the event loop: merging shares may take a while.
 
-        Acknowledged means in the journal; a message that was refused as a whole is not. Raises
-        `OSError` where it cannot be kept: it was not taken then, and may be sent again.
+        Acknowledged means in the journal; a message that was refused as a whole is not, and one
+        that says again what was heard is there once. Raises `OSError` where it cannot be kept: it
+        was not taken then, and may be sent again.
         """
         return await self._tasks.finish(self._take(message, data))
 
@@ -128,7 +129,7 @@ class MessageService(MessagesServicer):
                     handle = partial(self.participant.handle, message)
                     preparing = message.phase is Phase.PREPARE
                     outcome = await asyncio.to_thread(self._timed, message.run, handle, preparing)
-                    if len(outcome.refused) < message.links:
+                    if len(outcome.refused) + outcome.repeated < message.links:
                         keep()
         return await self._carry_on(outcome)
 

@@ -27,7 +27,7 @@ from protocols.studies.contract import Study
 from protocols.studies.quantile_zoom import zoomed
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
-from simulation.networks.profile import profile_of
+from simulation.networks.network import network_of
 from simulation.prediction import predicted_links
 from simulation.question_key import keyed
 from simulation.result import Result
@@ -80,7 +80,8 @@ class Federation:
     `peer` is how parties that meet reach each other: `direct`, or `relay` through the coordinator,
     sealed; left out, containers take the relay. `policy` is what all parties agree to; left out,
     they take part in whatever is asked. `cap_delta` is the most δ that servers release.
-    `network` is what is emulated between processes: `lan`, `wan`, `mobile`, or its conditions.
+    `network` is what is emulated between processes: `lan`, `wan`, `mobile`, conditions, or lines by
+    role, such as `party=mobile,server=lan`.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class Federation:
             PeerConfig(peer or kind.peer).way,
             policy,
             cap_delta,
-            None if network is None else profile_of(network),
+            None if network is None else network_of(network),
         )
         self.network = network or "none"
         self.runtime: Runtime = kind(plan)

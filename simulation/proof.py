@@ -36,7 +36,8 @@ from protocols.run.query import Query
 from protocols.run.question import Question
 from protocols.run.receipts import Receipt, decode_receipt
 from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.estimates import Estimate, plain
+from protocols.statistics.estimates import Estimate, plain, shape_of
+from protocols.statistics.interval import LEVEL, Interval
 from protocols.studies.contract import Answer
 
 SAME = 1e-9
@@ -158,13 +159,16 @@ class _Verified:
         exact = aggregator_named(self.query.aggregator).release(self.query).exact
         return self.proof.statistic.decode(total, self.proof.records, exact=exact)
 
+    def interval(self, total: Vector) -> Interval | None:
+        release = aggregator_named(self.query.aggregator).release(self.query)
+        statistic, records = self.proof.statistic, self.proof.records
+        return release.interval(statistic, total, records, self.contributors)
+
     def answer(self, total: Vector) -> Answer:
         """What a study was told."""
-        statistic, records = self.proof.statistic, self.proof.records
-        release = aggregator_named(self.query.aggregator).release(self.query)
-        interval = release.interval(statistic, total, records, self.contributors)
+        interval = self.interval(total)
         errors = np.zeros(1) if interval is None else interval.errors
-        return Answer(self.estimate(total), errors, records)
+        return Answer(self.estimate(total), errors, self.proof.records)
 
 
 def _verified(document: dict[str, Any], authority: bytes | None) -> _Verified:
@@ -182,11 +186,33 @@ def _verified(document: dict[str, Any], authority: bytes | None) -> _Verified:
         _check_summary(document, query, proof.statistic)
         total = evidence.total(query, proof.statistic, proof.records)
         found = _Verified(receipts, query, proof, len(contributors), total)
-        if total is not None and not _same(document["estimate"], found.estimate(total)):
-            raise PeerError("result", "its estimate is not what the servers released")
+        if total is not None:
+            estimate = found.estimate(total)
+            if not _same(document["estimate"], estimate):
+                raise PeerError("result", "its estimate is not what the servers released")
+            off = found.interval(total)
+            told = None if off is None else interval_json(off, shape_of(estimate).scalar)
+            if not _close(document.get("interval"), told):
+                raise PeerError("result", "its interval is not that of the noise in the release")
     except (*MALFORMED, TallyError) as bad:
         raise TallyError(f"the result does not hold: {bad}") from None
     return found
+
+
+def interval_json(interval: Interval, scalar: bool) -> dict[str, object]:
+    """Numbers for a number, else lists in the order of the estimate's values."""
+    if interval.unknown:
+        nothing = dict.fromkeys(("low", "high", "standard_error"))
+        return {"level": LEVEL, **nothing, "unknown": interval.unknown}
+    found = (interval.low, interval.high, interval.errors)
+    low, high, error = (each.tolist()[0] if scalar else each.tolist() for each in found)
+    return {
+        "level": LEVEL,
+        "low": plain(low),
+        "high": plain(high),
+        "standard_error": plain(error),
+        **({"without": interval.without} if interval.without else {}),
+    }
 
 
 def authority_of(document: dict[str, Any]) -> str:

@@ -16,10 +16,10 @@ from protocols.run.messages import Role
 from protocols.run.meter import Bill
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Counts, Curve, Estimate, Shape, error_of, plain, shape_of
-from protocols.statistics.interval import LEVEL, Interval
+from protocols.statistics.interval import Interval
+from simulation.networks.network import network_of
 from simulation.networks.prediction import split
-from simulation.networks.profile import profile_of
-from simulation.proof import Proof
+from simulation.proof import Proof, interval_json
 
 if TYPE_CHECKING:
     import pandas
@@ -168,6 +168,13 @@ class Result:
             heads = [names.get(head, head) for head in heads]
         if self.shape.scalar:
             heads, rows = ["statistic", *heads], [[self.statistic, *rows[0]]]
+        fitting = self._beside()
+        rows = [[*row, *(found[at] for found in fitting.values())] for at, row in enumerate(rows)]
+        return [*heads, *fitting], rows
+
+    def _beside(self) -> dict[str, list[float]]:
+        """What stands beside each row's value; where a row has several, beside each what it may be
+        off by."""
         columns: dict[str, NDArray[np.float64]] = {}
         if self.interval is not None and not self.interval.unknown:
             columns = {
@@ -177,12 +184,14 @@ class Result:
             }
         if self.truth is not None:
             columns["truth"] = shape_of(self.truth).values()
-        fitting = {head: found for head, found in columns.items() if len(found) == len(rows)}
-        if len(self.shape.values()) != len(rows):
-            fitting = {}
-        added = [found.tolist() for found in fitting.values()]
-        rows = [[*row, *(found[at] for found in added)] for at, row in enumerate(rows)]
-        return [*heads, *fitting], rows
+        found: dict[str, list[float]] = {}
+        for head, numbers in columns.items():
+            for name, each in self.shape.in_rows(numbers).items():
+                if not name:
+                    found[head] = each.tolist()
+                elif head == "±":
+                    found[f"± {name}"] = each.tolist()
+        return found
 
     @property
     def network_times(self) -> dict[str, object]:
@@ -191,7 +200,7 @@ class Result:
         network = str(self.federation.get("network", "none"))
         if network == "none" or self.questions or self.reused:
             return {}
-        return split(self.bill, self.seconds, profile_of(network))
+        return split(self.bill, self.seconds, network_of(network))
 
     @property
     def caught_by_name(self) -> list[tuple[str, str]]:
@@ -209,7 +218,7 @@ class Result:
             "estimate": plain(self.estimate),
         }
         if self.interval is not None:
-            document["interval"] = self._interval_json(self.interval)
+            document["interval"] = interval_json(self.interval, self.shape.scalar)
         if self.truth is not None:
             document |= {"truth": plain(self.truth), "error": plain(self.error)}
         if self.noiseless is not None:
@@ -255,23 +264,6 @@ class Result:
         if self.notes:
             document["notes"] = list(self.notes)
         return document
-
-    def _interval_json(self, interval: Interval) -> dict[str, object]:
-        """Numbers for a number, else lists in the order of the estimate's values."""
-        if interval.unknown:
-            nothing = dict.fromkeys(("low", "high", "standard_error"))
-            return {"level": LEVEL, **nothing, "unknown": interval.unknown}
-        found = (interval.low, interval.high, interval.errors)
-        low, high, error = (
-            each.tolist()[0] if self.shape.scalar else each.tolist() for each in found
-        )
-        return {
-            "level": LEVEL,
-            "low": plain(low),
-            "high": plain(high),
-            "standard_error": plain(error),
-            **({"without": interval.without} if interval.without else {}),
-        }
 
     def _as_question(self) -> dict[str, object]:
         """As one of a study's: the whole of it, with what it cost at its head."""

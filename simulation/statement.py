@@ -124,14 +124,14 @@ def answered(
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,
-        data=describe_data(data, question.statistic, setting.records),
+        data=describe_data(data, statistic, setting.records),
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,
         style=question.statistic.style,
         interval=interval,
         prepare_cpu_seconds=opened.prepare_cpu_seconds,
-        foretold=bool(np.all(errors == release.foretold(records, contributors))),
+        foretold=release.foretold(statistic, errors, records, contributors),
     )
     return result, release
 

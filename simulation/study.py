@@ -22,6 +22,7 @@ from protocols.run.question import Question
 from protocols.statistics import Statistic
 from protocols.statistics.choices import Chosen
 from protocols.statistics.estimates import Estimate, shape_of
+from protocols.statistics.interval import NORMAL, Interval
 from protocols.studies.budget import Budget, Grant
 from protocols.studies.contract import Answer, Ask, Finding, Study
 from simulation.replay import described
@@ -206,7 +207,28 @@ def _concluded(
         style=study.style if finding.statistic is None else finding.statistic.style,
         questions=tuple(results),
         study=described(study),
+        interval=_interval(study, finding, results, whole),
     )
+
+
+UNKNOWN = "how the noise in its questions moves the finding is not known"
+
+
+def _interval(
+    study: Study, finding: Finding, results: list[Result], whole: Result | None
+) -> Interval | None:
+    """What the noise of its questions may have done to a finding: that of the question which it is
+    the answer to, or else by the deviations that the study tells."""
+    values = shape_of(finding.estimate).values()
+    if whole is not None and np.array_equal(whole.shape.values(), values, equal_nan=True):
+        return whole.interval
+    if all(result.privacy.epsilon is None for result in results):
+        return None
+    if finding.deviations is None or not np.isfinite(finding.deviations).all():
+        return Interval.none(len(values), UNKNOWN)
+    found = Interval.around(values, finding.deviations, NORMAL, study.span)
+    beside = [each.interval.without for each in results if each.interval is not None]
+    return dataclasses.replace(found, without=", ".join(dict.fromkeys(filter(None, beside))))
 
 
 def _deviations(finding: Finding) -> Column:

@@ -58,6 +58,29 @@ def hold(folder: Path) -> int:
     return descriptor
 
 
+@contextmanager
+def at_work(folder: Path | None) -> Iterator[None]:
+    """Whoever looks on takes the run for one that goes on until this ends: its answer may be there
+    before its files are. Leaves no lock behind, and no folder that nothing was written to."""
+    if folder is None:
+        yield
+        return
+    lock, made, ours = None, not folder.exists(), not (folder / LOCK).exists()
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = hold(folder)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                if ours:  # else whoever started this looks after it
+                    (folder / LOCK).unlink()
+                if made:
+                    folder.rmdir()
+            os.close(lock)
+
+
 class Watch:
     """Writes nothing before the first report: a question that is refused leaves no trace."""
 
@@ -97,13 +120,11 @@ class Watch:
         self._write("running")
 
     def end(self, state: str, reason: str = "") -> None:
-        """Says how it ended, if it ever began; lets go of the lock."""
+        """Says how it ended, if it ever began; lets go of its lock."""
         if self._lock is None:
             return
         self._events.append({"at": time.time(), "text": reason or state})
         self._write(state, reason)
-        with contextlib.suppress(OSError):
-            (self._folder / LOCK).unlink()
         os.close(self._lock)
         self._lock = None
 

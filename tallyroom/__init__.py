@@ -37,10 +37,13 @@ if TYPE_CHECKING:
     from protocols.studies.contract import Answer, Ask, Finding, Study
     from protocols.studies.gini_coefficient import GiniCoefficient
     from protocols.studies.hosmer_lemeshow import HosmerLemeshow
+    from protocols.studies.logistic_regression import LogisticRegression
+    from protocols.studies.multinomial_regression import MultinomialRegression
     from protocols.studies.private_bounds import PrivateBounds
     from protocols.studies.projected_histogram import ProjectedHistogram
     from protocols.studies.quantile_search import QuantileSearchStudy
     from protocols.studies.residual_plot import ResidualPlot
+    from protocols.studies.roc_medians import RocMedians
     from simulation.deployment import Deployment
     from simulation.federation import Federation
     from simulation.result import Result
@@ -50,6 +53,8 @@ _HOMES = {
     "protocols.studies.quantile_search": ("QuantileSearchStudy",),
     "protocols.studies.gini_coefficient": ("GiniCoefficient",),
     "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
+    "protocols.studies.logistic_regression": ("LogisticRegression",),
+    "protocols.studies.multinomial_regression": ("MultinomialRegression",),
     "protocols.studies.projected_histogram": ("ProjectedHistogram",),
     "protocols.studies.residual_plot": ("ResidualPlot",),
     "protocols.studies.roc_medians": ("RocMedians",),
@@ -123,9 +128,11 @@ __all__ = [
     "KendallTau",
     "LinearRegression",
     "LocalError",
+    "LogisticRegression",
     "Magnitudes",
     "Mean",
     "Mode",
+    "MultinomialRegression",
     "Pairwise",
     "PeerError",
     "PrCurve",

@@ -1,19 +1,33 @@
 """What documents promise of the code: tests that they name are there, commands run as printed."""
 
+import contextlib
+import itertools
 import json
+import os
 import re
 import shlex
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from typer.exceptions import TyperException
+from typer.main import get_command
 
+from protocols.errors import LocalError
+from simulation.command.main import app
 from tests.conftest import Tally
 
 HERE = Path(__file__).resolve().parent.parent
 DEPLOYMENT = HERE / "docs" / "deployment.md"
 TUTORIAL = HERE / "docs" / "tutorial.md"
+TWO_MACHINES = HERE / "docs" / "two-machines.md"
 CHOOSING = HERE / "docs" / "choosing.md"
 DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)", re.M)
 
@@ -87,18 +101,55 @@ def test_the_study_in_the_documentation_runs() -> None:
     assert abs(estimate - truth) < 0.05  # the noise of the mean moves it by 0.005
 
 
-COMMANDS = ("run", "list", "compare", "verify")
-"""Of the command, what a simulation can answer. The others start or measure for long."""
-ELSEWHERE = {
-    "--coordinator": "a federation that runs: tests/e2e",
-    "--runtime": "processes: tests/e2e",
-    "NAME": "a placeholder",
-    "KEY": "a placeholder",
-    "incomes.csv": "a file of the reader's own",
-    "compare": "each takes seconds: tests/simulation/test_compare.py",
-    "--parties 100": "a hundred parties that mask: tests/simulation/test_masked_and_shared_sums.py",
+@pytest.mark.slow
+def test_the_program_in_the_readme_runs() -> None:
+    """As it stands there, and what its comments say of it."""
+    program = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)[0]
+    told = "\nprint(again.reused, list(result.to_frame().columns))"
+    done = subprocess.run(
+        [sys.executable, "-c", program + told],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True ['score', 'estimate', '±', 'low', 'high', 'truth']"
+
+
+PLACES = {
+    "example.org": "hosts of a federation that is deployed: tests/e2e",
+    "--identity": "processes of a federation that is deployed: tests/e2e",
+    "--runtime ray": "a cluster: tests/ray",
+    "tally enrol ": "run in order by the test below",
+    "compare histogram --parties 50 --delta 1e-6": "by the test of its figures below",
+    "tally serve": "runs until it is stopped: the test below",
 }
-"""What is not run here, and why."""
+"""What is not run as one of many, and where it is."""
+MINUTES = {
+    "tally sweep simulation/examples/s0-ecdf.toml": "tests/simulation/sweep",
+    "tally bench fss": "tests/simulation/test_bench_verified.py",
+    "tally reproduce s0-fig2": "tests/simulation/test_reproduce_verdicts.py",
+    "tally reproduce all": "tests/simulation/test_reproduce.py",
+}
+"""What takes more than half a minute, and where a small form of it is run. `make printed` runs them
+all but the last as they are printed."""
+SECONDS = ("compare ", "plan ", "--runtime processes", "--parties 100 ", "compare-aggregators")
+PLACEHOLDERS = ("NAME", "KEY", "FILE.csv", "…")
+
+
+def is_read(words: list[str]) -> None:
+    """The command takes these words; nothing is run. Raises as it would. What a shell makes of
+    them is left to the shell."""
+    words = list(itertools.takewhile(lambda word: word not in (">", "&"), words))
+    group: Any = get_command(app)
+    context = group.make_context("tally", list(words))
+    while hasattr(group, "resolve_command"):
+        left = [*context._protected_args, *context.args]
+        if not left:
+            return
+        name, group, rest = group.resolve_command(context, left)
+        context = group.make_context(name, list(rest), parent=context)
 
 
 def commands_in(text: str) -> list[str]:
@@ -108,36 +159,137 @@ def commands_in(text: str) -> list[str]:
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith("```"):
             language = line[3:] if language is None else None
-        words = line.strip().removeprefix(".venv/bin/")
+        words = line.strip().removeprefix("$ ").removeprefix(".venv/bin/")
         if language == "" and words.startswith("tally "):
             found.append(words)
     return found
 
 
-PRINTED = [
-    pytest.param(line, id=f"{path.name}: {line[:60]}")
-    for path in (HERE / "README.md", *sorted((HERE / "docs").glob("*.md")))
-    if path != TUTORIAL
-    for line in commands_in(path.read_text())
-]
+def words_of(line: str) -> list[str]:
+    """As a shell passes them on."""
+    words = shlex.split(line, comments=True)
+    return words[: words.index(">")] if ">" in words else words
+
+
+def printed() -> dict[str, str]:
+    """Every printed command and a document that prints it, but for those whose commands are run in
+    order: the tutorial's below, and tests/e2e/test_two_machines.py."""
+    documents = (HERE / "README.md", *sorted((HERE / "docs").glob("*.md")))
+    return {
+        shlex.join(words_of(line)): path.name
+        for path in documents
+        if path not in (TUTORIAL, TWO_MACHINES)
+        for line in commands_in(path.read_text())
+    }
+
+
+PRINTED = printed()
+ALL = "TALLY_PRINTED" in os.environ
+
+
+def is_run_here(command: str) -> bool:
+    if any(each in command for each in (*PLACES, *PLACEHOLDERS)):
+        return False
+    return command not in MINUTES or (ALL and command != "tally reproduce all")
+
+
+RUN = [command for command in PRINTED if is_run_here(command)]
+NOT_RUN = [command for command in PRINTED if not is_run_here(command)]
+
+
+def named(command: str) -> str:
+    return f"{PRINTED[command]}: {command[:60]}"
 
 
 def test_commands_are_found() -> None:
     text = "```\n.venv/bin/tally run mean \\\n    --parties 3  # x\nmake\n```\n`tally run no`\n"
-    assert [shlex.split(line, comments=True) for line in commands_in(text)] == [
+    assert [words_of(line) for line in commands_in(text)] == [
         ["tally", "run", "mean", "--parties", "3"]
     ]
-    assert len(PRINTED) >= 30
+    assert words_of("tally enrol create fed > tokens.txt") == ["tally", "enrol", "create", "fed"]
+    assert len(RUN) >= 50
+    assert set(MINUTES) <= set(PRINTED)
 
 
-@pytest.mark.parametrize("line", PRINTED)
-def test_every_printed_command_runs(tally_here: Tally, line: str) -> None:
-    words = shlex.split(line, comments=True)[1:]
-    told = " ".join(words)
-    if words[0] not in COMMANDS or any(each in told for each in ELSEWHERE):
-        pytest.skip("it is tried elsewhere")
-    done = tally_here(*words)
+@pytest.fixture
+def reader(tally_here: Tally, tmp_path: Path) -> Tally:
+    """Who reads the documents, with the files of their own that these speak of."""
+    folder = tmp_path / "work"
+    incomes = np.random.default_rng(1).lognormal(10, 0.4, 3000)
+    (folder / "incomes.csv").write_text("\n".join(["income", *map(str, incomes)]) + "\n")
+    ages = [str(18 + at * 7 % 70) for at in range(500)]
+    (folder / "patients.csv").write_text("\n".join(["age", *ages]) + "\n")
+    (folder / "simulation").symlink_to(HERE / "simulation")
+    return tally_here
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            command,
+            id=named(command),
+            marks=[pytest.mark.slow] if any(each in command for each in SECONDS) else [],
+        )
+        for command in RUN
+    ],
+)
+def test_every_printed_command_runs(reader: Tally, command: str) -> None:
+    done = reader(*shlex.split(command)[1:])
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", [pytest.param(each, id=named(each)) for each in NOT_RUN])
+def test_those_that_are_not_run_here_are_commands(command: str) -> None:
+    """What they are asked is read, and refused where there is no such option."""
+    words = [word for word in shlex.split(command)[1:] if word != "…"]
+    with contextlib.suppress(TyperException) if "…" in command else contextlib.nullcontext():
+        is_read(words)
+    with pytest.raises((LocalError, TyperException)):
+        is_read([*words, "--no-such-option"])
+
+
+def test_the_commands_of_enrolment_run_in_order(tally_here: Tally, tmp_path: Path) -> None:
+    """Each folder is made once; then what is printed of its parties."""
+    commands = [command for command in PRINTED if command.startswith("tally enrol ")]
+    made = [command for command in commands if " create " in command]
+    assert len(made) == 3
+    for command in made:
+        shutil.rmtree(tmp_path / "work" / "fed", ignore_errors=True)
+        done = tally_here(*shlex.split(command)[1:])
+        assert done.stdout.count("tally1-") in (3, 5), (command, done.stderr)
+    shutil.rmtree(tmp_path / "work" / "fed")
+    tally_here(*shlex.split(made[0])[1:])
+    for command in commands:
+        if command not in made:
+            done = tally_here(*shlex.split(command)[1:])
+            assert done.returncode == 0, (command, done.stderr)
+
+
+def test_the_page_is_served_as_printed(tmp_path: Path) -> None:
+    """Until it is interrupted. At another port where the usual one is taken."""
+    assert "tally serve runs" in PRINTED
+    with socket.socket() as probe:
+        free = probe.connect_ex(("127.0.0.1", 8642)) != 0
+    words = ["serve", "runs", *([] if free else ["--port", "0"])]
+    page = subprocess.Popen(
+        [Path(sys.executable).with_name("tally"), *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert page.stdout is not None
+        address = next(
+            found[0] for line in page.stdout if (found := re.findall(r"http://[^\s]+", line))
+        )
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(address, timeout=20) as answer:
+            assert b"<title>" in answer.read()
+    finally:
+        page.send_signal(signal.SIGINT)
+        page.communicate(timeout=20)
 
 
 def test_the_tutorial_runs_in_order(tally_here: Tally, tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """The package that users import: everything it names is there, and nothing is loaded before."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tallyroom
+from protocols import registry
 from protocols.statistics import statistics
 
 
@@ -24,6 +27,19 @@ def test_every_statistic_is_a_name() -> None:
     assert len(offered) > 15
     missing = [kind for kind in offered if not hasattr(tallyroom, kind.__name__)]
     assert missing == []
+
+
+def test_every_study_is_a_name() -> None:
+    kinds = registry.loadable(registry.STUDIES).values()
+    assert len(kinds) > 5
+    assert [kind for kind in kinds if not hasattr(tallyroom, kind.__name__)] == []
+
+
+def test_a_type_checker_knows_every_name() -> None:
+    """It reads the imports that are made for it alone."""
+    source = Path(tallyroom.__file__).read_text()
+    seen = source.partition("if TYPE_CHECKING:")[2].partition("_HOMES")[0]
+    assert [name for name in tallyroom.__all__ if not re.search(rf"\b{name}\b", seen)] == []
 
 
 def test_other_names_are_refused() -> None:

@@ -153,7 +153,7 @@ class CollectingServer(ABC):
         if not are_distinct(ids) or (prints != self._prints[ids])[repeated].any():
             return self._refuse(message, Fault.CONTRADICTORY, "submitted twice")
         if repeated.all():
-            return Continue()
+            return Continue(repeated=True)
         if repeated.any():
             return Rejected(message.sender, "some of these submitted before")
         if self._state is not ServerState.COLLECTING:

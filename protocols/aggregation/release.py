@@ -13,7 +13,7 @@ from protocols.run.machine import Spend
 from protocols.run.query import Query
 from protocols.statistics.contract import Statistic
 from protocols.statistics.estimates import shape_of
-from protocols.statistics.interval import NORMAL, Interval, laplace_width
+from protocols.statistics.interval import NORMAL, Interval, noise_width
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,11 @@ class Release(ABC):
         """Standard deviation of the noise in each value of the estimate, where so many records of
         so many parties are in the sum."""
 
-    def foretold(self, records: int, contributors: int) -> Column:
-        """As `deviations`, where they do not depend on what is released; NaN where they do."""
-        return np.full(1, np.nan)
+    def foretold(
+        self, statistic: Statistic, errors: Column, records: int, contributors: int
+    ) -> bool:
+        """Whether these standard errors would be the same whatever had been released."""
+        return False
 
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int
@@ -113,16 +115,23 @@ class NoisySum(Release):
         variance = self._variance(contributors)
         return self.query.statistic.deviations_given(released, variance, records)
 
-    def foretold(self, records: int, contributors: int) -> Column:
-        return self.query.statistic.deviations(self._variance(contributors), records)
+    def foretold(
+        self, statistic: Statistic, errors: Column, records: int, contributors: int
+    ) -> bool:
+        if self.exact:
+            return True
+        deviations = statistic.deviations(self._variance(contributors), records)
+        return len(deviations) in {1, len(errors)} and bool(np.all(errors == deviations))
 
     def interval(
         self, statistic: Statistic, released: Vector, records: int, contributors: int
     ) -> Interval | None:
         if self.exact:
             return None
-        width = laplace_width(self._noises(contributors)) if statistic.one_noise else NORMAL
-        return statistic.interval(released, records, self._variance(contributors), width)
+        variance = self._variance(contributors)
+        whole = statistic.one_noise and variance > 0  # 0 where ε is so large that none is drawn
+        width = noise_width(self._noises(contributors), variance) if whole else NORMAL
+        return statistic.interval(released, records, variance, width)
 
     def _variance(self, contributors: int) -> float:
         query = self.query

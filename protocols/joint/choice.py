@@ -5,15 +5,17 @@ one-sided geometric noise of scale s (P(g) ∝ exp(−g/s), g ≥ 0; Ding et al.
 exponential noise makes this permute-and-flip, which never errs more than the exponential
 mechanism), the k largest in order are
 
-    2kΔ/s-private   if replacing a record moves every score by at most Δ, in whatever direction,
-    kΔ/s-private    if it moves all of them the same way (monotone scores).
+    2kΔ/s-private      if replacing a record moves every score by at most Δ, in whatever direction,
+    (k + 1)Δ/s-private if it moves one score up, one down, and no other: counts of disjoint bins,
+    kΔ/s-private       if it moves all of them the same way (monotone scores).
 
 Proof, by coupling. Let x and x′ be adjacent and i_1, …, i_k be chosen under x and noise g. Add
 δ_i = Δ + x_i − x′_i, which is within [0, 2Δ], to the noise of the chosen alone. Under x′ the chosen
 then have x_i + g_i + Δ: their order is as it was, and any other has x′_j + g_j ≤ x_j + g_j + Δ. So
 the same are chosen, ties going to the lower index as before. The shift is upwards, hence within the
-noise's support, and costs Σδ_i/s ≤ 2kΔ/s. Monotone: if scores only fall, take δ_i = x_i − x′_i,
-and if they only rise, δ_i = Δ + x_i − x′_i; both are within [0, Δ].
+noise's support, and costs Σδ_i/s ≤ 2kΔ/s. One up, one down: δ_i is 2Δ for the one that falls, at
+most Δ for all others. Monotone: if scores only fall, take δ_i = x_i − x′_i, and if they only rise,
+δ_i = Δ + x_i − x′_i; both are within [0, Δ].
 
 The contest is a tournament: the first level adds up shares modulo 2^w and compares neighbours,
 every next one compares winners, from XOR shares to XOR shares. A score of w bits costs about 4w
@@ -21,7 +23,7 @@ ANDs in all. The lower index wins a tie.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
+from enum import Enum, auto
 from functools import lru_cache
 
 import numpy as np
@@ -38,14 +40,19 @@ from protocols.joint.tasks import Part, in_messages, lowest_bits
 MAX_WIDTH = 62
 
 
-def noisy_max_epsilon(scale: Fraction, sensitivity: int, picks: int, monotone: bool) -> Fraction:
-    """The privacy map: ε of the `picks` largest, in order."""
-    return Fraction(picks * sensitivity * (1 if monotone else 2)) / scale
+class Moved(Enum):
+    """How a replaced record moves scores, each by at most Δ."""
+
+    ANYHOW = auto()
+    ONE_UP_ONE_DOWN = auto()
+    ALIKE = auto()
 
 
-def noisy_max_scale(epsilon: Fraction, sensitivity: int, picks: int, monotone: bool) -> Fraction:
-    """The least scale that stays within ε."""
-    return Fraction(picks * sensitivity * (1 if monotone else 2)) / epsilon
+def units_of_epsilon(picks: int, moved: Moved) -> int:
+    """The privacy map: ε·s/Δ of the `picks` largest, in order, under noise of scale s."""
+    if moved is Moved.ANYHOW:
+        return 2 * picks
+    return picks + (moved is Moved.ONE_UP_ONE_DOWN)
 
 
 @dataclass(frozen=True)

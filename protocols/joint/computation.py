@@ -120,6 +120,11 @@ class Computation(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at step {len(self._taken)}>"
 
+    @property
+    def steps(self) -> int:
+        """How many were taken."""
+        return len(self._taken)
+
     @abstractmethod
     def start(self) -> Bytes | None:
         """What is to be said first, if it is for this end to say."""

@@ -101,14 +101,14 @@ class TogetherServer:
 
     def _take(self, end: Computation, message: Message) -> Step:
         """What this end answers; the run cannot go on where the other one deviates."""
-        was_done = end.done
+        was_done, steps = end.done, end.steps
         try:
             answer = end.take(np.ascontiguousarray(message.body[0]))
         except PeerError as error:
             return Failed(f"{message.sender}: {error.reason}")
         messages = self._said(message.phase, answer)
         if was_done or not end.done:
-            return Continue(messages)
+            return Continue(messages, repeated=end.steps == steps)
         if message.phase is Phase.PREPARE:
             self._alone.drawn = end.result
         else:
@@ -119,8 +119,8 @@ class TogetherServer:
         """The other was told to release before us: its opening waits."""
         if self._early is not None and not np.array_equal(self._early.body, message.body):
             return Failed(f"{message.sender}: said another opening before")
-        self._early = message
-        return Continue()
+        again, self._early = self._early is not None, message
+        return Continue(repeated=again)
 
     def _go_on(self, step: Step) -> Step:
         """Begins with what is computed on the sum, once that and the noise are there. What is
@@ -135,7 +135,7 @@ class TogetherServer:
         self._ends[Phase.TOGETHER] = end
         step = _and(step, self._said(Phase.TOGETHER, end.start()))
         if isinstance(step, Continue):
-            step = replace(step, spends=(query.spend,))
+            step = replace(step, spends=(query.spend,), repeated=False)
         if self._early is not None:
             early, self._early = self._early, None
             taken = self._take(end, early)
@@ -166,6 +166,8 @@ class TogetherServer:
 
 def _and(step: Step, messages: tuple[Message, ...]) -> Step:
     """That step with these messages first."""
+    if isinstance(step, Continue) and messages:
+        step = replace(step, repeated=False)
     if isinstance(step, Continue | Done):
         return replace(step, messages=(*messages, *step.messages))
     return step

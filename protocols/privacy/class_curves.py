@@ -6,8 +6,9 @@ positives'. What is measured of a score's two curves depends on the mechanism of
 
 **Private labels.** Adjacency replaces a record, its label included, so the sizes of the classes are
 noisy too; n is public. What replacing a record moves, in the 1-norm:
-- a hierarchy of h levels over each class, and the number of positives: 2h within a class, and if
-  the label flips h in each and 1 for the number, 2h + 1 in all (the negatives are n less those);
+- a hierarchy of h levels over each class: 2h within a class, and h in each if the label flips. So
+  both classes cost no more noise than one. The number of positives is not counted besides, which
+  would take 2h + 1: each class's widest blocks tell it, and n, which is exact, tells the rest;
 - S0's tree of L levels over each class: a score that moves within a class shifts an interval of one
   curve, which L + 1 noises explain (Theorem 1). A flipped label shifts a suffix of each curve. A
   suffix of m leaves is made of popcount(m) blocks, or of the root less popcount(2^L − m) blocks;
@@ -17,7 +18,7 @@ noisy too; n is public. What replacing a record moves, in the 1-norm:
 **Public labels**, as S0 and S1 assume. Only the score of a record is protected: the sizes of the
 classes are exact, and one curve moves at a time, by what one curve moves.
 
-Several scores of the same records add up, but for the number of positives, which they share.
+Several scores of the same records add up.
 """
 
 from dataclasses import dataclass
@@ -79,8 +80,9 @@ class ClassCurves:
 
     @property
     def _counts_positives(self) -> bool:
-        """Whether their number is a value of its own: a tree's last counts tell it."""
-        return self.public or not isinstance(self.curve, TreeMechanism)
+        """Whether their number is a value of its own: where labels are public, and where a curve
+        of one point tells nothing."""
+        return self.public or not self.curve.noises
 
     @property
     def sensitivity(self) -> int:
@@ -88,7 +90,7 @@ class ClassCurves:
             return self.scores * self.curve.sensitivity
         if isinstance(self.curve, TreeMechanism):
             return self.scores * 2 * ((self.curve.shape.levels + 2) // 2)
-        return self.scores * self.curve.sensitivity + 1
+        return self.scores * self.curve.sensitivity + self._counts_positives
 
     @property
     def noises(self) -> int:
@@ -155,16 +157,13 @@ class ClassCurves:
         return max(records - sure, 1), sure
 
     def _positives(self, counted: float, curves: Reals, records: int) -> float:
-        """By inverse variance: what was counted, and what the classes' curves tell."""
+        """What the positives' curves tell, and what the negatives' leave of n, which err alike."""
+        if self._counts_positives:
+            return counted
         if not isinstance(self.curve, HierarchyMechanism):
             return float(np.mean((curves[:, 1, -1] + records - curves[:, 0, -1]) / 2))
-        told, weights = [counted], [1.0]
-        for negative, positive in curves:
-            without, variance = self.curve.shape.total(negative)
-            own, _ = self.curve.shape.total(positive)
-            told += [own, records - without]
-            weights += [1 / variance] * 2
-        return float(np.average(told, weights=weights))
+        totals = np.array([[self.curve.shape.total(each) for each in pair] for pair in curves])
+        return float(np.mean((totals[:, 1] + records - totals[:, 0]) / 2))
 
     def _distribution(self, values: Reals, size: int, smoothing: Smoothing) -> Reals:
         if smoothing.kind in ("1", "2"):
@@ -175,11 +174,24 @@ class ClassCurves:
         found = np.append(found[:-1], 1.0)
         return monotone(found) if smoothing.kind == "isotonic" else found
 
-    def count_deviations(self, noise_variance: float) -> Reals:
-        """Standard deviation of a class's count at each threshold, its size being known."""
-        deviations: Reals = np.sqrt(self.curve.count_variances(noise_variance))
-        deviations[-1] = 0.0
-        return deviations
+    def count_variances(self, noise_variance: float) -> Reals:
+        """Of a class's count at each threshold, its size being known."""
+        variances: Reals = self.curve.count_variances(noise_variance).copy()
+        variances[-1] = 0.0
+        return variances
+
+    def size_variance(self, noise_variance: float) -> float:
+        """Of either class's size. That of trees is left out: it is within their counts."""
+        if self._counts_positives or not isinstance(self.curve, HierarchyMechanism):
+            return 0.0
+        return noise_variance * self.curve.shape.total_variance / (2 * self.scores)
+
+    @property
+    def size_shares(self) -> Reals:
+        """How much of an error of a class's size is in its count at each threshold."""
+        if isinstance(self.curve, HierarchyMechanism):
+            return self.curve.shape.total_shares
+        return np.ones(self.points)
 
     @property
     def words(self) -> str:
@@ -189,4 +201,4 @@ class ClassCurves:
             curves += f" and each of {self.scores} scores"
         if self.public:
             return f"{curves}; labels are taken to be public and are not protected"
-        return curves + (" and the number of positives" if self._counts_positives else "")
+        return "the number of positives" if self._counts_positives else curves

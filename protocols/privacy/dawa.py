@@ -1,9 +1,10 @@
 """DAWA: counts whose buckets follow the data (Li, Hay, Miklau, Wang, VLDB 2014).
 
 Stage 1 spends ε₁ on a partition of the N cells into buckets of nearly equal counts. Stage 2 spends
-ε₂ on the buckets' totals, by HB's hierarchy (the paper's GreedyH tunes its levels to a workload;
-HB's choice suits ranges), and spreads each total evenly over its cells. The whole is (ε₁ + ε₂)-DP
-with δ = 0, for replacing one record; the number of records n is public.
+ε₂ on the buckets' totals, by a hierarchy, and spreads each total evenly over its cells. The paper's
+GreedyH fits the hierarchy to a workload; here its branching is HB's, which suits all ranges, or the
+one of least variance for ranges that begin at the first cell (`one_sided`). The whole is
+(ε₁ + ε₂)-DP with δ = 0, for replacing one record; the number of records n is public.
 
 **Stage 1.** A bucket B costs dev(x, B) = Σ_{j ∈ B} |x_j − mean|, and a public penalty besides. All
 intervals whose length is a power of two get independent noise on their cost, and the partition of
@@ -34,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from protocols.errors import LocalError
 from protocols.privacy import hb
 from protocols.privacy.dawa_loops import cheapest, deviations, levels_of
-from protocols.privacy.hierarchy import Hierarchy
+from protocols.privacy.hierarchy import Hierarchy, best_branching
 from protocols.privacy.hilbert import hilbert_order
 from protocols.privacy.laplace import Integers
 from protocols.privacy.mechanisms import DiscreteLaplace
@@ -56,13 +57,16 @@ penalty it follows the noise, and is no better than HB. Chosen on synthetic hist
 
 @dataclass(frozen=True)
 class Buckets:
-    """A partition of the cells into intervals of `lengths`, and stage 2 on it."""
+    """A partition of the cells into intervals of `lengths`, and stage 2 on it, for all ranges or
+    those that begin at the first cell."""
 
     lengths: Integers
+    one_sided: bool = False
 
     @property
     def hierarchy(self) -> Hierarchy:
-        return hb.line(len(self.lengths))
+        cells = len(self.lengths)
+        return Hierarchy(cells, best_branching(cells)) if self.one_sided else hb.line(cells)
 
     @property
     def sensitivity(self) -> int:
@@ -101,13 +105,16 @@ class Dawa:
 
     partition_epsilon: Fraction
     count_epsilon: Fraction
+    one_sided: bool = False
 
     @classmethod
-    def spending(cls, epsilon: Fraction, share: Fraction = PARTITION_SHARE) -> "Dawa":
+    def spending(
+        cls, epsilon: Fraction, share: Fraction = PARTITION_SHARE, one_sided: bool = False
+    ) -> "Dawa":
         """`share` of ε buys the partition. Raises ValueError unless both parts are positive."""
         if not (epsilon > 0 and 0 < share < 1):
             raise ValueError("epsilon must be positive, and the partition's share within (0, 1)")
-        return cls(share * epsilon, (1 - share) * epsilon)
+        return cls(share * epsilon, (1 - share) * epsilon, one_sided)
 
     def privacy_map(self) -> Fraction:
         """ε of a whole release when one record is replaced. δ is 0."""
@@ -128,7 +135,7 @@ class Dawa:
             )
         costs += noise.draw(costs.size, randomness).reshape(costs.shape)
         costs += math.ceil(penalty)
-        return Buckets(cheapest(costs))
+        return Buckets(cheapest(costs), self.one_sided)
 
     def release(self, counts: ArrayLike, randomness: Randomness) -> Release:
         """Both stages, from exact counts; raises as `partition`."""

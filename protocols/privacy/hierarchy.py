@@ -151,15 +151,21 @@ class Hierarchy:
             upward.append(q[level] * noisy[slices[level]] + (1.0 - q[level]) * total)
         return upward
 
-    def total(self, noisy: Vector) -> tuple[float, float]:
+    def total(self, noisy: Vector) -> float:
         """Best linear unbiased estimate of the number of records from the nodes alone, where it is
-        not public, and its variance in units of a node's; (0, inf) where there is no node."""
+        not public; 0 where there is no node."""
         noisy = checked_nodes(self, noisy, 0.0)
         if not self.height:
-            return 0.0, math.inf
+            return 0.0
         free = np.ones(self.cells, dtype=np.bool_)
-        q = self._subtree_variances(free)
-        return float(self._upward(noisy, free, q)[-1].sum()), float(q[0].sum())
+        return float(self._upward(noisy, free, self._subtree_variances(free))[-1].sum())
+
+    @property
+    def total_variance(self) -> float:
+        """Of `total`, in units of a node's; infinite where there is no node."""
+        if not self.height:
+            return math.inf
+        return float(self._subtree_variances(np.ones(self.cells, dtype=np.bool_))[0].sum())
 
     def prefix_counts(self, noisy: Vector, n: float) -> Vector:
         """Best linear unbiased estimates of the counts at thresholds 1..N; the last one is n."""
@@ -168,7 +174,17 @@ class Hierarchy:
         return prefix
 
     def prefix_variances(self, node_variance: float) -> Vector:
-        """Variance of every entry of `prefix_counts`; O(Nh).
+        """Variance of every entry of `prefix_counts`; O(Nh)."""
+        return node_variance * self._prefixes[1]
+
+    @property
+    def total_shares(self) -> Vector:
+        """By how much every entry of `prefix_counts` grows with n."""
+        return self._prefixes[0].copy()
+
+    @cached_property
+    def _prefixes(self) -> tuple[Vector, Vector]:
+        """β and ρ of every prefix.
 
         An estimated prefix of a block, given the block's total x, is β·x plus noise of variance ρ
         that no total explains. One level up the prefix is the blocks before (variance S), the cut
@@ -193,9 +209,7 @@ class Hierarchy:
             joint = (before + beta * cut) / (before + cut + after)
             rho += before * (1.0 - joint) ** 2 + cut * (beta - joint) ** 2 + after * joint**2
             beta = joint
-        if not self.height:
-            return np.zeros(1)
-        return node_variance * rho
+        return beta, rho
 
     def mean_variance(
         self, epsilon: float, variance: Callable[[float], float] | None = None

@@ -4,7 +4,9 @@ A share of ε buys thresholds that part the scores about evenly (`quantiles.recu
 rest both classes' counts between them; PriROC-fix spaces its thresholds evenly and spends all on
 counts. S2 halves the rest among the classes. Here the classes' bins stand in one row, of which a
 record is in one: replacing it, its label included, is replacing it in that row, and the rest buys
-both at once. n is public, the sizes of the classes are what their bins add up to.
+both at once. That is no less noise than S2's halves have, if its DAWA is the published one, for
+adding or removing a record. n is public, the sizes of the classes are what their bins add up to.
+TP and FP are ranges that begin at one end, and DAWA's second stage is told so.
 """
 
 from dataclasses import dataclass
@@ -85,7 +87,8 @@ def priroc(
         [np.bincount(place, each, 1 << depth).astype(np.int64) for each in (negatives, positives)]
     )
     if counts == "dawa":
-        return Release(thresholds, Dawa.spending(left).release(row, randomness).cells)
+        mechanism = Dawa.spending(left, one_sided=True)
+        return Release(thresholds, mechanism.release(row, randomness).cells)
     shape = hb.line(len(row))
     noise = DiscreteLaplace.spending(left, shape.sensitivity).draw(shape.nodes, randomness)
     noisy = (shape.node_counts(np.cumsum(row)) + noise).astype(np.float64)

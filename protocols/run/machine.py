@@ -32,12 +32,14 @@ class Continue:
 
     `deadline` is for how many seconds from now it waits; None leaves the deadline as it is.
     With `more`, it goes on of its own accord once these are sent (`protocols.run.in_parts`).
+    `repeated` says that it was told nothing but what it had heard before: not worth keeping again.
     """
 
     messages: tuple[Message, ...] = ()
     spends: tuple[Spend, ...] = ()
     deadline: float | None = None
     more: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from protocols.errors import PeerError, TallyError
 from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
+from protocols.run.messages import MAX_ROUND, NONCE_BYTES, Message, Phase, Role
 from protocols.run.meter import Direction, Meter
 
 MOST_OVER = 64
 """Runs that are over and of which something is kept, to be said again if asked."""
 MOST_NAMES = 1 << 16
 """Runs whose names are kept, so that they cannot be begun again, nor with another question."""
+
+LAST_OF_SERVERS = MAX_ROUND - 64
+"""The last round of what servers say to each other: what follows from it is to fit as well."""
 
 RecordSpends = Callable[[Sequence[Spend]], None]
 """Makes spends durable before anything is released; raises `LedgerRefusal` past the cap."""
@@ -27,6 +30,7 @@ class Reply:
     """What a participant answers: messages to carry, senders refused, and how the run ended.
 
     With `more`, the next messages are to be fetched (`PartyBlock.proceed`) once these are sent.
+    `repeated` is how many said only what was heard before.
     """
 
     run: bytes
@@ -34,6 +38,7 @@ class Reply:
     refused: list[Rejected] = field(default_factory=list)
     finished: Done | Failed | None = None
     more: bool = False
+    repeated: int = 0
 
 
 class Participant(ABC):
@@ -105,7 +110,7 @@ class Participant(ABC):
         if known is None:
             outcome.refused.append(self._refusal(message))
             return outcome
-        if message.sender_role is Role.PARTY and message.round > self._last_round(message, known):
+        if message.round > self._last_round(message, known):
             reason = f"round {message.round} was not asked for"
             outcome.refused.append(Rejected(message.sender, reason))
             return outcome
@@ -118,23 +123,33 @@ class Participant(ABC):
                     step = self._receive(known, single)
                     if not isinstance(step, Rejected):
                         self._hear(single)
-                    self._merge(outcome, self._carry_out(run, step))
+                    self._merge(outcome, self._carried_out(single, step))
                 else:
                     outcome.refused.append(self._refusal(single))
             return outcome
-        return self._carry_out(run, step)
+        return self._carried_out(message, step)
+
+    def _carried_out(self, message: Message, step: Step) -> Reply:
+        reply = self._carry_out(message.run, step)
+        if isinstance(step, Continue) and step.repeated:
+            reply.repeated = message.links
+        return reply
 
     def _receive(self, machine: Machine, message: Message) -> Step:
         """A message for a run's machine, unless the participant itself sees to it."""
         return machine.receive(message)
 
     def _last_round(self, message: Message, machine: Machine) -> int:
-        """The last round in which a party may say this: it could drive the rounds up otherwise.
+        """The last round in which this may be said: a party could drive the rounds up otherwise.
 
         A party must not be ahead of what was heard or sent here by more than its answer. A station
         hears nothing of what parties say to each other, but knows for how many rounds they may.
+        Another server may be ahead by what the coordinator told it first; not by so much that what
+        we answer would be past the last round of all, as if that were our fault.
         """
         run = message.run
+        if message.sender_role is not Role.PARTY:
+            return LAST_OF_SERVERS if message.between_servers else MAX_ROUND
         if message.between_parties:
             return max(self._rounds.get(run, 0), self._sent.get(run, 0)) + 1
         unseen: int = getattr(machine, "unseen_rounds", 0)
@@ -316,4 +331,5 @@ class Participant(ABC):
     def _merge(outcome: Reply, more: Reply) -> None:
         outcome.messages += more.messages
         outcome.refused += more.refused
+        outcome.repeated += more.repeated
         outcome.finished = outcome.finished or more.finished

@@ -163,7 +163,7 @@ class Query:
         if self.choice is not None and self.noise is not Placement.JOINT:
             raise LocalError(
                 f"{statistic.name} opens nothing but what is chosen, which two servers do "
-                "together: --noise joint"
+                "together: --aggregator additive or fss, --noise joint"
             )
         if self.noise is Placement.SHARED and self.servers < 3:
             raise LocalError(

@@ -82,7 +82,7 @@ METHODS = ("curve", "smooth")
 
 @dataclass(frozen=True)
 class AveragePrecision(AveragePrecisionByCurve):
-    """The mean precision at the positives' scores: from the curve, or by smooth sensitivity (S3).
+    """The mean precision at the positives' scores: from the curve, or by smooth sensitivity.
 
     S3's Eq. 2 takes the precision at each positive, negatives of the same score before it;
     scikit-learn takes one precision per distinct score, after all records of that score. The two

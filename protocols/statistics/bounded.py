@@ -17,7 +17,7 @@ from protocols.statistics.option import option, role
 class OneColumn(Statistic):
     """A statistic about one column."""
 
-    value: str = role("value", "The column that it is about.", bounded=True)
+    value: str = role("value", "The column to compute it from.", bounded=True)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -55,8 +55,8 @@ class Bounded(Statistic):
     def bounds(self) -> Bounds:
         if self.lower is None or self.upper is None:
             raise LocalError(
-                f"{self.name} needs public bounds: give --lower and --upper "
-                "(bounds taken from the data would not be private)"
+                f"{self.name} needs public bounds: give --lower and --upper, or --bounds private, "
+                "which finds some with a share of ε (those of the data would not be private)"
             )
         return self.lower, self.upper
 

@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.joint.above_threshold import FirstAbove
-from protocols.joint.choice import Choice
+from protocols.joint.choice import Choice, Moved, units_of_epsilon
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.interval import Interval
 from protocols.statistics.option import option
 from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from protocols.statistics.thresholds import as_written, threshold_values
+from protocols.statistics.thresholds import as_written, threshold_values, thresholds_around
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16
@@ -77,6 +78,12 @@ class Chosen(Statistic):
         """Not known before the data: it depends on how far the scores are apart."""
         return np.full(self.released, np.nan)
 
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        why = "how sure a choice is depends on how far apart the scores are, which nobody sees"
+        return Interval.none(self.released, why)
+
     def mechanism_words(self, scale: float) -> str:
         return (
             f"report noisy max: geometric noise of scale {scale:.6g} on {self.noises} scores that "
@@ -114,8 +121,8 @@ class TopK(Chosen, Histogram):
 
     @property
     def sensitivity(self) -> int:
-        """A replaced record moves every count by at most one, not all of them the same way."""
-        return 2 * self.k
+        """A record is in one bin: replaced, it moves one count down and one up."""
+        return units_of_epsilon(self.k, Moved.ONE_UP_ONE_DOWN)
 
     def choice(self, records: int) -> Choice:
         return Choice(self.bins, records, self.k)
@@ -166,11 +173,13 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
     nearest, by report noisy max.
 
     Thresholds lie closer `within` a part of the range, where there is one: an eighth of them are on
-    either side of it.
+    either side of it. Where they are `fanned` out from it, three eighths are, and the farther from
+    it the farther apart.
     """
 
     thresholds: int = 1024
     within: tuple[float, ...] = ()
+    fanned: bool = False
 
     name: ClassVar[str] = "quantile-by-max"
     way_of: ClassVar[str] = "quantile"
@@ -187,6 +196,8 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
             raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
         if self.within and (len(self.within) != 2 or self.thresholds < LEAST_IN_PARTS):
             raise LocalError(f"a part of the range has two ends, and {LEAST_IN_PARTS} thresholds")
+        if self.fanned and not self.within:
+            raise LocalError("thresholds are fanned out from a part of the range: there is none")
         if self.within and None not in (self.lower, self.upper):
             _ = self.x
 
@@ -198,8 +209,11 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
         (lower, upper), (left, right) = self.bounds, self.within
         if not lower <= left < right <= upper:
             raise LocalError(f"[{left:g}, {right:g}] is no part of [{lower:g}, {upper:g}]")
-        outside = self.thresholds // 8
+        outside = self.thresholds * (3 if self.fanned else 1) // 8
         before, after = (outside if wide else 0 for wide in (lower < left, right < upper))
+        if self.fanned:
+            inside = self.thresholds - before - after
+            return thresholds_around(self.bounds, (left, right), inside, outside)
         parts = (
             (lower, left, before),
             (left, right, self.thresholds - before - after),
@@ -211,7 +225,7 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
     def sensitivity(self) -> int:
         """A replaced record moves every score by at most one. Each quantile is a contest of its
         own."""
-        return 2 * len(self.quantile)
+        return len(self.quantile) * units_of_epsilon(1, Moved.ANYHOW)
 
     def choice(self, records: int) -> Choice:
         ranks = (max(1, math.ceil(as_written(q) * records)) for q in self.quantile)
@@ -229,4 +243,9 @@ class QuantileByMax(Chosen, QuantilesAmongThresholds):
 
     @property
     def grid_words(self) -> str:
-        return f"a quantile is told by the middle of its cell, up to {self.grid_step:.3g} off"
+        told = f"a quantile is told by the middle of its cell, up to {self.grid_step:.3g} off"
+        if not self.within or None in (self.lower, self.upper):
+            return told
+        left, right = self.within
+        fine = np.diff(self.x[(self.x >= left) & (self.x <= right)]).max() / 2
+        return f"{told}, and {fine:.3g} within [{left:g}, {right:g}]"

@@ -246,15 +246,21 @@ class ClassifierCurves(ClassCounts):
             for name in self.score
         }
 
-    def rate_deviations(
-        self, released: Vector, noise_variance: float, records: int
-    ) -> tuple[Column, Column]:
-        """Of the false and of the true positive rate at −∞ and each threshold, before they are
-        made monotone, the class's size being known."""
-        values = signed(released).astype(np.float64)
-        sizes = self.class_curves.class_sizes(values, records)
-        counts = np.append(0.0, self.class_curves.count_deviations(noise_variance))
-        return counts / sizes[0], counts / sizes[1]
+    def variances(self, noise_variance: float) -> tuple[Column, Column, float]:
+        """At −∞ and each threshold: of a class's count, its size being known, before curves are
+        made monotone; the part of the size's error in it; and the variance of the size."""
+        curves = self.class_curves
+        counts = np.append(0.0, curves.count_variances(noise_variance))
+        return counts, np.append(0.0, curves.size_shares), curves.size_variance(noise_variance)
+
+    def rate_deviations(self, each: Judgement, noise_variance: float) -> tuple[Column, Column]:
+        """Of the false and of the true positive rate at −∞ and each threshold, to first order."""
+        counts, shares, size = self.variances(noise_variance)
+        rates = ((each.false_positive, each.negatives), (each.true_positive, each.positives))
+        false, true = (
+            np.sqrt(counts + (shares - (1 - rate)) ** 2 * size) / records for rate, records in rates
+        )
+        return false, true
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the classes' sizes are."""
@@ -266,6 +272,7 @@ class Drawn(ClassifierCurves):
     """A curve of every score."""
 
     style: ClassVar[Style] = Style()
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     @abstractmethod
     def shape(self, named: dict[str, Judgement]) -> Judgements: ...
@@ -281,11 +288,26 @@ class Drawn(ClassifierCurves):
 
 
 @dataclass(frozen=True)
-class Roc(Drawn):
+class Rates(Drawn):
+    """True against false positive rate."""
+
+    def shape(self, named: dict[str, Judgement]) -> Judgements:
+        return RocEstimate(named)
+
+    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
+        told = self.judgements(released, records, exact=False).values()
+        found = [rates for each in told for rates in self.rate_deviations(each, noise_variance)]
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Roc(Rates):
     """True against false positive rate at every threshold, with AUC and the best threshold."""
 
     method: str = option(
-        "curve", "How; all but curve need a curator, who sees every score.", choices=ROC_METHODS
+        "curve",
+        "How the curve is made; all ways but `curve` need a curator, who sees every score.",
+        choices=ROC_METHODS,
     )
 
     name: ClassVar[str] = "roc"
@@ -308,13 +330,6 @@ class Roc(Drawn):
         }
         return way(self, kinds[self.method])
 
-    def shape(self, named: dict[str, Judgement]) -> Judgements:
-        return RocEstimate(named)
-
-    def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
-        both = self.rate_deviations(released, noise_variance, records)
-        return np.tile(np.concatenate(both), len(self.score))
-
 
 @dataclass(frozen=True)
 class PrCurve(Drawn):
@@ -327,20 +342,17 @@ class PrCurve(Drawn):
         return PrecisionRecallEstimate(named)
 
     def deviations_given(self, released: Vector, noise_variance: float, records: int) -> Column:
-        """Of precision to first order."""
-        false, true = self.rate_deviations(released, noise_variance, records)
+        """Of precision to first order. What one class gains by an error of the sizes, the other
+        loses."""
+        counts, shares, size = self.variances(noise_variance)
         found = []
         for each in self.judgements(released, records, exact=False).values():
-            right, wrong = (
-                np.maximum(rate, 0) * size
-                for rate, size in (
-                    (each.true_positive, each.positives),
-                    (each.false_positive, each.negatives),
-                )
-            )
-            spread = np.hypot(wrong * true * each.positives, right * false * each.negatives)
-            taken = (right + wrong) ** 2
-            found += [true, np.divide(spread, taken, out=np.ones_like(taken), where=taken > 1)]
+            _, recall = self.rate_deviations(each, noise_variance)
+            right = np.maximum(each.true_positive, 0) * each.positives
+            wrong = np.maximum(each.false_positive, 0) * each.negatives
+            taken = right + wrong
+            spread = np.sqrt((right**2 + wrong**2) * counts + ((1 - shares) * taken) ** 2 * size)
+            found += [recall, np.divide(spread, taken**2, np.ones_like(taken), where=taken > 1)]
         bounded: Column = np.minimum(np.concatenate(found), 1.0)
         return bounded
 

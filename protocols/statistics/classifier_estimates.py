@@ -71,7 +71,7 @@ class Judgement:
         """By the trapezoidal rule: records between the same two thresholds count as ties, ½."""
         if self.area is not None:
             return self.area
-        return float(-np.trapezoid(self.true_positive, self.false_positive))
+        return float(np.trapezoid(self.true_positive[::-1], self.false_positive[::-1]))
 
     @cached_property
     def precision(self) -> Column:
@@ -99,6 +99,16 @@ class Judgement:
                 cost * self.false_positive * self.negatives
             )
         return 0 if np.isnan(gain).any() else int(np.argmax(gain))
+
+    @property
+    def classes(self) -> str:
+        """A word on classes that are as small as an estimate of their sizes can be."""
+        small = [
+            name
+            for name, size in (("positive", self.positives), ("negative", self.negatives))
+            if size <= 1
+        ]
+        return f", hardly any {' or '.join(small)} records" if small else ""
 
     @property
     def monotone(self) -> bool:
@@ -157,6 +167,14 @@ class Judgements(Shape):
             points = zip(each.thresholds, *self.curve(each), strict=True)
             rows += [[name, float(at), float(x), float(y)] for at, x, y in points]
         return ["score", "threshold", self.across, self.up], rows
+
+    def in_rows(self, numbers: Column) -> dict[str, Column]:
+        if len(numbers) != len(self.values()):
+            return {}
+        sizes = [len(self.curve(each)[0]) for each in self.named.values()]
+        ends = np.cumsum([size for each in sizes for size in (each, each)])[:-1]
+        parts = np.split(numbers, ends)
+        return {self.across: np.concatenate(parts[::2]), self.up: np.concatenate(parts[1::2])}
 
     def error(self, truth: Estimate) -> Error:
         """Of the rates; the area between the curves, the largest of several, NaN where noise lets
@@ -248,6 +266,7 @@ class Judgements(Shape):
             told.append(
                 f"{name}: AUC {each.auc:.6g}, average precision {each.average_precision:.6g}, "
                 f"best threshold {each.thresholds[each.best_place]:.6g} ({each.best})"
+                + each.classes
             )
         return "; ".join(told)
 

@@ -83,5 +83,6 @@ class Coefficients(Shape):
             f"{value:+.6g}·{term}"
             for term, value in zip(self.terms[1:], self.coefficients[1:], strict=True)
         ]
-        shrunk = f" ({self.weak} directions hidden by noise)" if self.weak else ""
+        hidden = "1 direction" if self.weak == 1 else f"{self.weak} directions"
+        shrunk = f" ({hidden} hidden by noise)" if self.weak else ""
         return f"{self.target} = {' '.join(parts)}{shrunk}"

@@ -352,6 +352,11 @@ class Statistic(Parametrized, ABC):
         step = self.grid_step
         return f"values are rounded to multiples of {step:.3g}" if step else "values count exactly"
 
+    def between_thresholds(self, truth: Estimate) -> float | None:
+        """The error (root mean square), without any noise, of having so many `thresholds` and no
+        more, where that is the truth; None where their number is not for a plan to choose."""
+        return None
+
     def before_smoothing(self) -> Self | None:
         """The statistic whose estimate is drawn beside this one's, from the same release: decoding
         it again spends nothing. None where nothing was smoothed."""

@@ -44,7 +44,7 @@ class Cumulative(BoundedColumn):
     )
     smooth: str = option(
         "monotone",
-        "How the curve is made non-decreasing again: the nearest such curve, or S0's in a norm.",
+        "How the curve is made non-decreasing again: the nearest such, or by a norm of the noise.",
         choices=SMOOTHINGS,
     )
     box: bool = option(True, "Keep a curve smoothed in a norm within [0, 1].")

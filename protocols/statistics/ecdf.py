@@ -37,6 +37,11 @@ class Ecdf(Cumulative):
     def reference(self, holdings: Holdings) -> Estimate:
         return Curve(self.x.tolist(), self.true_curve(holdings).tolist())
 
+    def between_thresholds(self, truth: Estimate) -> float | None:
+        """Somebody who reads it halfway between two may be off by half of the step there."""
+        steps = np.diff(shape_of(truth).values(), prepend=0.0)
+        return float(np.sqrt(np.mean(steps**2) / 12))
+
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float
     ) -> Interval:
@@ -114,7 +119,7 @@ class Quantile(QuantilesAmongThresholds):
 
 @dataclass(frozen=True)
 class CumulativeHistogram(Cumulative):
-    """Counts in equal bins as differences of the private curve (S0 §7).
+    """Counts in bins, as differences of the private distribution function.
 
     Bins hold their right ends, (τ_{i−1}, τ_i], and the first one its left end too.
     Its noise moves records between neighbouring bins rather than in and out of each.
@@ -167,7 +172,7 @@ def bin_deviations(mechanism: CurveMechanism) -> Column:
     """Of each bin, per unit of the noise's: from draws of noise with a fixed seed, which has a
     relative error of 4 % with 256 of them."""
     generator = np.random.default_rng(0)
-    probes = max(16, min(PROBES, MOST_PROBED // mechanism.noises))
+    probes = max(16, min(PROBES, MOST_PROBED // max(1, mechanism.noises)))
     squares = np.zeros(mechanism.points)
     for _ in range(probes):
         noise = np.rint(generator.normal(scale=PROBED, size=mechanism.noises)).astype(np.int64)

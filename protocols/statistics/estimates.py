@@ -43,6 +43,12 @@ class Shape(ABC):
     def table(self) -> tuple[Heads, Cells]:
         """As a table: the heads of its columns, and its rows."""
 
+    def in_rows(self, numbers: Column) -> dict[str, Column]:
+        """Numbers that belong to `values`, by the rows of the table: under the name of the column
+        that they are about, none where a row has one value. Empty where they do not fit."""
+        whole = len(self.values()) == len(numbers) == len(self.table()[1])
+        return {"": numbers} if whole else {}
+
     @abstractmethod
     def draw(self, axes: "Axes", truth: "Estimate | None", beside: Beside) -> None:
         """Draws it beside the truth, where that is known and of the same shape."""

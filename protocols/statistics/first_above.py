@@ -54,7 +54,7 @@ class Searched(Chosen):
 
 @dataclass(frozen=True)
 class FirstAboveThreshold(Searched, Histogram):
-    """The middle of the first bin with so many records, and nothing of how many; inf if none has.
+    """The middle of the first bin with at least `--threshold` records; inf if there is none.
 
     Bins are searched from the lowest values up.
     """

@@ -117,7 +117,7 @@ class Histogram(BoundedColumn):
         counts = signed(released).astype(np.float64)
         span = (0.0, math.inf) if self.nonnegative else self.span
         deviations = self.deviations(noise_variance, records)
-        return Interval.around(counts, deviations, width, span)
+        return Interval.of_counts(counts, deviations, width, span)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.cells, math.sqrt(noise_variance))

@@ -141,7 +141,11 @@ class LinearRegression(Ranged):
     def _check_spread(self, spread: Matrix) -> None:
         for name, square in zip(self.x, np.diag(spread), strict=True):
             if square < COLLINEAR:
-                raise LocalError(f"column {name!r} has one value only: leave it out")
+                low, high = self.column_bounds[name]
+                raise LocalError(
+                    f"column {name!r} has one value only within [{low:g}, {high:g}]: give it wider "
+                    "bounds, or leave it out"
+                )
         if np.linalg.eigvalsh(spread)[0] < COLLINEAR:
             raise LocalError(
                 f"the columns {', '.join(self.x)} are collinear: leave one out that others make up"

@@ -13,6 +13,7 @@ from protocols.records import Column, Holdings
 from protocols.statistics.bounded import OneColumn
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Curve, Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement, OneHot
 
 LEAST, MOST = -32, 48
@@ -37,6 +38,7 @@ class Magnitudes(OneColumn):
 
     name: ClassVar[str] = "magnitudes"
     style: ClassVar[Style] = Style("marks", "value", "records")
+    one_noise: ClassVar[bool] = True
 
     @property
     def length(self) -> int:
@@ -66,6 +68,13 @@ class Magnitudes(OneColumn):
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(BINS, math.sqrt(noise_variance))
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        counts = signed(released).astype(float)
+        deviations = self.deviations(noise_variance, records)
+        return Interval.of_counts(counts, deviations, width, self.span)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """As numpy counts, which has bins half-open on the one side only: by magnitude, then."""

@@ -33,7 +33,7 @@ by chance; of time stamps, nearly all."""
 
 @dataclass(frozen=True)
 class Gini(Pairs, OneColumn):
-    """Gini's mean difference, the mean of |x − y|: the coefficient is that over twice the mean."""
+    """Gini's mean difference of two values: the coefficient is that over twice the mean."""
 
     name: ClassVar[str] = "gini"
 
@@ -203,7 +203,7 @@ class Auc(Ordered):
 
 @dataclass(frozen=True)
 class Pairwise(Pairs, OneColumn):
-    """The mean over pairs of a kernel, by name or written out, of columns within public bounds."""
+    """The mean of a kernel over pairs of records; the kernel is given by name or as a formula."""
 
     kernel_name: str = option("gini", "The kernel's name, or its formula.", flag="--kernel")
     x: str = role("x", "The column that the kernel calls x.", bounded=True)

@@ -30,6 +30,7 @@ from protocols.statistics.contract import Circumstances
 from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.of_schema import Projected
+from protocols.statistics.synthetic_rows import MOST_ROWS
 
 MAX_CELLS = 1 << 20
 """Of all tables or cells that a party sends."""
@@ -203,7 +204,7 @@ class ProjectedCells(OfCounts):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         counts = signed(released)
         held = np.flatnonzero(counts > (0 if exact else self.threshold))
-        return self.rows_with(held, counts[held])
+        return self.rows_with(held, counts[held]).at_most(MOST_ROWS * records)
 
     def reference(self, holdings: Holdings) -> Estimate:
         return self.rows_with(*np.unique(self.measured(holdings), return_counts=True))

@@ -1,5 +1,6 @@
 """What statistics of quantiles have in common, however they find them."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,3 +58,7 @@ class QuantilesAmongThresholds(OfQuantiles, Cumulative):
     @property
     def grid_words(self) -> str:
         return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"
+
+    def between_thresholds(self, truth: Estimate) -> float | None:
+        """As far as a quantile that lies anywhere within a step."""
+        return self.grid_step / math.sqrt(3)

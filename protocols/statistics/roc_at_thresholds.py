@@ -9,12 +9,11 @@ import numpy as np
 
 from protocols.errors import LocalError
 from protocols.records import Column
-from protocols.statistics.classifier_curves import MAX_THRESHOLDS, Drawn
-from protocols.statistics.classifier_estimates import Judgement, Judgements, RocEstimate
+from protocols.statistics.classifier_curves import MAX_THRESHOLDS, Rates
 
 
 @dataclass(frozen=True)
-class RocAt(Drawn):
+class RocAt(Rates):
     """As `roc`. `at` are all thresholds but the last, which is the upper bound."""
 
     at: tuple[float, ...] = ()
@@ -42,6 +41,3 @@ class RocAt(Drawn):
 
     def release_key(self) -> str:
         return repr((super().release_key(), self.at))
-
-    def shape(self, named: dict[str, Judgement]) -> Judgements:
-        return RocEstimate(named)

@@ -21,7 +21,7 @@ MAX_STEPS = 1 << 18
 
 @dataclass(frozen=True)
 class RunningSum(BoundedColumn):
-    """The sum of all values up to each of `steps` times, every one published with tree noise.
+    """Running totals: the sum of all values up to each of `--steps` times.
 
     Adjacent streams differ in the value at one time; the times themselves are public. A release of
     all sums at once is what the same noise gives when they are published one by one as time goes.

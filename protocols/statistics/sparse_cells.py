@@ -35,6 +35,7 @@ from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.gathered import Gathered
 from protocols.statistics.of_schema import Projected
 from protocols.statistics.projected import MAX_THRESHOLD
+from protocols.statistics.synthetic_rows import MOST_ROWS
 
 EMPTY = Fraction(1, 10)
 """Cells without a record that are expected to pass, for each record."""
@@ -217,7 +218,7 @@ class SparseCells(OfRecords):
         inside = ((cells >= 0) & (cells < self.space.size)).all()
         if not (inside and (np.diff(cells) > 0).all() and (counts > self.threshold).all()):
             raise LocalError("the curator published cells that cannot be")
-        return self.rows_with(cells, counts)
+        return self.rows_with(cells, counts).at_most(MOST_ROWS * records)
 
     def reference(self, holdings: Holdings) -> Estimate:
         cells = self.space.encode(self.words_of(holdings))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_DRAWN = 12
+MOST_ROWS = 2
+"""Synthetic records for a real one."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,18 @@ class SyntheticRows(Shape):
     @property
     def records(self) -> int:
         return int(self.counts.sum())
+
+    def at_most(self, records: int) -> "SyntheticRows":
+        """As they are, or so many in the same proportions: n is public, and at a tiny ε noise alone
+        can make millions of rows."""
+        if self.records <= records:
+            return self
+        shares = self.counts / float(self.records) * records
+        counts = np.floor(shares).astype(np.int64)
+        rest = np.argsort(counts - shares, kind="stable")[: records - int(counts.sum())]
+        counts[rest] += 1
+        held = counts > 0
+        return SyntheticRows(self.columns, self.labels, self.codes[held], counts[held])
 
     def values(self) -> Column:
         """The shares of all values, one column after another."""

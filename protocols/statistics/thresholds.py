@@ -53,6 +53,32 @@ def threshold_values(lower: float, upper: float, count: int, spacing: str) -> Co
     return x
 
 
+def thresholds_around(
+    bounds: tuple[float, float], part: tuple[float, float], inside: int, outside: int
+) -> Column:
+    """`inside` of them at equal distances within a part of the range, and on either side of it
+    `outside`, whose distances from its middle are a geometric row up to the bound; none where the
+    part reaches to the bound.
+
+    Raises `LocalError` if doubles cannot tell them apart.
+    """
+    (lower, upper), (left, right) = bounds, part
+    middle = left + (right - left) / 2
+    values = [threshold_values(left, right, inside, "linear")]
+    if lower < left:
+        away = threshold_values(middle - left, middle - lower, outside, "log")[:-1]
+        values.insert(0, np.append(middle - away[::-1], left))
+    if right < upper:
+        away = threshold_values(right - middle, upper - middle, outside, "log")[:-1]
+        values.append(np.append(middle + away, upper))
+    x = np.concatenate(values)
+    if not (np.diff(x) > 0).all() or x[0] <= lower:
+        raise LocalError(
+            f"{len(x)} thresholds cannot be told apart within [{lower:.17g}, {upper:.17g}]"
+        )
+    return x
+
+
 def _equidistant(lower: float, upper: float, count: int) -> Column:
     """Division of integers rounds to the nearest double."""
     low, high = as_written(lower), as_written(upper)

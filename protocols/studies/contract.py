@@ -22,11 +22,12 @@ Every choice must follow from the fields and the answers alone. A study that was
 again from its beginning; it asks the same, and is given the answers that are there already.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from protocols.errors import LocalError, RunFailed
 from protocols.records import Column, Holdings
@@ -96,13 +97,16 @@ Steps = Generator[Ask, Answer, Finding]
 class Study(Parametrized, ABC):
     """Questions to a federation, of which later ones may follow from earlier answers."""
 
+    span: ClassVar[Bounds] = (-math.inf, math.inf)
+    """Where a finding can lie."""
+
     @abstractmethod
     def shares(self) -> tuple[Fraction, ...]:
         """The most that it can ask: a share of ε and δ for each question, at most 1 together.
 
-        The whole is set aside before the first question. A study whose number of questions depends
-        on the answers declares the most there can be, and pays for those that it asks. Questions
-        may divide the sum otherwise than is said here.
+        There must be room for the whole before the first question. A study whose number of
+        questions depends on the answers declares the most there can be, and pays for those that
+        it asks. Questions may divide the sum otherwise than is said here.
         """
 
     @abstractmethod

@@ -31,7 +31,7 @@ OF_PAIRS = Fraction(3, 4)
 class GiniCoefficient(Study):
     """The Gini coefficient of inequality: from the mean difference of pairs, and the mean."""
 
-    value: str = role("value", "The column that it is about.", bounded=True)
+    value: str = role("value", "The column to compute it from.", bounded=True)
     lower: float | None = option(None, "Public lower bound of the values, 0 or more.")
     upper: float | None = option(None, "Public upper bound of the values.")
     pairs_per_party: str = option(
@@ -39,6 +39,7 @@ class GiniCoefficient(Study):
     )
 
     name: ClassVar[str] = "gini-coefficient"
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         self._mean()  # refuses bounds that there are not
@@ -66,6 +67,8 @@ class GiniCoefficient(Study):
         return (OF_PAIRS, 1 - OF_PAIRS)
 
     def examples(self) -> tuple[Ask, ...]:
+        if self.lower is None or self.upper is None:
+            raise LocalError(f"{self.name} needs public bounds: give --lower and --upper")
         return (Ask(self._difference(), OF_PAIRS), Ask(self._mean(), 1 - OF_PAIRS))
 
     def steps(self) -> Steps:

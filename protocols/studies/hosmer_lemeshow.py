@@ -40,8 +40,8 @@ class HosmerLemeshow(Study):
     score: str = role("score", "The column of predicted probabilities, from 0 to 1.")
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
-    groups: int = option(10, "How many groups, of about as many records each.")
-    thresholds: int = option(1024, "How many points quantiles are chosen from.")
+    groups: int = option(10, "How many groups of about equal size.")
+    thresholds: int = option(1024, "How many candidates the quantiles are chosen from.")
     mechanism: str = option(
         "hierarchy", "Which mechanism adds the noise for them.", choices=tuple(MECHANISMS)
     )

@@ -50,7 +50,7 @@ class LogisticRegression(Study):
         "newton", "By Newton steps, or a curator's objective perturbation.", choices=METHODS
     )
     penalty: float = option(
-        0.0, "Of the squared coefficients for each record, at least; of the method objective."
+        0.0, "Least penalty on squared coefficients, per record; for --method objective."
     )
 
     name: ClassVar[str] = "logistic-regression"
@@ -118,7 +118,8 @@ class LogisticRegression(Study):
                 "predictions are certain"
             )
         if weak:
-            notes.append(f"noise hides the curvature in {weak} directions: steps there are short")
+            hidden = "1 direction" if weak == 1 else f"{weak} directions"
+            notes.append(f"noise hides the curvature in {hidden}: steps there are short")
         to_raw = self._to_raw()
         told = [np.sqrt(np.diag(to_raw @ each @ to_raw.T)) for each in (inverse, inverse @ inverse)]
         estimate = Coefficients(

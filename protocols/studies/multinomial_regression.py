@@ -54,11 +54,15 @@ class MultinomialRegression(Study):
         "From the rows of a projected histogram, or a curator's objective perturbation.",
         choices=METHODS,
     )
-    k: int = option(0, "Attributes that the histogram keeps; S4's estimate, if 0.")
-    gamma: float = option(0.0, "Of ε, for the histogram's counts; S4's estimate, if 0.")
-    bins: int = option(0, "Bins of an attribute of numbers; by Lei's bandwidth, if 0.")
+    k: int = option(0, "How many attributes the histogram keeps; 0 estimates the best number.")
+    gamma: float = option(
+        0.0, "The share of ε for the histogram's counts; 0 estimates the best share."
+    )
+    bins: int = option(
+        0, "How many bins a numeric attribute has; 0 chooses by the number of records."
+    )
     penalty: float = option(
-        0.0, "Of the squared coefficients for each record, at least; of the method objective."
+        0.0, "Least penalty on squared coefficients, per record; for --method objective."
     )
     records: int = 0
     curated: bool = False

@@ -26,7 +26,7 @@ from protocols.statistics.projected import (
     ProjectedCells,
 )
 from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
-from protocols.statistics.synthetic_rows import SyntheticRows
+from protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 CURATOR = "curator"
@@ -44,9 +44,13 @@ class ProjectedHistogram(Study):
         flag="--attribute",
     )
     target: str = role("target", "The attribute whose classes are to be told apart.")
-    k: int = option(0, "How many attributes to keep beside the target; 0 takes S4's estimate.")
-    gamma: float = option(0.0, "The share of ε for the histogram; 0 takes S4's estimate.")
-    bins: int = option(0, "How many bins a numeric attribute has; 0 takes Lei's bandwidth.")
+    k: int = option(
+        0, "How many attributes to keep beside the target; 0 estimates the best number."
+    )
+    gamma: float = option(0.0, "The share of ε for the histogram; 0 estimates the best share.")
+    bins: int = option(
+        0, "How many bins a numeric attribute has; 0 chooses by the number of records."
+    )
     records: int = 0
     curated: bool = False
 
@@ -167,6 +171,11 @@ class ProjectedHistogram(Study):
             f"{self.chosen_bins} bins, {answer.estimate.records} synthetic records for "
             f"{answer.records}"
         ]
+        if answer.estimate.records >= MOST_ROWS * answer.records:
+            notes.append(
+                f"noise makes most of the rows: no more than {MOST_ROWS} for a record are kept; "
+                "use a larger --epsilon"
+            )
         if self.picks > len(chosen):
             most = "2^60 cells" if self.curated else f"{MAX_CELLS} counts: a curator takes 2^60"
             notes.append(f"no further attribute of {self.picks} fits into {most}")

@@ -32,7 +32,7 @@ from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 class QuantileSearchStudy(Study):
     """Quantiles by binary search: over fss from one stored tree, else in several questions."""
 
-    value: str = role("value", "The column that it is about.", bounded=True)
+    value: str = role("value", "The column to compute it from.", bounded=True)
     lower: float | None = option(None, "Public lower bound of the values.")
     upper: float | None = option(None, "Public upper bound of the values.")
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")

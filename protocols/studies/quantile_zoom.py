@@ -1,13 +1,20 @@
 """A quantile by report noisy max, in two questions: where it is about, then where it is.
 
 A quantile that two servers choose among N cells is no finer than a cell. Where there are records
-enough for the ε at hand, a small share of it finds two thresholds around the quantile, as quantiles
-themselves whose ranks lie a margin below and above: so wide a margin that the noise of the first
-question seldom crosses it. The second question has most of its N cells between the two, and some
-on either side: where the first was wrong, it is the resolution that suffers. A side with less than
-twice the margin of records keeps its public bound: an end would be lost among the cells that no
-record is in. Where that is so on both sides, noise is coarser than cells are likely to be, and one
-question with all of ε is asked.
+enough for the ε at hand, a small share of it tells first where to look closer.
+
+With many records, that is two thresholds around the quantile, quantiles themselves whose ranks lie
+a margin below and above: so wide a margin that the noise of the first question seldom crosses it.
+The second question has most of its N cells between the two, and some on either side: where the
+first was wrong, it is the resolution that suffers.
+
+With fewer, it is the quantile itself, told roughly. The second question has a quarter of its cells
+in the cell that was found, and fans the others out from it: however wrong the first was, cells are
+a small part of that error wide. It must only not be lost among the cells that no record is in.
+
+With fewer still, it is two thresholds again for a larger share of ε, or one: a side with less than
+twice the margin of records keeps its public bound. Where that is so on both sides, noise is coarser
+than cells are likely to be, and one question with all of ε is asked.
 """
 
 import math
@@ -35,12 +42,20 @@ FINE = 1024
 SPARE = 5.0
 """The margin in scales of noise, past the logarithm of the cells: noise crosses it once in e^5
 questions at most."""
+ROUGH_SHARES = (Fraction(3, 100), Fraction(1, 20))
+"""Of ε, for the quantile itself, told roughly: the least that will do."""
+ROUGH = 256
+"""Cells of the question that tells it roughly, at most."""
+ROUGH_SPARE = 10.0
+"""So many scales of noise, past the logarithm of the cells, it must be from either end of all
+records: it is lost among empty cells once in e^10 questions at most."""
 
 
 @dataclass(frozen=True)
 class QuantileZoom(Study):
     """One quantile of `records` records, whose rank lies `margin` from those of the ends, each of
-    which takes `end_share` of ε."""
+    which takes `end_share` of ε. With a margin of 0, it is asked for itself, and looked for around
+    what is found."""
 
     statistic: Quantile
     records: int
@@ -61,6 +76,8 @@ class QuantileZoom(Study):
     @property
     def ends(self) -> tuple[float, ...]:
         """As quantiles: those that there are."""
+        if not self.margin:
+            return self.statistic.quantile
         rank = math.ceil(self.statistic.quantile[0] * self.records)
         sides = ((rank - self.margin, rank), (rank + self.margin, self.records - rank))
         return tuple(end / self.records for end, room in sides if room >= 2 * self.margin)
@@ -91,18 +108,21 @@ class QuantileZoom(Study):
     def _within(self) -> Quantile:
         """Between two ends lie about twice the margin of ranks, and cells of a few ranks each are
         chosen better than finer ones, of which more compete."""
-        most = FINE if len(self.ends) == 2 else self.statistic.thresholds
+        one_sided = len(self.ends) == 1 and self.margin
+        most = self.statistic.thresholds if one_sided else FINE
         return replace(self.statistic, thresholds=min(self.statistic.thresholds, most))
 
     def _around(self) -> QuantileByMax:
-        cells = min(self.statistic.thresholds, COARSE)
+        cells = min(self.statistic.thresholds, COARSE if self.margin else ROUGH)
         return self._by_max(replace(self.statistic, quantile=self.ends, thresholds=cells))
 
     def _by_max(self, asked: Quantile, within: tuple[float, ...] = ()) -> QuantileByMax:
-        known = {each.name for each in fields(QuantileByMax)} - {"mechanism", "within"}
+        known = {each.name for each in fields(QuantileByMax)} - {"mechanism", "within", "fanned"}
         given = {each.name: getattr(asked, each.name) for each in fields(asked)}
         return QuantileByMax(
-            within=within, **{name: value for name, value in given.items() if name in known}
+            within=within,
+            fanned=bool(within) and not self.margin,
+            **{name: value for name, value in given.items() if name in known},
         )
 
     def _range(self, found: Answer) -> Bounds:
@@ -111,7 +131,7 @@ class QuantileZoom(Study):
         edges = np.concatenate([[around.bounds[0]], around.x])
         cells = np.searchsorted(edges, shape_of(found.estimate).values()) - 1
         lower, upper = float(edges[cells.min()]), float(edges[cells.max() + 1])
-        if len(cells) == 2:
+        if len(cells) == 2 or not self.margin:
             return lower, upper
         below = self.ends[0] < self.statistic.quantile[0]
         return (lower, around.bounds[1]) if below else (around.bounds[0], upper)
@@ -125,11 +145,21 @@ def zoomed(
         return asked
     if len(asked.quantile) != 1 or asked.thresholds < LEAST_IN_PARTS:
         return asked
-    cells = min(asked.thresholds, COARSE)
     scale = QuantileByMax().sensitivity * records_per_unit / float(epsilon)
-    studies = [
-        QuantileZoom(asked, records, math.ceil(scale / share * (math.log(cells) + SPARE)), share)
-        for share in END_SHARES
-    ]
+
+    def around(share: Fraction) -> QuantileZoom:
+        cells = min(asked.thresholds, COARSE)
+        margin = math.ceil(scale / share * (math.log(cells) + SPARE))
+        return QuantileZoom(asked, records, margin, share)
+
+    best = around(END_SHARES[0])
+    if len(best.ends) == 2:
+        return best
+    rank = math.ceil(asked.quantile[0] * records)
+    least = scale * (math.log(min(asked.thresholds, ROUGH)) + ROUGH_SPARE)
+    for share in ROUGH_SHARES:
+        if min(rank, records - rank) >= least / share:
+            return QuantileZoom(asked, records, 0, share)
+    studies = [around(share) for share in END_SHARES]
     best = max(studies, key=lambda study: len(study.ends))  # the first of those with most
     return best if best.ends else asked

@@ -191,9 +191,11 @@ class ResidualPlot(Study):
             raise RunFailed("noise leaves no point in any cell: use a larger --epsilon")
         outside = max(0.0, float(estimate.noisy[-1]))
         if outside > answer.records / 4:
+            way = "use a larger --epsilon, or give --fitted-reach and --residual-reach"
+            if self._given:
+                way = "give larger --fitted-reach and --residual-reach"
             notes.append(
-                f"about {outside:.0f} of {answer.records} records lie outside the plot: use a "
-                "larger --epsilon, or give --fitted-reach and --residual-reach"
+                f"about {outside:.0f} of {answer.records} records lie outside the plot: {way}"
             )
         return Finding(estimate, tuple(notes))
 

@@ -31,15 +31,15 @@ MAX_BINS = 1 << 10
 
 @dataclass(frozen=True)
 class RocMedians(Study):
-    """A ROC curve at private thresholds that part the scores evenly: PriROC without a curator."""
+    """A ROC curve at private thresholds that split the scores into groups of equal size."""
 
     score: str = role("score", "The column of scores.")
     label: str = role("label", "The column of labels, 0 or 1.")
     positive: float | None = option(None, "The label of positive records, if it is not 1.")
     lower: float = option(0.0, "Public lower bound of the scores.")
     upper: float = option(1.0, "Public upper bound of the scores.")
-    bins: int = option(64, "How many bins thresholds part the scores into.")
-    thresholds: int = option(1024, "How many points thresholds are chosen from.")
+    bins: int = option(64, "How many groups the thresholds split the scores into.")
+    thresholds: int = option(1024, "How many candidates the thresholds are chosen from.")
     mechanism: str = option(
         "hierarchy", "Which mechanism adds the noise.", choices=("hierarchy", "hb")
     )
@@ -48,6 +48,7 @@ class RocMedians(Study):
 
     name: ClassVar[str] = "roc-medians"
     style: ClassVar[Style] = Style()
+    span: ClassVar[tuple[float, float]] = RocAt.span
 
     def __post_init__(self) -> None:
         if not 2 <= self.bins <= MAX_BINS:
@@ -103,7 +104,7 @@ class RocMedians(Study):
         notes = []
         if len(inner) < self.bins - 1:
             notes.append(f"equal or close scores leave {len(inner) + 1} of {self.bins} bins")
-        return Finding(answer.estimate, tuple(notes))
+        return Finding(answer.estimate, tuple(notes), answer.deviations)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """At every score that there is."""

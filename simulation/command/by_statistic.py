@@ -135,7 +135,7 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
             raise LocalError(f"{name} cannot have an option {option.flag}: every question has it")
         own.append(_parameter(option, f"Options of {name}"))
     if getattr(kind, "takes_pilot", False):
-        help = "PUBLIC data like it, to choose the number of pairs by."
+        help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))
     if finds_bounds := _may_find_bounds(kind):
@@ -185,7 +185,7 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
 
     bounds = typer.Option(
         "--bounds",
-        help="Who knows the bounds: you, or nobody: then a share of ε finds them. [default: given]",
+        help="Whether you give the bounds, or a share of ε is spent to find them. [default: given]",
         rich_help_panel=group,
         metavar=f"[{'|'.join(BOUNDS)}]",
     )
@@ -196,8 +196,8 @@ def _bounds_parameters(group: str) -> list[inspect.Parameter]:
     )
     method = typer.Option(
         "--bounds-by",
-        help="How private bounds are found: in noisy counts, or by an index that two servers "
-        f"choose. [default: {METHODS[0]}]",
+        help="How private bounds are found: from noisy counts, or by two servers that show "
+        f"nothing but an index. [default: {METHODS[0]}]",
         rich_help_panel=group,
         metavar=f"[{'|'.join(METHODS)}]",
     )

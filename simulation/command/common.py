@@ -51,14 +51,20 @@ class SimulationOptions:
     ] = None
     network: Annotated[
         str | None,
-        option(FEDERATION, "lan, wan, mobile, or delay=40ms,rate=50mbit,loss=0.1%: emulate it."),
+        option(
+            FEDERATION,
+            "Emulate lan, wan, mobile or delay=40ms,rate=50mbit,loss=0.1%; by role: "
+            "party=mobile,server=lan; with root, by real TCP: wan,by=namespaces.",
+        ),
     ] = None
     seed: Annotated[
         int | None, option(FEDERATION, "Makes the run reproducible, hence not private.")
     ] = None
-    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers release in all.")] = None
+    cap: Annotated[str | None, option(PRIVACY, "The most ε that servers may release in total.")] = (
+        None
+    )
     cap_delta: Annotated[
-        float | None, option(PRIVACY, "The most δ that servers release in all.")
+        float | None, option(PRIVACY, "The most δ that servers may release in total.")
     ] = None
     policy: Annotated[
         Path | None,
@@ -176,7 +182,7 @@ class RunOptions(QuestionOptions, SimulationOptions):
         option(DEPLOYED, "Folder of the analyst's identity.", envvar="TALLY_IDENTITY"),
     ] = None
     key: Annotated[
-        str | None, option(DEPLOYED, "A name for the question, to find its answer by.")
+        str | None, option(DEPLOYED, "A name for the question, to fetch its answer by later.")
     ] = None
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +22,11 @@ from simulation.command.common import DATA, CompareOptions, option
 from simulation.command.run import asked_about, simulated
 
 if TYPE_CHECKING:
-    from simulation.planning.plan import Planned, Rehearse
+    from parties.dataset import Dataset
+    from protocols.statistics import Statistic
+    from protocols.studies.contract import Study
+    from simulation.planning.plan import Planned, Planning, Rehearse
+    from simulation.planning.thresholds import Thresholds
 
 TARGET = "Target"
 HEADS = (
@@ -43,20 +48,32 @@ LEGEND = (
 )
 
 
+THRESHOLDS = "thresholds"
+MORE = (THRESHOLDS, "between")
+LEGEND_MORE = (
+    "; thresholds: how many were found to serve best (--thresholds fixes them); between: error of "
+    "reading between them, which a target counts too"
+)
+
+
 @dataclass(frozen=True)
 class PlanOptions(CompareOptions):
     """`tally plan`: nothing is asked of anybody."""
 
     target_error: Annotated[
         float | None,
-        option(TARGET, "Find the least ε whose expected error (rmse) is at most this."),
+        option(
+            TARGET,
+            "Find the least ε, and the thresholds, whose expected error (rmse) is at most this.",
+        ),
     ] = None
     target_bytes: Annotated[
         float | None,
         option(TARGET, "Leave out what takes more bytes per party than this."),
     ] = None
     public: Annotated[
-        str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")
+        str | None,
+        option(DATA, "PUBLIC data like yours to rehearse on; uniform values if left out."),
     ] = None
 
 
@@ -78,10 +95,9 @@ def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
     specs = options.aggregator or (aggregator_names() if targets else ["additive"])
     for spec in specs:
         aggregator_named(spec)
-    rehearse, share = rehearsal(chosen, options)
-    plans, unable = search(
-        rehearse, specs, options.epsilon, options.target_error, options.target_bytes, share
-    )
+    planning = planning_of(chosen, options)
+    by_epsilon = options.target_error is not None
+    plans, unable = search(planning, specs, by_epsilon, options.target_bytes)
     if not plans:
         raise RunFailed("; ".join(f"{spec}: {reason}" for spec, reason in unable))
     if options.as_json:
@@ -93,8 +109,10 @@ def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
         }
         print(json.dumps(document, allow_nan=False))
         return
-    show_table(HEADS, [_cells(each) for each in plans])
-    print(f"\n{LEGEND}\n")
+    searched = any(each.thresholds is not None for each in plans)
+    heads, legend = (HEADS, LEGEND) if not searched else ((*HEADS, *MORE), LEGEND + LEGEND_MORE)
+    show_table(heads, [_cells(each)[: len(heads)] for each in plans])
+    print(f"\n{legend}\n")
     for each in plans:
         print(f"{each.aggregator}: {each.mechanism}; δ {each.delta:g}; error by {each.basis}")
     for spec, reason in unable:
@@ -111,7 +129,69 @@ def _cells(found: "Planned") -> tuple[str, ...]:
         str(found.rounds),
         *(f"{seconds:.3g}" for seconds in found.seconds.values()),
         f"{found.memory / 1e6:.3g}",
+        str(found.thresholds),
+        f"{found.between:.3g}",
     )
+
+
+def planning_of(chosen: Chosen, options: PlanOptions) -> "Planning":
+    """How one aggregator is planned: with targets, the number of thresholds is searched too where
+    nobody said it and the question has some."""
+    from simulation.planning.plan import least_epsilon, plan
+
+    targets = options.target_error is not None or options.target_bytes is not None
+    thresholds = _thresholds(chosen, options) if targets else None
+    rehearse, share = rehearsal(chosen, options)
+
+    def planned(spec: str) -> "Planned":
+        error, most_bytes = options.target_error, options.target_bytes
+        if thresholds is not None and error is not None:
+            return thresholds.for_error(spec, error, most_bytes, share)
+        if thresholds is not None and most_bytes is not None:
+            return thresholds.for_bytes(spec, options.epsilon, most_bytes, share)
+        if error is not None:
+            return least_epsilon(rehearse, spec, error, share)
+        return plan(rehearse, spec, options.epsilon, share)
+
+    return planned
+
+
+def _thresholds(chosen: Chosen, options: PlanOptions) -> "Thresholds | None":
+    from protocols.statistics import Statistic
+    from simulation.planning.thresholds import LADDER, Thresholds
+
+    known = any(each.name == THRESHOLDS for each in chosen.kind.options())
+    if not known or THRESHOLDS in chosen.given:
+        return None
+
+    def having(count: int) -> Chosen:
+        return dataclasses.replace(chosen, given={**chosen.given, THRESHOLDS: count})
+
+    @cache
+    def hidden(count: int) -> float | None:
+        question, records = _public(having(count), options)
+        if not isinstance(question, Statistic):
+            return None
+        question = question.with_bounds(records.bounds)
+        return question.between_thresholds(question.reference(records.deal(options.parties)))
+
+    if hidden(LADDER[0]) is None:
+        return None
+    return Thresholds(
+        lambda count: rehearsal(having(count), options)[0], lambda count: hidden(count) or 0.0
+    )
+
+
+def _public(chosen: Chosen, options: PlanOptions) -> "tuple[Statistic | Study, Dataset]":
+    """The question, and public records in the place of those that it is about."""
+    from parties.data import load
+    from simulation.planning.standin import MOST_RECORDS, stand_in
+
+    question, data = asked_about(chosen, options)
+    if options.public is not None:
+        return question, load(options.public).about(question.columns)
+    rows = min(MOST_RECORDS, len(next(iter(data.all_columns.values()))))
+    return question, stand_in(data, dict(getattr(question, "column_bounds", {})), rows)
 
 
 def rehearsal(chosen: Chosen, options: PlanOptions) -> "tuple[Rehearse, float]":

@@ -33,13 +33,17 @@ if TYPE_CHECKING:
 
 def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     from simulation.reports.terminal import show_key, show_progress, show_study_key
+    from simulation.watch import at_work
 
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
         raise LocalError("--key is for a running federation: give --coordinator")
+    if options.out is not None:
+        check_writable(options.out)
     if options.coordinator is None or options.identity is None:
-        show(simulate(chosen, options), options.out, options.as_json)
+        with at_work(options.out):
+            show(simulate(chosen, options), options.out, options.as_json)
         return
     spec = _aggregator_of(options)
     for each in dataclasses.fields(SimulationOptions):
@@ -52,23 +56,22 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
     from simulation.watch import watched
 
     question = _asked(chosen, None)
-    if options.out is not None:
-        check_writable(options.out)
     deployment = Deployment(options.coordinator, options.identity, spec)
     about = about_run(question.name, spec, options)
-    with (
-        deployment as asked,
-        show_progress() as shown,
-        watched(options.out, about, shown) as report,
-    ):
-        result = asked.run(
-            question,
-            report=report,
-            key=options.key,
-            begun=lambda key, study: (show_study_key if study else show_key)(key),
-            **asking(options),
-        )
-    show(result, options.out, options.as_json)
+    with at_work(options.out):
+        with (
+            deployment as asked,
+            show_progress() as shown,
+            watched(options.out, about, shown) as report,
+        ):
+            result = asked.run(
+                question,
+                report=report,
+                key=options.key,
+                begun=lambda key, study: (show_study_key if study else show_key)(key),
+                **asking(options),
+            )
+        show(result, options.out, options.as_json)
 
 
 def simulate(chosen: Chosen, options: RunOptions) -> "Result":
@@ -87,18 +90,20 @@ def _aggregator_of(options: RunOptions) -> str:
 def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
     from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
+    from simulation.watch import at_work
 
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
     question, dataset = asked_about(chosen, options)
-    compare_aggregators(
-        question.title if isinstance(question, Study) else question.name,
-        options.aggregator,
-        lambda spec, time: simulated(question, dataset, spec, _again(options, time)),
-        options.out,
-        options.as_json,
-        options.repeat,
-    )
+    with at_work(options.out):
+        compare_aggregators(
+            question.title if isinstance(question, Study) else question.name,
+            options.aggregator,
+            lambda spec, time: simulated(question, dataset, spec, _again(options, time)),
+            options.out,
+            options.as_json,
+            options.repeat,
+        )
 
 
 MOST_REPEATS = 1000

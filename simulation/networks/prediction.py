@@ -1,27 +1,39 @@
 """The time on the network of a run, from its bill: rounds follow each other, links of one round
 work side by side, and everybody has one line of the profile's rate."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
 from protocols.run.messages import Phase, Role
 from protocols.run.meter import Bill
-from simulation.networks.profile import PROFILES, Profile
+from simulation.networks.network import NAMED, Network
 
-ENROLLING = 2
-"""One-way delays of the analyst's first call, which asks who is there."""
+SETTLING = 2
+"""One-way delays of the call for the servers' accounts."""
 ACKNOWLEDGED = 2
 """One-way delays of a call whose answer is waited for."""
-HANDSHAKES = 4
-"""One-way delays more where it is the first question, of TCP and TLS with the servers: measured."""
+CONNECTING = 6
+"""One-way delays until a connection can be used: two of TCP, two of TLS, two of HTTP/2."""
+JOINING = CONNECTING + 4
+"""Those of a party until it has joined: its connection, its stream, its call to join."""
+
+MEETING = CONNECTING + 8
+"""Those until parties that meet for the first time know each other: a line of its own to the
+coordinator's relay, saying that one is there, and asking for each other's keys. Measured."""
+CALLING = CONNECTING + 2
+"""Those until one can call another directly."""
 
 
-def network_seconds(bill: Bill, profile: Profile) -> float:
-    """In each round: the delay, and the bytes of whoever has most to send or to receive."""
-    busiest: dict[int, dict[tuple[Role, int, bool], float]] = {}
+def network_seconds(bill: Bill, network: Network) -> float:
+    """In each round: the longest delay, and the line that takes longest over its bytes."""
+    delays: dict[int, float] = {}
+    lines: dict[int, dict[tuple[Role, int, bool], float]] = {}
     for link, account in bill.accounts.items():
-        lines = busiest.setdefault(link.round, {})
+        path = network.between(link.sender, link.receiver)
+        delays[link.round] = max(delays.get(link.round, 0.0), path.seconds(0))
+        busy = lines.setdefault(link.round, {})
         size = float(account.bytes.sum())
         most = float(np.max(account.bytes, initial=0))
         for role, sends in ((link.sender, True), (link.receiver, False)):
@@ -29,12 +41,15 @@ def network_seconds(bill: Bill, profile: Profile) -> float:
             if link.sender is link.receiver is Role.SERVER and not sends:
                 at = -1 - link.station  # somebody else than the sender
             load = most if role is Role.PARTY else size
-            lines[role, at, sends] = lines.get((role, at, sends), 0.0) + load
-    return sum(profile.seconds(max(lines.values())) for lines in busiest.values())
+            line = network.line(role)
+            seconds = load / (line.rate * (1 - line.loss))
+            busy[role, at, sends] = busy.get((role, at, sends), 0.0) + seconds
+    return sum(delays[each] + max(lines[each].values()) for each in delays)
 
 
-def acknowledgements(bill: Bill) -> int:
-    """One-way delays that a question takes beside one for each round: how the processes speak.
+def acknowledgements(bill: Bill) -> Counter[Role]:
+    """One-way delays that a question takes beside one for each round, by who is at the other end
+    from the coordinator: how the processes speak.
 
     The coordinator speaks to one server after the other, each time until that has acknowledged it:
     a round to m servers takes m - 1 calls more, and the query one more, because parties are asked
@@ -51,27 +66,42 @@ def acknowledgements(bill: Bill) -> int:
         if link.phase is Phase.PAIR and link.receiver is Role.COORDINATOR:
             relayed.add(link.round)
     calls = sum(len(servers) - (phase is not Phase.QUERY) for (_, phase), servers in told.items())
-    return ENROLLING + ACKNOWLEDGED * (calls + meet) + len(relayed)
+    return Counter(
+        {
+            Role.SERVER: SETTLING + ACKNOWLEDGED * calls,
+            Role.PARTY: ACKNOWLEDGED * meet + len(relayed),
+        }
+    )
 
 
-def waiting_seconds(bill: Bill, profile: Profile, first: bool) -> float:
-    """All that a question spends on the network between processes, the `first` of a federation
-    with its handshakes."""
-    delays = acknowledgements(bill) + HANDSHAKES * first
-    return network_seconds(bill, profile) + profile.delay * delays
+def waiting_seconds(bill: Bill, network: Network, first: bool) -> float:
+    """All that a question spends on the network between processes; the `first` of a federation,
+    which is put while parties still join, with the connections that it takes."""
+    waited = network_seconds(bill, network)
+    for role, delays in acknowledgements(bill).items():
+        waited += delays * network.between(Role.COORDINATOR, role).seconds(0)
+    if first:
+        waited += JOINING * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
+        waited += CONNECTING * network.between(Role.PARTY, Role.SERVER).seconds(0)
+        pairs = {link.receiver for link in bill.accounts if link.phase is Phase.PAIR}
+        if pairs:
+            waited += MEETING * network.between(Role.PARTY, Role.COORDINATOR).seconds(0)
+        if Role.PARTY in pairs and Role.COORDINATOR not in pairs:
+            waited += CALLING * network.between(Role.PARTY, Role.PARTY).seconds(0)
+    return waited
 
 
-def split(bill: Bill, seconds: Mapping[str, float], profile: Profile) -> dict[str, object]:
-    """The time of a run under a profile in two parts, and what it would be under others."""
+def split(bill: Bill, seconds: Mapping[str, float], network: Network) -> dict[str, object]:
+    """The time of a run on a network in two parts, and what it would be on others."""
     first = "start" in seconds
     whole = sum(each for phase, each in seconds.items() if phase != "start")
-    network = min(whole, waiting_seconds(bill, profile, first))
+    waited = min(whole, waiting_seconds(bill, network, first))
     return {
-        "network_seconds": network,
-        "computing_seconds": whole - network,
+        "network_seconds": waited,
+        "computing_seconds": whole - waited,
         "predicted_seconds": {
-            name: whole - network + waiting_seconds(bill, other, first)
-            for name, other in PROFILES.items()
+            name: whole - waited + waiting_seconds(bill, other, first)
+            for name, other in NAMED.items()
         },
     }
 

@@ -25,6 +25,12 @@ class Profile:
         """Until the last of `size` bytes has come. A lost packet comes a round trip later."""
         return self.delay * (1 + 2 * self.loss) + size / (self.rate * (1 - self.loss))
 
+    def with_other(self, other: "Profile") -> "Profile":
+        """Of a link between two lines: the longer delay, the lower rate, the larger loss."""
+        return Profile(
+            max(self.delay, other.delay), min(self.rate, other.rate), max(self.loss, other.loss)
+        )
+
 
 PROFILES = {
     "lan": Profile(0.0002, 1e9 / 8),

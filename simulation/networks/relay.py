@@ -1,60 +1,105 @@
-"""A relay in front of a station: the delay, rate and loss of a profile, without root.
+"""Relays, without root: what a process sends passes a proxy that has the rate, delay and loss of
+its line and of the receiver's.
 
-It carries TCP streams: delay and rate are right, the dynamics of congestion are not there. A lost
-packet holds up what comes after it for a round trip, as TCP would.
+They carry TCP streams: delay and rate are right, the dynamics of congestion are not there. A lost
+packet holds up what comes after it for a round trip, as TCP would; a connection takes a round trip
+to be made.
 """
 
 import asyncio
 import contextlib
+import os
 import random
 import threading
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any
 
+from protocols.run.messages import Role
+from simulation.networks.emulation import LOOPBACK, Emulation, Outlet
+from simulation.networks.network import Network
 from simulation.networks.profile import Profile
 
 PACKET = 1448
 CHUNK = 1 << 14
 MOST_CHUNKS = 4096
 """On the way at a time; who sends more waits."""
+MOST_HEAD = 4096
+PROXY = "grpc_proxy"
+HEAD_ENDS = b"\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Proxied(Outlet):
+    """gRPC asks the proxy for every connection."""
+
+    proxy: str
+
+    def plug_in(self) -> None:
+        for name in ("no_grpc_proxy", "no_proxy"):
+            os.environ.pop(name, None)
+        os.environ[PROXY] = self.proxy
+
+
+class Direction:
+    """Of a line that all connections of a process share: one thing after another."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._free = 0.0
+
+    def book(self, size: int, now: float) -> tuple[float, float]:
+        """When the first and the last of `size` bytes pass, that are here from now on."""
+        begun = max(self._free, now)
+        self._free = begun + size / self._rate
+        return begun, self._free
 
 
 class Line:
-    """One direction of a station's line, which all its connections share."""
+    """Of one process, which is host to so many members of its role."""
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-        self._free = 0.0
-        self._luck = random.Random(1)
+    def __init__(self, network: Network, role: Role, members: int = 1) -> None:
+        self.role = role
+        rate = network.line(role).rate * members
+        self.up, self.down = Direction(rate), Direction(rate)
 
-    def arrival(self, size: int, now: float) -> float:
-        """When the last of `size` bytes comes out, that go in now."""
-        profile = self.profile
-        self._free = max(self._free, now) + size / profile.rate
+
+class Luck:
+    """The chances of a link, the same in every run."""
+
+    def __init__(self, link: Profile) -> None:
+        self._link = link
+        self._random = random.Random(1)
+
+    def delay(self, size: int) -> float:
+        """Of so many bytes: three ways if one of their packets is lost and sent again."""
         packets = -(-size // PACKET)
-        lost = self._luck.random() >= (1 - profile.loss) ** packets
-        return self._free + profile.delay * (3 if lost else 1)
+        lost = self._random.random() >= (1 - self._link.loss) ** packets
+        return self._link.delay * (3 if lost else 1)
 
 
-class Relays:
+class Relays(Emulation):
     """All relays of a federation, in one thread."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
+    def __init__(self, network: Network) -> None:
+        self._network = network
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._ports: dict[str, int] = {}
-        self._targets: dict[str, int] = {}
+        self._lines: dict[str, Line] = {}
+        self._outlets: dict[str, Outlet] = {}
+        self._listening: dict[int, Line] = {}
         self._servers: list[asyncio.Server] = []
 
-    def before(self, name: str, port: int) -> int:
-        """The port of the relay to that station, which listens at `port`; the same when the
-        station comes back at another."""
-        self._targets[name] = port
-        if name not in self._ports:
-            self._ports[name] = self._wait(self._listen(name))
-        return self._ports[name]
+    def line(self, name: str, role: Role, members: int = 1) -> Outlet:
+        if name not in self._outlets:
+            self._lines[name] = Line(self._network, role, members)
+            port = self._wait(self._open(self._lines[name]))
+            self._outlets[name] = Proxied(f"http://{LOOPBACK}:{port}")
+        return self._outlets[name]
+
+    def listens(self, name: str, port: int) -> None:
+        self._listening[port] = self._lines[name]
 
     def close(self) -> None:
         if not self._loop.is_closed():
@@ -76,40 +121,75 @@ class Relays:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.05)  # the loop closes the sockets of what was aborted
 
-    async def _listen(self, name: str) -> int:
-        lines = Line(self._profile), Line(self._profile)
-
+    async def _open(self, line: Line) -> int:
         async def carry(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
             try:
-                far, on = await asyncio.open_connection("127.0.0.1", self._targets[name])
-            except OSError:
-                back.transport.abort()
-                return
-            try:
-                await asyncio.gather(_pump(near, on, lines[0]), _pump(far, back, lines[1]))
-            except (OSError, asyncio.CancelledError):
-                pass  # a station is gone, or all of them: the streams end either way
+                await self._carry(line, near, back)
+            except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                pass  # whoever was called is not there, or a process is gone: the streams end
+            except asyncio.CancelledError:
+                pass  # all of them end
             finally:
-                for writer in (back, on):
-                    writer.transport.abort()
+                back.transport.abort()
 
-        server = await asyncio.start_server(carry, "127.0.0.1", 0)
+        server = await asyncio.start_server(carry, LOOPBACK, 0, limit=MOST_HEAD)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
+    async def _carry(
+        self, line: Line, near: asyncio.StreamReader, back: asyncio.StreamWriter
+    ) -> None:
+        """A process asks for a connection by `CONNECT host:port`."""
+        head = await near.readuntil(HEAD_ENDS)
+        method, target, _ = head.split(b" ", 2)
+        host, _, port = target.decode().rpartition(":")
+        if method != b"CONNECT" or host != LOOPBACK:
+            raise ValueError("not a connection between processes of this federation")
+        # Parties that meet listen where they find room, and tell each other.
+        other = self._listening.setdefault(int(port), Line(self._network, Role.PARTY))
+        link = self._network.between(line.role, other.role)
+        far, on = await asyncio.open_connection(LOOPBACK, int(port))
+        try:
+            await asyncio.sleep(2 * link.delay)
+            back.write(b"HTTP/1.1 200 OK" + HEAD_ENDS)
+            await asyncio.gather(
+                _pump(near, on, line.up, other.down, Luck(link)),
+                _pump(far, back, other.up, line.down, Luck(link)),
+            )
+        finally:
+            on.transport.abort()
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, line: Line) -> None:
-    """In order: nothing overtakes what was sent before it."""
+
+async def _pump(
+    source: asyncio.StreamReader,
+    sink: asyncio.StreamWriter,
+    out: Direction,
+    into: Direction,
+    luck: Luck,
+) -> None:
+    """In order: nothing overtakes what was sent before it. The receiver's line is taken only when
+    the sender's has let something through, since others may be faster."""
     loop = asyncio.get_running_loop()
+    sent: asyncio.Queue[tuple[float, float, bytes]] = asyncio.Queue(MOST_CHUNKS)
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MOST_CHUNKS)
+
+    async def until(due: float) -> None:
+        if (left := due - loop.time()) > 0:
+            await asyncio.sleep(left)
+
+    async def forward() -> None:
+        while True:
+            begun, ended, data = await sent.get()
+            await until(begun)
+            arrived = max(ended, into.book(len(data), begun)[1])
+            await under_way.put((arrived + luck.delay(len(data)), data))
 
     async def deliver() -> None:
         last = 0.0
         while True:
             due, data = await under_way.get()
             last = max(last, due)
-            if (left := last - loop.time()) > 0:
-                await asyncio.sleep(left)
+            await until(last)
             if not data:
                 with contextlib.suppress(OSError):
                     sink.write_eof()
@@ -117,11 +197,12 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, line: 
             sink.write(data)
             await sink.drain()
 
-    delivery = asyncio.create_task(deliver())
+    forwarding, delivery = asyncio.create_task(forward()), asyncio.create_task(deliver())
     try:
         while data := await source.read(CHUNK):
-            await under_way.put((line.arrival(len(data), loop.time()), data))
-        await under_way.put((line.arrival(0, loop.time()), b""))
+            await sent.put((*out.book(len(data), loop.time()), data))
+        await sent.put((*out.book(0, loop.time()), b""))
         await delivery
     finally:
+        forwarding.cancel()
         delivery.cancel()

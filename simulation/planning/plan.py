@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.errors import LocalError, TallyError
+from simulation.networks.network import NAMED
 from simulation.networks.prediction import server_bytes, waiting_seconds
-from simulation.networks.profile import PROFILES
 from simulation.result import Result
 
 BYTES_WITHIN = 0.15
@@ -35,7 +35,8 @@ CLOSE = 0.01
 @dataclass(frozen=True)
 class Planned:
     """`error` is the root mean square of what noise will do, `basis` how that is known; None where
-    there is no telling. `server_bytes` are those of the busiest server."""
+    there is no telling. `server_bytes` are those of the busiest server. Where the number of
+    `thresholds` was searched too, `between` is the error of reading between them."""
 
     aggregator: str
     servers: int
@@ -50,6 +51,12 @@ class Planned:
     rounds: int
     seconds: dict[str, float]
     memory: int
+    thresholds: int | None = None
+    between: float = 0.0
+
+    @property
+    def whole_error(self) -> float | None:
+        return None if self.error is None else math.hypot(self.error, self.between)
 
     def as_json(self) -> dict[str, object]:
         found = dataclasses.asdict(self)
@@ -126,7 +133,7 @@ def plan(rehearse: Rehearse, spec: str, epsilon: float | str, share: float = 1.0
         numbers["server"],
         numbers["total"],
         result.bill.rounds,
-        {name: computing + numbers[name] for name in PROFILES},
+        {name: computing + numbers[name] for name in NAMED},
         memory,
     )
 
@@ -137,7 +144,7 @@ def _numbers(result: Result) -> dict[str, float]:
         "party": float(bill.party_bytes().mean()),
         "server": float(server_bytes(bill)),
         "total": float(bill.total.bytes),
-        **{name: waiting_seconds(bill, profile, True) for name, profile in PROFILES.items()},
+        **{name: waiting_seconds(bill, network, True) for name, network in NAMED.items()},
     }
 
 
@@ -179,36 +186,39 @@ def _rounded(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 10**digits) / 10**digits:.{max(digits, 0)}f}"
 
 
+Planning = Callable[[str], Planned]
+"""The plan of an aggregator. Raises as a run does."""
+
+
 def search(
-    rehearse: Rehearse,
-    specs: Iterable[str],
-    epsilon: float | str,
-    target_error: float | None,
-    target_bytes: float | None,
-    share: float = 1.0,
+    planning: Planning, specs: Iterable[str], by_epsilon: bool, target_bytes: float | None
 ) -> tuple[list[Planned], list[tuple[str, str]]]:
     """Plans, the cheapest first, and the aggregators that cannot, with the reason.
 
-    With a target for the error, the cheapest has the least ε; else the least error; then come the
+    The cheapest has the least ε, where that was searched, else the least error; then come the
     fewest bytes of a party. Those with more bytes of a party than the target are left out.
     """
     plans, unable = [], []
     for spec in specs:
         try:
-            if target_error is None:
-                found = plan(rehearse, spec, epsilon, share)
-            else:
-                found = least_epsilon(rehearse, spec, target_error, share)
+            found = planning(spec)
         except TallyError as error:
             unable.append((spec, str(error).removeprefix(f"{spec}: ")))
             continue
         if target_bytes is not None and found.party_bytes > target_bytes:
-            unable.append((spec, f"a party sends and receives {found.party_bytes:,.0f} bytes"))
+            unable.append((spec, too_many(found)))
             continue
         plans.append(found)
+    return sorted(plans, key=cost_of(by_epsilon)), unable
 
+
+def too_many(found: Planned) -> str:
+    return f"a party sends and receives {found.party_bytes:,.0f} bytes"
+
+
+def cost_of(by_epsilon: bool) -> Callable[[Planned], tuple[float, float]]:
     def cost(found: Planned) -> tuple[float, float]:
-        first = found.epsilon if target_error is not None else found.error
+        first = found.epsilon if by_epsilon else found.whole_error
         return (math.inf if first is None else round(first, 9), found.party_bytes)
 
-    return sorted(plans, key=cost), unable
+    return cost

@@ -61,6 +61,7 @@ def _page(result: Result, plots: list[Path]) -> str:
         answer += [(name, f"rmse {part['rmse']:.4g}") for name, part in error_parts(result)]
     caught = f"<h2>Caught</h2>{pairs(result.caught_by_name)}" if result.caught else ""
     times = result.seconds | {"CPU of the servers": result.server_cpu_seconds}
+    times |= _network(result.network_times)
     bill = result.bill
     phases = [(name, t.bytes, t.messages) for name, t in bill.by_phase().items()]
     links = [(name, t.bytes, t.messages) for name, t in bill.by_link().items()]
@@ -78,6 +79,18 @@ def _page(result: Result, plots: list[Path]) -> str:
 <h2>Time</h2>{pairs((name, f"{spent:.3f} s") for name, spent in times.items())}
 <h2>Where it is from</h2>{pairs(_origin(result))}"""
     return page(title, body)
+
+
+def _network(times: Mapping[str, object]) -> dict[str, float]:
+    """On an emulated network and beside it, and what the whole would take on others."""
+    found: dict[str, float] = {}
+    for name, spent in times.items():
+        match spent:
+            case float():
+                found[name.replace("_seconds", "").replace("network", "on the network")] = spent
+            case Mapping():
+                found |= {f"predicted, {where}": float(each) for where, each in spent.items()}
+    return found
 
 
 def _origin(result: Result) -> list[tuple[str, object]]:

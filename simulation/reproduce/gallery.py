@@ -37,7 +37,7 @@ def write_gallery(folder: Path, shown: Iterable[tuple[Figure, Outcome]], scale: 
         body.append(_entry(figure, outcome, scale))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "gallery.html"
-    path.write_text(page("the papers' figures, reproduced", "".join(body)), encoding="utf-8")
+    path.write_text(page("The papers' figures, reproduced", "".join(body)), encoding="utf-8")
     return path
 
 

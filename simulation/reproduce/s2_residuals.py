@@ -2,12 +2,16 @@
 
 As in S2, coefficients are those of least squares on the records, which are not private: what is
 judged is the plot. S2 writes N(0, x) for a variance, as it writes N(0, σ²); results for x read as a
-standard deviation are told beside. The distance of two samples is that which a threshold sees, a
-lower bound of their total variation distance; S2 does not say how it estimates that from 1000
-draws each. Here there are fewer. S2 varies the product n·ε: here ε is 1, and n the product.
+standard deviation are told beside, and so is Table 1 with residuals from the line y = x in place of
+least squares: these two readings give S2's panel of raw records, and least squares does not. They
+came after the criteria had failed, and judge nothing.
+
+The distance of two samples is that which a threshold sees, a lower bound of their total variation
+distance; S2 does not say how it estimates that from 1000 draws each. Here there are fewer. S2
+varies the product n·ε: here ε is 1, and n the product.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -30,7 +34,8 @@ TABLE1 = {1000: (0.02, 0.002), 2000: (0.01, 0.0015), 5000: (0.008, 0.001)}
 PLAIN = {1000: (0.0097, 0.000301), 2000: (0.0067, 0.000215), 5000: (0.0041, 0.000135)}
 """n, and the same in plots of the raw records."""
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
-READINGS = ("variance", "deviation")
+READINGS = ("variance", "deviation", "line")
+"""What N(0, αx + 1) is read as; for `line`, a deviation, and residuals are those of y = x."""
 Points = tuple[Column, Column]
 
 
@@ -52,13 +57,14 @@ def model(
     records: int, seed: int, lower: float, spread: float = 0.0, bend: float = 0.0, **of: float
 ) -> Points:
     """Fitted values and residuals of y = x + bend·x² + ξ, the variance of ξ being 1 + spread·x
-    (or its deviation), for x uniform from `lower` to 50. `base` 0 leaves the 1 out."""
+    (or its deviation), for x uniform from `lower` to 50. `base` 0 leaves the 1 out; with `line` the
+    fitted value is x."""
     generator = np.random.default_rng([SEED, seed])
     x = generator.uniform(lower, 50, records)
     size = of.get("base", 1.0) + spread * x
     size = size if of.get("deviation") else np.sqrt(size)
     y = x + bend * x**2 + size * generator.normal(size=records)
-    slope, intercept = np.polyfit(x, y, 1)
+    slope, intercept = (1.0, 0.0) if of.get("line") else np.polyfit(x, y, 1)
     fitted = intercept + slope * x
     return fitted, y - fitted
 
@@ -126,35 +132,44 @@ def run_fig7(folder: Path, scale: Scale) -> Outcome:
 def table1_rows(sizes: Sizes) -> list[dict[str, Number]]:
     """One row for each n, violation, way (private or plain) and reading: the distance at so many
     times S2's least α or β."""
+    return [
+        row
+        for n in sizes.table1
+        for line in (False, True)
+        for row in _rows_of(sizes, n, READINGS[2:] if line else READINGS[:2])
+    ]
+
+
+def _rows_of(sizes: Sizes, n: int, readings: Sequence[str]) -> list[dict[str, Number]]:
+    """With residuals of least squares, or from the line."""
     rows: list[dict[str, Number]] = []
-    for n in sizes.table1:
-        ideal = [model(n, run, 0.0) for run in range(sizes.runs)]
-        others = [model(n, 10**6 + run, 0.0) for run in range(sizes.runs)]
-        true = TruePlot(*(np.concatenate(each) for each in zip(*others, strict=True)))
-        expected = true.own_shares
-        noisy = [private(each, run, f"M1 {n}") for run, each in enumerate(ideal)]
-        for way, base, least in (("private", noisy, TABLE1[n]), ("plain", ideal, PLAIN[n])):
-            first = distances(true, expected, base)
-            for what, at in (("alpha", 0), ("beta", 1)):
-                for reading in READINGS if what == "alpha" else READINGS[:1]:
-                    row: dict[str, Number] = {"n": n, "way": way, "violation": what}
-                    row |= {"reading": reading, "paper": least[at]}
-                    for factor in sizes.factors:
-                        size = factor * least[at]
-                        of = {"spread": size} if what == "alpha" else {"bend": size}
-                        of |= {"deviation": 1.0} if reading == "deviation" else {}
-                        drawn = [model(n, run, 0.0, **of) for run in range(sizes.runs)]
-                        if way == "private":
-                            name = f"{what} {size} {reading} {n}"
-                            drawn = [private(each, run, name) for run, each in enumerate(drawn)]
-                        apart = separation(first, distances(true, expected, drawn))
-                        row[f"at_{factor:g}"] = apart
-                    rows.append(row)
+    given = {"line": 1.0} if "line" in readings else {}
+    ideal = [model(n, run, 0.0, **given) for run in range(sizes.runs)]
+    others = [model(n, 10**6 + run, 0.0, **given) for run in range(sizes.runs)]
+    true = TruePlot(*(np.concatenate(each) for each in zip(*others, strict=True)))
+    expected = true.own_shares
+    noisy = [private(each, run, f"M1 {n}") for run, each in enumerate(ideal)]
+    for way, base, least in (("private", noisy, TABLE1[n]), ("plain", ideal, PLAIN[n])):
+        first = distances(true, expected, base)
+        for what, at in (("alpha", 0), ("beta", 1)):
+            for reading in readings if what == "alpha" else readings[:1]:
+                row: dict[str, Number] = {"n": n, "way": way, "violation": what}
+                row |= {"reading": reading, "paper": least[at]}
+                for factor in sizes.factors:
+                    size = factor * least[at]
+                    of = {"spread": size} if what == "alpha" else {"bend": size}
+                    of |= given | ({} if reading == "variance" else {"deviation": 1.0})
+                    drawn = [model(n, run, 0.0, **of) for run in range(sizes.runs)]
+                    if way == "private":
+                        name = f"{what} {size} {reading} {n}"
+                        drawn = [private(each, run, name) for run, each in enumerate(drawn)]
+                    row[f"at_{factor:g}"] = separation(first, distances(true, expected, drawn))
+                rows.append(row)
     return rows
 
 
 def table1_criteria(rows: list[dict[str, Number]]) -> dict[str, bool]:
-    """At S2's own least α and β; the other reading of α is told, and judges nothing."""
+    """At S2's own least α and β; other readings are told, and judge nothing."""
     return {
         f"S2 Table 1, {row['way']}, n{'·ε' if row['way'] == 'private' else ''} = {row['n']}: "
         f"{'α' if row['violation'] == 'alpha' else 'β'} = {row['paper']:g} is told from 0 with a "

@@ -7,7 +7,7 @@ import asyncio
 import datetime as dt
 import gc
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from servers.coordinator_process import run_coordinator
 from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig, run_server
 from simulation.misbehaviour import Misbehaviour
+from simulation.networks.emulation import Outlet
 from simulation.scripted_parties import ScriptedBlock
 from storage.store import keep_private
 
@@ -43,6 +44,12 @@ def preload() -> None:
     Authority.create("nobody's", now, day).issue(Identity(Role.PARTY), now, day).signet()
     gc.collect()
     gc.freeze()
+
+
+def behind(outlet: Outlet, program: Callable[..., None], *arguments: object) -> None:
+    """A program whose process has a line of its own."""
+    outlet.plug_in()
+    program(*arguments)
 
 
 def serve(config: ServerConfig, report: Connection) -> None:

@@ -18,7 +18,7 @@ from protocols.run.policy import Policy
 from protocols.run.query import Query
 from protocols.run.question import Question
 from simulation.misbehaviour import HONEST, Misbehaviour
-from simulation.networks.profile import Profile
+from simulation.networks.network import Network
 from simulation.proof import Proof, prove
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Plan:
     peer: str = "direct"
     policy: Policy | None = None
     cap_delta: float | None = None
-    network: Profile | None = None
+    network: Network | None = None
 
     def store_of(self, keeper: str) -> Path | None:
         return self.store / keeper if self.store else None

@@ -25,6 +25,9 @@ from servers.coordinator_service import CoordinatorConfig
 from servers.process import ServerConfig
 from simulation.analyst import Analyst
 from simulation.misbehaviour import HONEST
+from simulation.networks.emulation import Emulation, NoEmulation, Outlet
+from simulation.networks.namespaces import Namespaces
+from simulation.networks.network import Network
 from simulation.networks.relay import Relays
 from simulation.runtimes import children
 from simulation.runtimes.contract import Opened, Plan, Report, Runtime
@@ -33,7 +36,6 @@ Config = TypeVar("Config", ServerConfig, CoordinatorConfig)
 
 LIFETIME = dt.timedelta(days=1)
 START_SECONDS = 60.0
-ANY_PORT = "127.0.0.1:0"
 STOP_SECONDS = 5.0
 
 
@@ -52,12 +54,14 @@ class Processes(Runtime):
         self._listen: dict[str, str] = {}
         self._targets: list[str] = []
         self._coordinator = ""
-        self._relays: Relays | None = None
+        self._network: Emulation = NoEmulation()
+        self._outlets: dict[str, Outlet] = {}
 
     def start(self) -> None:
         if self.plan.network is not None:
-            self._relays = Relays(self.plan.network)
+            self._network = emulated(self.plan.network)
         try:
+            self._lay_lines()
             targets = tuple(self._start_server(i) for i in range(self.plan.servers))
             self._coordinator = self._start_coordinator(targets)
             for number in range(self.plan.hosts):
@@ -66,7 +70,17 @@ class Processes(Runtime):
             self.stop()
             raise
         analyst = self._credentials(Identity(Role.ANALYST))
-        self._analyst = Analyst(self._listen["coordinator"], analyst)
+        port = int(self._listen["coordinator"].rpartition(":")[2])
+        self._analyst = Analyst(self._network.from_here("coordinator", port), analyst)
+
+    def _lay_lines(self) -> None:
+        for index in range(self.plan.servers):
+            name = Role.SERVER.named(index)
+            self._outlets[name] = self._network.line(name, Role.SERVER)
+        self._outlets["coordinator"] = self._network.line("coordinator", Role.COORDINATOR)
+        for number, block in enumerate(self._blocks):
+            name = f"host-{number}"
+            self._outlets[name] = self._network.line(name, Role.PARTY, len(block.ids))
 
     def restart(self, name: str) -> None:
         """Starts a process again that died, where it was and with what it had stored."""
@@ -85,7 +99,7 @@ class Processes(Runtime):
         config = ServerConfig(
             index,
             self._credentials(Identity(Role.SERVER, index, index)),
-            self._listen.get(name, ANY_PORT),
+            self._listens_at(name),
             self.plan.store_of(name),
             self.plan.cap,
             self.plan.seed,
@@ -99,7 +113,7 @@ class Processes(Runtime):
             self._credentials(Identity(Role.COORDINATOR)),
             len(self.plan.holdings.ids),
             servers,
-            self._listen.get("coordinator", ANY_PORT),
+            self._listens_at("coordinator"),
             self.plan.store_of("coordinator"),
             self.plan.cap,
             self.plan.seed,
@@ -129,17 +143,19 @@ class Processes(Runtime):
                 process.kill()
                 process.join()
         self.children.clear()
-        if self._relays is not None:
-            self._relays.close()
+        self._network.close()
 
     def listens(self, name: str) -> str:
         """Where a station itself listens."""
         return self._listen[name]
 
     def address_of(self, name: str, port: int) -> str:
-        """Where others find a station. A relay in between may answer another address."""
-        found = port if self._relays is None else self._relays.before(name, port)
-        return f"127.0.0.1:{found}"
+        """Where others find a station."""
+        return f"{self._network.address(name)}:{port}"
+
+    def _listens_at(self, name: str) -> str:
+        """Where it did before; else at any port."""
+        return self._listen.get(name, f"{self._network.address(name)}:0")
 
     def host_program(self) -> Callable[[PartyConfig], None]:
         """What a party host runs."""
@@ -152,16 +168,18 @@ class Processes(Runtime):
         block = self._blocks[number]
         identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
         store = self.plan.store_of(name)
+        listen = self._listens_at(name) if self.plan.peer == "direct" else ""
         config = PartyConfig(
             self._credentials(identity),
             self._coordinator,
             block,
             self.plan.seed,
             store,
-            PeerConfig(self.plan.peer, ANY_PORT if self.plan.peer == "direct" else ""),
+            PeerConfig(self.plan.peer, listen),
             self.plan.policy,
         )
-        process = self._context.Process(target=self.host_program(), args=(config,), daemon=True)
+        arguments = (self._outlets[name], self.host_program(), config)
+        process = self._context.Process(target=children.behind, args=arguments, daemon=True)
         with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         self.children[name] = process
@@ -171,13 +189,15 @@ class Processes(Runtime):
     ) -> str:
         """Starts a process that listens; returns where."""
         ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=target, args=(config, theirs), daemon=True)
+        arguments = (self._outlets[name], target, config, theirs)
+        process = self._context.Process(target=children.behind, args=arguments, daemon=True)
         with no_main_module(), _deaf_to_the_keyboard():
             process.start()
         theirs.close()
         self.children[name] = process
         port = _port(ours)
-        self._listen[name] = f"127.0.0.1:{port}"
+        self._listen[name] = f"{self._network.address(name)}:{port}"
+        self._network.listens(name, port)
         return self.address_of(name, port)
 
     def _credentials(self, identity: Identity) -> Credentials:
@@ -190,6 +210,11 @@ def fork_server() -> ForkServerContext:
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["simulation.runtimes.preload"])
     return context
+
+
+def emulated(network: Network) -> Emulation:
+    """Raises `LocalError` where that cannot be done here."""
+    return Namespaces(network) if network.by == "namespaces" else Relays(network)
 
 
 @contextmanager

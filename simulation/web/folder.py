@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulation.watch import PROGRESS, is_running
+import numpy as np
+
+from protocols.run.standing import MOST_SHOWN, Standing
+from simulation.watch import PROGRESS, is_running, runs_of
 from simulation.web.documents import document, is_plain_file, read
 
 RESULT, COMPARISON, JOB, LOG = "result.json", "comparison.json", "job.json", "job.log"
@@ -129,6 +132,7 @@ class Runs:
         job = self._document(path / JOB) or {}
         result = self._document(path / RESULT)
         comparison = self._document(path / COMPARISON)
+        progress = _with_caught(progress, result)
         state, reason = _state(path, running, progress, job, bool(result or comparison))
         files = tuple(file for file in FILES if is_plain_file(path / file))
         return Seen(name, _changed(path), state, reason, progress, job, result, comparison, files)
@@ -176,6 +180,30 @@ def _state(
         return "done", ""
     said = _last_line(path / LOG) if job else ""
     return "failed", said or "it ended without a message: it was killed, or its machine stopped"
+
+
+def _with_caught(progress: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
+    """Parties whose submissions were refused in the end: the picture shows them so. Files may be of
+    anybody's making, so what is not as a run writes it is left alone."""
+    caught, states = _part(result, "caught"), progress.get("states")
+    if not isinstance(caught, list) or not isinstance(states, list) or not caught:
+        return progress
+    try:
+        known = all(0 <= kind < len(Standing) and 0 < size <= MOST_SHOWN for kind, size in states)
+        if not known or sum(size for _, size in states) > MOST_SHOWN:
+            return progress
+        each = np.repeat(*np.array(states, dtype=np.int64).T).astype(np.uint8)
+        for entry in caught:
+            if named := _NUMBERED.fullmatch(entry["party"]):
+                each[int(named[1])] = Standing.REFUSED
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError):
+        return progress
+    counts = np.bincount(each, minlength=len(Standing))
+    standing = {one.label: int(counts[one]) for one in Standing}
+    return progress | {"states": runs_of(each), "standing": standing}
+
+
+_NUMBERED = re.compile(r"party-(\d{1,9})")
 
 
 def _last_line(path: Path) -> str:

@@ -97,6 +97,31 @@ def test_it_can_be_read_at_every_width_and_colour(served: Served, window: Open) 
         assert (violations(one) if checked else [], overflow(one)) == ([], 0)
 
 
+def test_what_was_filled_in_stays_when_the_form_changes(served: Served, window: Open) -> None:
+    """Also what is typed while the next form is still under way, and only the last one is shown."""
+    one = window()
+    one.page.get_by_role("button", name="New run").click()
+    one.page.get_by_role("button", name="Start").wait_for()
+    one.page.locator('[name="--parties"]').fill("33")
+    one.page.evaluate(
+        """() => {
+          const { statistic, "--epsilon": epsilon } = document.querySelector("form").elements;
+          for (const name of ["ecdf", "mean", "histogram"]) {
+            statistic.value = name;
+            statistic.dispatchEvent(new Event("change"));
+          }
+          epsilon.focus();
+          epsilon.value = "0.5";
+        }"""
+    )
+    one.expect("legend", "histogram")
+    boxes = [one.page.locator(f'[name="--{each}"]') for each in ("parties", "epsilon")]
+    assert [box.input_value() for box in boxes] == ["33", "0.5"]
+    assert one.page.evaluate("document.activeElement.name") == "--epsilon"
+    one.page.wait_for_timeout(300)
+    one.expect("legend", "histogram")
+
+
 def test_a_run_that_fails_says_why(served: Served, window: Open) -> None:
     one = window()
     start(one, "mean", epsilon="2", cap="1")
@@ -112,6 +137,9 @@ def test_aggregators_and_runs_side_by_side(served: Served, window: Open) -> None
     start(one, "mean", "compare", aggregator="additive shamir", parties="8")
     one.expect("main h3", "Side by side")
     one.expect("main", "shamir")
+    one.expect("main h2", "mean, compared done")
+    # what is known of a ledger or of parties is of the last aggregator alone
+    assert one.page.locator("main h3").all_inner_texts() == ["Side by side", "Last events", "Files"]
     assert violations(one) == []
     for aggregator in ("additive", "masking"):
         with Federation(8, aggregator=aggregator) as federation:
@@ -132,6 +160,8 @@ def test_ten_thousand_parties(served: Served, window: Open) -> None:
     one.expect("main h2 .state", "done", 60)
     label = one.page.locator("canvas.parties").get_attribute("aria-label")
     assert label == "10,000 parties: 0 waiting, 10,000 submitted, 0 refused, 0 gone"
+    drawn = one.page.locator("svg.plot").get_attribute("aria-label")
+    assert drawn.endswith("from 0 to 1")  # the last bin has its width
 
 
 HOSTILE = {

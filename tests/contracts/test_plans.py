@@ -17,7 +17,7 @@ from protocols.statistics import offered
 from protocols.studies import studies
 from simulation.command.by_statistic import statistic_command
 from simulation.command.common import RunOptions
-from simulation.command.plan import PlanOptions, plan_statistic, rehearsal
+from simulation.command.plan import PlanOptions, plan_statistic, planning_of, rehearsal
 from simulation.command.run import simulate
 from simulation.planning.plan import (
     BYTES_WITHIN,
@@ -28,6 +28,7 @@ from simulation.planning.plan import (
     settled,
 )
 from simulation.planning.plan import plan as planned
+from simulation.planning.thresholds import LADDER
 
 RECORDS, PARTIES = 24, 3
 EPSILON = "30"
@@ -176,3 +177,73 @@ def test_an_error_that_does_not_depend_on_data_is_certain(
 def test_errors_of_the_local_model_depend_on_data(data: str) -> None:
     rehearse, share = rehearsal(*understood("mean", PlanOptions, words_for("mean", data)))
     assert not settled(rehearse("local", "1", 0, share))
+
+
+def between(count: int) -> float:
+    """Of a uniform curve: it rises by 1/N at each of N thresholds."""
+    return float(1 / count / np.sqrt(12))
+
+
+def test_a_target_of_error_finds_the_thresholds() -> None:
+    """No other number meets the target at a lower ε: with each, ε is searched for what it hides."""
+    target = 0.02
+    words = ["--parties=20", f"--target-error={target}"]
+    found = planning_of(*understood("ecdf", PlanOptions, words))("curator")
+    assert found.whole_error is not None
+    assert found.whole_error <= target * 1.0001
+    assert found.thresholds is not None
+    assert found.between == pytest.approx(between(found.thresholds), rel=0.05)
+    for count in LADDER[:6]:
+        if between(count) >= target or count == found.thresholds:
+            continue
+        room = np.sqrt(target**2 - between(count) ** 2)
+        rehearse, share = rehearsal(
+            *understood("ecdf", PlanOptions, ["--parties=20", f"--thresholds={count}"])
+        )
+        other = least_epsilon(rehearse, "curator", float(room), share)
+        assert other.epsilon is not None
+        assert found.epsilon is not None
+        assert found.epsilon <= other.epsilon * 1.02, count
+
+
+def test_a_target_of_bytes_finds_the_thresholds() -> None:
+    """The least error in all that a party can pay, by trying every number."""
+    most = 1500.0
+    words = ["--parties=20", "--epsilon=1"]
+    chosen, given = understood("ecdf", PlanOptions, [*words, f"--target-bytes={most}"])
+    found = planning_of(chosen, given)("curator")
+    assert found.party_bytes <= most
+    errors = {}
+    for count in LADDER[:6]:
+        asked = understood("ecdf", PlanOptions, [*words, f"--thresholds={count}"])
+        other = planned(rehearsal(*asked)[0], "curator", "1")
+        if other.party_bytes <= most and other.error is not None:
+            errors[count] = np.hypot(other.error, between(count))
+    assert found.thresholds == min(errors, key=lambda count: errors[count])
+
+
+def test_thresholds_that_were_given_are_kept() -> None:
+    words = ["--parties=20", "--target-error=0.05", "--thresholds=8"]
+    found = planning_of(*understood("ecdf", PlanOptions, words))("curator")
+    assert (found.thresholds, found.between) == (None, 0.0)
+    assert found.error is not None
+    assert found.error <= 0.05
+    words = ["--parties=20", "--target-error=1e-6"]
+    with pytest.raises(LocalError, match="4096 thresholds hide more"):
+        planning_of(*understood("ecdf", PlanOptions, words))("curator")
+
+
+def test_a_quantiles_thresholds_serve_its_error_on_raw_records() -> None:
+    """The planned question, run 20 times on skewed records that the plan has not seen. Seeded, so
+    that it is the same every time; the plan's error is a guide, hence the factor."""
+    target = 0.05
+    data = "--data=synthetic:scores?n=400"
+    words = ["--parties=20", data, f"--target-error={target}"]
+    found = planning_of(*understood("quantile", PlanOptions, words))("curator")
+    asked = ["--parties=20", data, f"--epsilon={found.epsilon}", "--aggregator=curator"]
+    errors = []
+    for seed in range(20):
+        run = [*asked, f"--thresholds={found.thresholds}", f"--seed={seed}"]
+        result = simulate(*understood("quantile", RunOptions, run))
+        errors.append((result.error or {})["rmse"])
+    assert np.sqrt(np.mean(np.square(errors))) <= 2 * target

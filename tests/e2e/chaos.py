@@ -5,6 +5,7 @@ same seed in one process, where nothing fails, says what every answer must be: w
 counted twice or drawn anew, the noisy estimate would differ. `python -m tests.e2e.chaos 200`.
 """
 
+import math
 import random
 import sys
 import tempfile
@@ -14,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.shamir import Shamir
@@ -26,11 +27,10 @@ from protocols.run.messages import Phase, Role
 from protocols.statistics import Statistic
 from protocols.statistics.choices import Mode
 from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import Gini
 from protocols.studies import Study
-from protocols.studies.private_bounds import PrivateBounds
+from protocols.studies.quantile_search import QuantileSearchStudy
 from protos import tally_pb2 as pb
 from protos.channel import open_blocking_channel
 from protos.tally_pb2_grpc import MessagesStub
@@ -43,13 +43,6 @@ from tests.samples import a_message
 PARTIES, HOSTS = 6, 3
 DELTA = 1e-6  # used by aggregators that need one
 LONGEST_DELAY = 0.5
-PAIRS, STUDY, JOINT, CHOICE = "pairs", "study", "joint", "choice"
-VERIFIED = "fss?verified=yes"
-KINDS = (
-    *("additive", "fss", "masking", "prio3", "shamir", "shuffle", "local"),
-    *(VERIFIED, PAIRS, STUDY, JOINT, CHOICE),
-)
-"""Aggregators, and what is put to `additive` that has machines or questions of its own."""
 KILL, FILL, REFUSE = HARMS = ("kill", "fill", "refuse")
 FULL_SECONDS = 0.5
 DEADLINE = 30.0
@@ -70,29 +63,46 @@ class Tally:
     lost: int = 0
 
 
-def question(kind: str, number: int) -> Statistic | Study:
-    """A curve of another size each time, for one that was released is not released again."""
-    match kind:
-        case "fss" | "fss?verified=yes":
-            return Ecdf(value="score", thresholds=2 + number)
-        case "pairs":
-            return Gini(value="score", bits=8, pairs_per_party="1")
-        case "study":
-            return PrivateBounds(Mean(value="score"))
-        case "local" | "joint":
-            return Histogram(value="score", bins=4)
-        case "choice":
-            return Mode(value="score", bins=4)
-    return Mean(value="score")
+@dataclass(frozen=True)
+class Kind:
+    """What is asked in every round, given its number; a study is `questions` of them."""
+
+    aggregator: str
+    question: Callable[[int], Statistic | Study] = lambda _: Mean(value="score")
+    noise: str | None = None
+    questions: int = 1
+    deadline: float = DEADLINE
 
 
-def aggregator_of(kind: str) -> str:
-    return "additive" if kind in (PAIRS, STUDY, JOINT, CHOICE) else kind
+def curve(number: int) -> Statistic:
+    """Of another size each time, for one that was released is not released again."""
+    return Ecdf(value="score", thresholds=2 + number)
 
 
-def price(kind: str) -> tuple[float, int]:
-    """ε of a round, and in how many releases. A study's has to tell counts from noise."""
-    return (8.0, 2) if kind == STUDY else (1.0, 1)
+def pairs(meet: str) -> Callable[[int], Statistic]:
+    return lambda _: Gini(value="score", bits=8, pairs_per_party="1", meet=meet)
+
+
+def search(_: int) -> Study:
+    return QuantileSearchStudy(value="score", halvings=3)
+
+
+PAIRS = "pairs"
+KINDS = {
+    "additive": Kind("additive"),
+    "fss": Kind("fss", curve),
+    "verified keys": Kind("fss?verified=yes", curve),
+    "masking": Kind("masking"),
+    "prio3": Kind("prio3"),
+    "shamir": Kind("shamir"),
+    "shuffle": Kind("shuffle"),
+    "local": Kind("local"),
+    "joint noise": Kind("additive", noise="joint"),
+    PAIRS: Kind("additive", pairs("parties"), deadline=PAIRS_DEADLINE),
+    "pairs by servers": Kind("additive", pairs("servers")),
+    "choice": Kind("additive", lambda _: Mode(value="score", bins=4)),
+    "study": Kind("additive", search, questions=3),
+}
 
 
 def chaos(
@@ -104,18 +114,16 @@ def chaos(
     longest: float = LONGEST_DELAY,
     harms: tuple[str, ...] = (KILL,),
 ) -> Tally:
-    """Of one of `KINDS`. Does harm to a process whose name begins with `victims`, at
+    """One of `KINDS`. Does harm to a process whose name begins with `victims`, at
     most `longest` seconds into a run.
 
     Raises whatever a run raises; differences and ledger faults are in the tally.
     """
     dice = random.Random(seed)
     tally = Tally()
-    common = {"parties": PARTIES, "aggregator": aggregator_of(kind), "seed": seed}
-    asked: dict[str, Any] = {"epsilon": price(kind)[0], "delta": DELTA}
-    if kind == JOINT:
-        asked["noise"] = "joint"
-    if kind == PAIRS:
+    asked = KINDS[kind]
+    common = {"parties": PARTIES, "aggregator": asked.aggregator, "seed": seed}
+    if kind.startswith(PAIRS):
         common["data"] = "synthetic:scores?n=12"
     with (
         Federation(**common, runtime="inprocess") as calm,  # type: ignore[arg-type]
@@ -125,8 +133,8 @@ def chaos(
         runtime = stormy.runtime
         assert isinstance(runtime, Processes)
         for number in range(rounds):
-            statistic = question(kind, number)
-            expected = calm.run(statistic, **asked)
+            statistic = asked.question(number)
+            expected = calm.run(statistic, 1.0, asked.noise, delta=DELTA)
             harm = dice.choice(harms)
             begins = "server" if harm == FILL else victims
             children = [name for name in runtime.children if name.startswith(begins)]
@@ -136,15 +144,13 @@ def chaos(
                 FILL: partial(_fill, runtime, victim),
                 REFUSE: partial(_refuse, runtime, folder),
             }[harm]
-            asked["deadline"] = PAIRS_DEADLINE if kind == PAIRS else DEADLINE
-            run = partial(stormy.run, statistic, **asked)
-            found = _run_amid(run, act, dice.uniform(0, longest))
+            found = _run_amid(stormy, asked, statistic, act, dice.uniform(0, longest))
             tally.rounds += 1
             tally.harms[harm] += 1
             if harm == KILL:
                 tally.killed[victim.split("-")[0]] += 1
             _judge(tally, found, expected, f"round {number}, {harm} {victim}")
-    _audit(tally, kind, folder, stormy.servers)
+    _audit(tally, asked, folder, stormy.servers)
     return tally
 
 
@@ -159,29 +165,28 @@ def _judge(tally: Tally, found: Result | Exception, expected: Result, what: str)
         tally.differences.append(f"{what}: {shown} is not {expected.estimate}")
 
 
-def _audit(tally: Tally, kind: str, folder: Path, servers: int) -> None:
-    """Every run is paid for once by each that released. A sum that can do without a server may have
-    done: that one neither released nor paid."""
+def _audit(tally: Tally, asked: Kind, folder: Path, servers: int) -> None:
+    """Every question is paid for once by each that released. A sum that can do without a server may
+    have done: that one neither released nor paid."""
     names = [f"server-{i}" for i in range(servers)]
-    epsilon, releases = price(kind)
     entries = {}
     for keeper in ("coordinator", *names):
         ledger = Ledger(folder / keeper / "ledger.sqlite", None)
-        entries[keeper] = len(ledger.rows()) / releases
-        paid = float(ledger.spent()) / epsilon
-        if paid > tally.rounds or (paid != entries[keeper] and not tally.failed):
-            tally.differences.append(f"{keeper} paid {paid} times for {entries[keeper]} runs")
+        entries[keeper] = len(ledger.rows())
+        paid, due = ledger.spent(), Fraction(entries[keeper], asked.questions)
+        if not math.isclose(paid, due, rel_tol=1e-9):
+            tally.differences.append(f"{keeper} paid {paid} for {entries[keeper]} questions")
         ledger.close()
-    least = tally.rounds - tally.failed
-    aggregator = aggregator_named(aggregator_of(kind))
+    least, most = (asked.questions * n for n in (tally.rounds - tally.failed, tally.rounds))
+    aggregator = aggregator_named(asked.aggregator)
     for keeper, spends in entries.items():
         spared = isinstance(aggregator, Shamir) and keeper != "coordinator"
-        if spends > tally.rounds or (spends < least and not spared):
+        if spends > most or (spends < least and not spared):
             tally.differences.append(f"{keeper} wrote {spends} spends in {tally.rounds} rounds")
     if isinstance(aggregator, Shamir):
-        paid = sum(entries[name] for name in names)
-        if paid < aggregator.needed(servers) * least:
-            tally.differences.append(f"servers wrote {paid} spends in {tally.rounds} rounds")
+        written = sum(entries[name] for name in names)
+        if written < aggregator.needed(servers) * least:
+            tally.differences.append(f"servers wrote {written} spends in {tally.rounds} rounds")
 
 
 def _kill(runtime: Processes, victim: str) -> None:
@@ -220,13 +225,20 @@ def _refuse(runtime: Processes, folder: Path) -> None:
 
 
 def _run_amid(
-    run: Callable[[], Result], harm: Callable[[], None], delay: float
+    federation: Federation,
+    asked: Kind,
+    statistic: Statistic | Study,
+    harm: Callable[[], None],
+    delay: float,
 ) -> Result | Exception:
     answers: list[Result | Exception] = []
 
     def ask() -> None:
         try:
-            answers.append(run())
+            found = federation.run(
+                statistic, 1.0, asked.noise, deadline=asked.deadline, delta=DELTA
+            )
+            answers.append(found)
         except Exception as error:
             answers.append(error)
 
@@ -241,14 +253,14 @@ def _run_amid(
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    each = max(1, rounds // len(KINDS))
     failed = False
-    for place, kind in enumerate(KINDS):
+    for seed, kind in enumerate(KINDS, rounds):
         with tempfile.TemporaryDirectory() as folder:
-            tally = chaos(kind, each, Path(folder), seed=rounds + place, harms=HARMS)
+            tally = chaos(kind, -(-rounds // len(KINDS)), Path(folder), seed, harms=HARMS)
         print(
             f"{kind}: {tally.rounds} rounds, {dict(tally.harms)}, killed {dict(tally.killed)}, "
-            f"{tally.failed} without room, {tally.lost} with pairs left out"
+            f"{tally.failed} without room, {tally.lost} with pairs left out",
+            flush=True,
         )
         for difference in tally.differences:
             failed = True

@@ -67,7 +67,7 @@ def test_records_belong_to_the_party_that_a_column_names(file: File) -> None:
         ('age,b\n1,"two\nlines"\nx,3\n', "line 4: column 'age' has 'x'"),
         ("age\nnan\n", "line 2: column 'age' has 'nan'"),
         ("age\n1\ninf\n", "line 3: column 'age' has 'inf'"),
-        ("age,b\n1,2\n,3\n", "line 3: column 'age' has ''; it has 1 blanks in 2 records"),
+        ("age,b\n1,2\n,3\n", "line 3: column 'age' has ''; it has 1 blank in 2 records"),
         ("age\n1_000\n", "line 2: column 'age' has '1_000', not a number"),
         ("age\n٣\n", "line 2: column 'age' has '٣', not a number"),
         ("age,b,age\n1,2,3\n", "two columns are called 'age'"),
@@ -83,6 +83,18 @@ def test_records_belong_to_the_party_that_a_column_names(file: File) -> None:
 def test_bad_files(file: File, text: str | bytes, words: str) -> None:
     with pytest.raises(LocalError, match=words.replace("?", "[?]")):
         load(file(text) + "?value=age")
+
+
+@pytest.mark.parametrize(
+    ("query", "way"),
+    [("", "label=label&positive=NAME"), ("?score=p&label=label", "positive=NAME")],
+)
+def test_names_for_labels_are_told_with_how_to_say_the_positive_one(
+    file: File, query: str, way: str
+) -> None:
+    words = f"line 2: column 'label' has 'yes', not a number; it has no, yes: {way} says which"
+    with pytest.raises(LocalError, match=words):
+        load(file("p,label\n.1,yes\n.2,no\n.3,yes\n") + query).check(["p", "label"])
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])

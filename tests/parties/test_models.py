@@ -73,8 +73,12 @@ def test_files_and_models_that_are_none_are_refused(tmp_path: Path) -> None:
         scored(f"{ragged}?label=y", "logistic")
     constant = tmp_path / "constant.csv"
     constant.write_text("x,y\n" + "1,1\n" * 10)
-    with pytest.raises(LocalError, match="needs both labels"):
+    with pytest.raises(LocalError, match="'y' has the label 1 alone: a model needs two"):
         scored(f"{constant}?label=y&positive=1", "logistic")
+    rare = tmp_path / "rare.csv"
+    rare.write_text("x,y\n" + "1,1\n" * 10 + "2,0\n")
+    with pytest.raises(LocalError, match="needs both labels"):
+        scored(f"{rare}?label=y", "logistic", share=0.05)
     with pytest.raises(LocalError, match="no column to train on"):
         features({"x": ["1", "1"]}, np.array([True, False]))
     assert labels_of(["1", "0"], "y", None).tolist() == [True, False]

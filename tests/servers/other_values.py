@@ -97,6 +97,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "part": lambda value: value / 2,
     "lengths": lambda value: (*value, 1.0),
     "within": lambda value: (0.25, 0.5),
+    "fanned": lambda value: not value,
     "penalty": lambda value: value + 1,
     "max_records": lambda value: value + 1,
     "capacity": lambda value: value + 1,

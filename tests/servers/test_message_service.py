@@ -169,3 +169,31 @@ def test_who_hangs_up_before_he_is_greeted_may_listen_again(
 
     monkeypatch.setattr("servers.message_service.caller", caller)
     asyncio.run(scenario())
+
+
+def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:
+    """A party that repeats itself must not fill the disk."""
+    query = a_query(parties=3)
+    server = AggregationServer(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
+    sizes = []
+
+    async def carry(outcome: Reply) -> None:
+        pass
+
+    async def repeat() -> None:
+        journal = Journal(tmp_path)
+        post = MessageService(server, Mailboxes(), carry, journal)
+        asked = a_message(
+            Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=query.encode(), run=query.run
+        )
+        await post.deliver(asked, asked.encode())
+        for party in (0, 0, 0, 1, 0):
+            message = submission(party, query)
+            assert not (await post.deliver(message, message.encode())).refused
+            sizes.append(sum(path.stat().st_size for path in tmp_path.glob("*.log")))
+        journal.close()
+
+    asyncio.run(repeat())
+    assert sizes[0] == sizes[1] == sizes[2] < sizes[3] == sizes[4]
+    ((_, records),) = Journal(tmp_path).runs()
+    assert len(records) == 3

@@ -48,6 +48,9 @@ def test_nothing_but_what_is_chosen_is_released_and_it_is_paid_for(tmp_path: Pat
     assert result.bill.by_phase()["share"].bytes < 700  # three words and a receipt a server
     assert {"prepare", "together"} <= result.bill.by_phase().keys()
     assert "all that is opened" in result.privacy.mechanism
+    assert result.interval is not None
+    assert "which nobody sees" in result.interval.unknown
+    assert result.table()[0] == ["place", "estimate", "truth"]
     for server in range(2):
         ledger = Ledger(tmp_path / f"server-{server}" / "ledger.sqlite", None)
         assert len(ledger.rows()) == 1

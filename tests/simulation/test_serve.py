@@ -20,7 +20,7 @@ from protos.identity_files import write_identity
 from simulation import Federation
 from simulation.runtimes import Progress
 from simulation.runtimes.processes import Processes
-from simulation.watch import is_running, watched
+from simulation.watch import at_work, is_running, watched
 from simulation.web.folder import Runs
 from simulation.web.form import arguments
 from tests.conftest import COMMAND, Tally
@@ -219,6 +219,60 @@ def test_a_watched_run_tells_how_it_ends(tmp_path: Path) -> None:
     assert not is_running(folder)
     (seen,) = Runs(tmp_path).all()
     assert (seen.state, seen.reason) == ("failed", "a server died")
+
+
+def test_a_run_goes_on_until_its_files_are_written(tmp_path: Path) -> None:
+    """Its answer may be there a while before its plots, and a comparison has several answers."""
+    folder = tmp_path / "run"
+    with at_work(folder):
+        for _ in range(2):
+            with watched(folder, {"statistic": "mean"}, lambda _: None) as report:
+                report(Progress("submit", 3, 3))
+            assert [each.state for each in Runs(tmp_path).all()] == ["running"]
+        (folder / "result.json").write_text("{}")
+    assert not (folder / ".running").exists()
+    (seen,) = Runs(tmp_path).all()
+    assert seen.state == "failed"  # an empty answer is none
+    (folder / "result.json").write_text('{"statistic": "mean"}')
+    assert [each.state for each in Runs(tmp_path).all()] == ["done"]
+
+
+def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
+    words = ["--aggregator", "prio3", "--parties", "5", "--cheat", "3:out-of-range"]
+    program = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+    out = tmp_path / "run"
+    subprocess.run(
+        [*program, "run", "histogram", *words, "--out", str(out)], check=True, capture_output=True
+    )
+    (seen,) = Runs(tmp_path).all()
+    assert seen.progress["states"] == [[1, 3], [2, 1], [1, 1]]
+    assert seen.progress["standing"] == {"waiting": 0, "submitted": 4, "refused": 1, "gone": 0}
+    # what somebody else wrote there changes nothing, and breaks nothing
+    result = json.loads((out / "result.json").read_text())
+    for caught in ([{"party": "party-99"}], [{"party": 3}], ["party-3"], {"a": 1}, [None], []):
+        (out / "result.json").write_text(json.dumps(result | {"caught": caught}))
+        (seen,) = Runs(tmp_path).all()
+        assert seen.progress["states"] == [[1, 5]]
+    (out / "result.json").write_text(json.dumps(result))
+    progress = json.loads((out / "progress.json").read_text())
+    for states in (
+        [[1, 10**15], [1, 5 - 10**15]],
+        [[1, 10**15]],
+        [[1, -5]],
+        [["x", 5]],
+        [[1]],
+        "abc",
+        [[300, 5]],
+        [],
+    ):
+        (out / "progress.json").write_text(json.dumps(progress | {"states": states}))
+        (seen,) = Runs(tmp_path).all()
+        assert seen.progress["states"] == states
+
+
+def test_a_question_that_is_refused_leaves_no_folder(tally_here: Tally, tmp_path: Path) -> None:
+    done = tally_here("run", "mean", "--lower", "3", "--upper", "1", "--out", str(tmp_path / "x"))
+    assert (done.returncode, (tmp_path / "x").exists()) == (2, False)
 
 
 def test_a_killed_run_is_not_taken_for_a_living_one(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from protocols.run.policy import Policy
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean
 from protocols.studies.contract import Ask, Finding, Steps, Study
+from protocols.studies.gini_coefficient import GiniCoefficient
 from protocols.studies.private_bounds import PrivateBounds
 from protocols.studies.quantile_search import QuantileSearchStudy
 from simulation.federation import Federation
@@ -84,6 +85,8 @@ def test_a_mean_with_private_bounds_against_numpy(shape: str) -> None:
     lower, upper = map(float, bounds)
     clipped = float(np.mean(np.clip(values, lower, upper)))
     assert result.noiseless == pytest.approx(clipped, abs=1e-6 * max(1.0, abs(clipped)))
+    assert result.interval is not None
+    assert result.interval == result.questions[-1].interval
     off = abs(float(result.estimate) - clipped)  # type: ignore[arg-type]
     assert off <= 12 * result.deviations[0] + 1e-6 * abs(clipped)
     outside = np.count_nonzero((values < lower) | (values > upper))
@@ -170,6 +173,23 @@ def test_where_no_bounds_are_found_it_is_said_what_was_spent() -> None:
         assert spends(federation)[0] == ["1/500"]
 
 
+def test_a_finding_has_its_interval_or_says_why_not() -> None:
+    columns = {"value": np.linspace(0.1, 0.9, 400)}
+    with Federation(parties=4, data=columns, seed=2) as federation:
+        coefficient = federation.run(GiniCoefficient(lower=0, upper=1), epsilon=20)
+        searched = federation.run(QuantileSearchStudy(lower=0, upper=1, halvings=3), epsilon=20)
+        exact = federation.run(GiniCoefficient(lower=0, upper=1), epsilon="inf")
+    found = coefficient.interval
+    assert found is not None
+    assert found.low[0] < coefficient.estimate < found.high[0]
+    assert found.high[0] - found.low[0] == pytest.approx(2 * 1.96 * found.errors[0], rel=1e-3)
+    assert found.without == "which pairs were drawn"
+    assert "±" in coefficient.summary()
+    assert "no interval: how the noise" in searched.summary()
+    assert searched.as_json()["interval"]["low"] is None  # type: ignore[index]
+    assert exact.interval is None
+
+
 def test_without_noise_a_study_says_so() -> None:
     with Federation(parties=4, seed=1) as federation:
         result = federation.run(PrivateBounds(Mean("score")), epsilon="inf")
@@ -246,6 +266,8 @@ LIES: dict[str, Change] = {
         d["privacy"].update(epsilon=7.0),
     ),
     "a question's estimate": lambda d: d["questions"][1].update(estimate=1.0),
+    "a question's interval": lambda d: d["questions"][1]["interval"].update(high=6.5),
+    "no interval": lambda d: d["questions"][1].pop("interval"),
     "a study in a study": lambda d: d["questions"][0].update(questions=[]),
     "receipts of its own": lambda d: d.update(receipts=d["questions"][0]["receipts"]),
     "something else": lambda d: d.update(questions=7),

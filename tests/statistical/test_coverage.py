@@ -10,16 +10,20 @@ import pytest
 
 from protocols.algebra.ring import Vector, signed
 from protocols.records import Holdings
+from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.cumulative import Cumulative
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
-from protocols.statistics.interval import NORMAL, laplace_width
+from protocols.statistics.interval import NORMAL, Interval, laplace_width, noise_width
+from protocols.statistics.magnitudes import Magnitudes
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.of_pairs import Auc, CollisionEntropy, Gini, KendallTau, Variance
 from protocols.statistics.pairwise import Pairs
 from protocols.statistics.running_sum import RunningSum
+from protocols.studies.contract import Answer
+from protocols.studies.gini_coefficient import GiniCoefficient
 
 RUNS = 6000
 MANY = 2000
@@ -75,7 +79,7 @@ def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUN
     truth = shape_of(statistic.noiseless(held)).values()
     scale = statistic.sensitivity / epsilon
     variance = servers * variance_of(scale)
-    width = laplace_width(servers) if statistic.one_noise else NORMAL
+    width = noise_width(servers, variance) if statistic.one_noise else NORMAL
     hits = 0
     for noise in noises(scale, servers, runs, statistic.noises, seed=len(truth)):
         released = exact + statistic.place(noise.view(np.uint64))
@@ -98,6 +102,10 @@ def test_of_sums(statistic: Statistic, servers: int) -> None:
     ("statistic", "epsilon"),
     [
         (Histogram(lower=0, upper=1, bins=20), 0.1),
+        (Magnitudes(), 0.5),
+        (Roc(lower=0, upper=1, thresholds=32), 1.0),
+        (PrCurve(lower=0, upper=1, thresholds=32), 1.0),
+        (Ecdf(lower=0, upper=1, thresholds=32, mechanism="hb"), 0.5),
         (Ecdf(lower=0, upper=1, thresholds=32, smooth="none"), 0.5),
         (Ecdf(lower=0, upper=1, thresholds=32), 0.5),
         (Ecdf(lower=0, upper=1, thresholds=32, mechanism="tree"), 0.5),
@@ -113,7 +121,8 @@ def test_of_sums(statistic: Statistic, servers: int) -> None:
     ids=lambda each: str(each),
 )
 def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
-    several = isinstance(statistic, Histogram | Cumulative | RunningSum)
+    curves = Cumulative | RunningSum | Roc | PrCurve
+    several = isinstance(statistic, Histogram | Magnitudes | curves)
     assert 0.93 <= coverage(statistic, 2, epsilon, MANY if several else RUNS) <= 0.97
 
 
@@ -137,6 +146,30 @@ def test_of_quantiles_on_other_grids_it_is_on_the_safe_side(
     assert 0.94 <= coverage(statistic, 2, epsilon, 600) <= 0.995
 
 
+def test_of_a_study_that_divides_one_answer_by_another() -> None:
+    """The Gini coefficient of two answers with noise, by the deviation that the study tells."""
+    generator = np.random.default_rng(3)
+    scales, truth = np.array([0.004, 0.002]), 0.3 / (2 * 0.45)
+    study = GiniCoefficient(lower=0, upper=1)
+    hits = 0
+    for noise in generator.laplace(scale=scales, size=(RUNS, 2)):
+        steps = study.steps()
+        next(steps)
+        answers = [
+            Answer(value, np.array([np.sqrt(2) * scale]), RECORDS)
+            for value, scale in zip(np.array([0.3, 0.45]) + noise, scales, strict=True)
+        ]
+        steps.send(answers[0])
+        with pytest.raises(StopIteration) as stop:
+            steps.send(answers[1])
+        finding = stop.value.value
+        found = Interval.around(
+            np.array([finding.estimate]), finding.deviations, NORMAL, study.span
+        )
+        hits += int(found.low[0] <= truth <= found.high[0])
+    assert 0.93 <= hits / RUNS <= 0.97
+
+
 def test_widths_are_quantiles_of_sums_of_laplace() -> None:
     """By drawing a million: the share outside has a standard deviation of 0.02 %."""
     generator = np.random.default_rng(1)
@@ -145,6 +178,38 @@ def test_widths_are_quantiles_of_sums_of_laplace() -> None:
         outside = np.mean(np.abs(drawn) > laplace_width(servers) * np.sqrt(2 * servers))
         assert outside == pytest.approx(0.05, abs=0.0015)
     assert laplace_width(64) == pytest.approx(NORMAL, abs=0.01)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1, 2, 3, 4, 5, 6, 8, 20])
+def test_counts_are_held_by_the_fewest_integers_that_hold_enough(
+    servers: int, epsilon: float
+) -> None:
+    """By the law itself, with nothing drawn. A count has one noise per server; with little noise no
+    interval of integers has 95 %, and the next larger one is told."""
+    statistic = Histogram(lower=0, upper=1, bins=2)
+    ratio = float(np.exp(-epsilon / statistic.sensitivity))
+    reach = np.arange(-800, 801)
+    one = (1 - ratio) / (1 + ratio) * ratio ** np.abs(reach)
+    law = one
+    for _ in range(servers - 1):
+        law = np.convolve(law, one, mode="same")
+    variance = servers * variance_of(statistic.sensitivity / epsilon)
+    width = noise_width(servers, variance)
+    found = statistic.interval(np.array([100, 5], dtype=np.uint64), 105, variance, width)
+    for count, low, high in zip((100, 5), found.low, found.high, strict=True):
+        assert low == round(low)
+        assert high - count == count - low
+        inside = law[np.abs(reach) <= high - count].sum()
+        fewer = law[np.abs(reach) < high - count].sum()
+        assert fewer < 0.95 <= inside
+
+
+def test_much_noise_is_as_good_as_continuous() -> None:
+    for servers in (1, 2, 5):
+        just = noise_width(servers, servers * 2 * 99.0**2)
+        assert just == pytest.approx(laplace_width(servers), rel=0.01)
+        assert noise_width(servers, 1e18) == laplace_width(servers)
 
 
 def test_noise_that_is_nothing_leaves_nothing_open() -> None:

@@ -151,7 +151,7 @@ class VerifiedServer(VerifyingServer):
         (step,) = STEP.unpack(message.body[0, : STEP.size].tobytes())
         payload = message.body[0, STEP.size :].tobytes()
         if step < len(self._heard) and self._heard[step] == payload:
-            return Continue()
+            return Continue(repeated=True)
         if step != len(self._heard) or step > len(self._said):
             return Rejected(message.sender, f"step {step} of a check is out of turn")
         if step == 0 and len(payload) != CONTRIBUTION_BYTES:
@@ -167,7 +167,7 @@ class VerifiedServer(VerifyingServer):
         body = message.body[0].tobytes()
         if self._asked is not None:
             second = Rejected(message.sender, "a second check, of other parties")
-            return Continue() if body == self._asked else second
+            return Continue(repeated=True) if body == self._asked else second
         if (refusal := self.may_check(message, members)) is not None:
             return refusal
         self._asked = body

@@ -139,7 +139,7 @@ class MaskingServer(SummingServer):
         if len(np.unique(ids)) != len(ids) or (prints != self._seen[phase][ids])[repeated].any():
             return self._refuse(message, Fault.CONTRADICTORY, f"a second {phase.label}")
         if repeated.all():
-            return Continue()
+            return Continue(repeated=True)
         if repeated.any():
             return Rejected(message.sender, f"some of these sent {phase.label} before")
         if phase is not self._stage.phase or not self._expected[ids].all():

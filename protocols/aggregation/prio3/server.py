@@ -99,7 +99,7 @@ class Prio3Server(VerifyingServer):
         (step,) = STEP.unpack(message.body[0, : STEP.size].tobytes())
         digest = hashlib.blake2s(message.body[0].tobytes()).digest()
         if step < len(self._taken) and self._taken[step] == digest:
-            return Continue()
+            return Continue(repeated=True)
         if step != len(self._taken) or step > len(self._chunks):
             return Rejected(message.sender, f"step {step} is out of turn")
         payload = replace(message, body=message.body[:, STEP.size :])

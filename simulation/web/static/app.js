@@ -4,7 +4,7 @@ import { element, federation, number, parties, plot } from "/static/draw.js";
 
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
-const state = { chosen: "", view: "", runs: [], run: null, picked: new Set(), catalogue: null, stream: null };
+const state = { chosen: "", view: "", runs: [], run: null, picked: new Set(), catalogue: null, stream: null, forms: 0 };
 
 async function ask(path, options) {
   const answer = await fetch(path, options);
@@ -48,7 +48,7 @@ function showList() {
   const focused = document.activeElement?.dataset?.key;
   byId("none").hidden = state.runs.length > 0;
   list.replaceChildren(...state.runs.map((run) => {
-    const words = [run.statistic, run.aggregator].filter(Boolean).join(", ");
+    const words = [run.statistic, run.kind === "compare" && run.state !== "running" ? "compared" : run.aggregator].filter(Boolean).join(", ");
     const doing = run.state === "running" ? run.phase || "starting" : run.state;
     const box = element("input", { type: "checkbox", "aria-label": `Put ${words}, ${run.name}, side by side`, "data-key": `box ${run.name}`, onchange: (event) => pick(run.name, event.target.checked) });
     box.checked = state.picked.has(run.name);
@@ -95,16 +95,19 @@ function showRun(run) {
   const open = new Set([...main.querySelectorAll("details[open]")].map((each) => each.dataset.key));
   const { progress, result, comparison } = run;
   const parts = [element("section", {},
-    element("h2", {}, `${run.statistic}${run.aggregator ? `, ${run.aggregator}` : ""} `, element("span", { class: `state ${run.state}` }, run.state)),
+    element("h2", {}, `${run.statistic}${comparison ? ", compared" : run.aggregator ? `, ${run.aggregator}` : ""} `, element("span", { class: `state ${run.state}` }, run.state)),
     run.reason ? element("p", { class: "loud" }, `Why it failed: ${run.reason}`) : null,
     ...(result?.notes ?? []).map((note) => element("p", { class: "loud" }, note)),
     element("p", { class: "quiet" }, element("code", {}, result?.command ?? progress.command ?? run.job.command ?? "")))];
   if (result) parts.push(showAnswer(run, result));
   if (comparison) parts.push(showComparison(comparison));
-  parts.push(showQuestion(run));
-  if (progress.phase) parts.push(showPhase(run));
-  if (progress.states || progress.links || result?.communication) parts.push(showFederationOf(run));
-  parts.push(showLedgers(run));
+  // What is known of a comparison's progress is of its last aggregator alone.
+  if (!comparison || run.state === "running") {
+    parts.push(showQuestion(run));
+    if (progress.phase) parts.push(showPhase(run));
+    if (progress.states || progress.links || result?.communication) parts.push(showFederationOf(run));
+    parts.push(showLedgers(run));
+  }
   if (progress.events?.length)
     parts.push(section("Last events", element("ol", { class: "events" }, ...progress.events.map((each) => element("li", {}, `${new Date(each.at * 1000).toLocaleTimeString("en-GB")} ${each.text}`)))));
   if (run.files.length)
@@ -169,7 +172,7 @@ function showFederationOf(run) {
     box.append(federation(links, count, servers));
     box.append(table(`Bytes and messages ${run.state === "running" ? "so far" : "in all"}`, ["link", "bytes", "predicted", "messages"],
       Object.entries(links).map(([name, each]) => [name.replace("->", " → "), each.bytes, predicted[name] ?? null, each.messages])));
-    if (progress.party_sends) box.append(element("p", { class: "quiet" }, `A party sends ${progress.party_sends} bytes, without headers, for a vector of L among n parties and m servers, k its records.`));
+    if (progress.party_sends) box.append(element("p", { class: "quiet" }, `Bytes that a party sends, without headers: ${progress.party_sends}; for a vector of L among n parties and m servers, k its records.`));
   }
   return box;
 }
@@ -212,7 +215,9 @@ function besideEachOther(runs) {
 
 async function showForm(action = "run", statistic = "mean") {
   state.view = "form";
+  const turn = ++state.forms;
   const fields = await ask(`/api/options/${action}/${encodeURIComponent(statistic)}`);
+  if (turn !== state.forms || state.view !== "form") return; // something else was chosen meanwhile
   const known = state.catalogue.statistics.find((each) => each.name === statistic);
   const again = () => showForm(form.elements.action.value, form.elements.statistic.value);
   const selected = (values, now) => values.map((value) => element("option", { value, selected: value === now }, value));
@@ -229,9 +234,22 @@ async function showForm(action = "run", statistic = "mean") {
       return i < 1 || ["Data", "Federation", "Privacy"].includes(group) ? element("fieldset", {}, element("legend", {}, group), body) : element("details", { "data-key": group }, element("summary", {}, group), body);
     }),
     element("button", { type: "submit", class: "primary" }, "Start"));
+  const before = main.querySelector("form");
+  const focused = before?.contains(document.activeElement) ? document.activeElement.name : "";
+  if (before) keep(before, form);
   main.replaceChildren(form);
   showList();
-  form.elements.statistic.focus();
+  (form.elements[focused || "statistic"] ?? form.elements.statistic).focus();
+}
+
+// What was filled in stays where the next form has the same field.
+function keep(before, form) {
+  for (const each of before.elements) {
+    const now = each.name?.startsWith("--") ? form.elements[each.name] : null;
+    if (!now || now.tagName !== each.tagName || now.type !== each.type) continue;
+    if (each.dataset.kind === "switch") now.checked = each.checked; else if ([...(now.options ?? [{ value: each.value }])].some((option) => option.value === each.value)) now.value = each.value;
+    if (now.value || now.checked) now.closest("details")?.setAttribute("open", "");
+  }
 }
 
 function field(option, action) {

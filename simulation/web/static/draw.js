@@ -89,11 +89,13 @@ export function parties(runs, standing) {
   return box;
 }
 
+const counted = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
+
 // Parties, servers and the coordinator, with what their links have carried.
 export function federation(links, count, servers) {
   const bytes = (name) => (links[name] ? `${number(links[name].bytes)} B` : "");
-  const picture = shape("svg", { class: "federation", viewBox: "0 0 640 210", role: "img", "aria-label": `${count} parties, ${servers} servers and the coordinator; the table below has what their links carried` });
-  const boxes = [[10, 75, `${number(count)} parties`], [255, 10, `${number(servers)} servers`], [480, 75, "coordinator"]];
+  const picture = shape("svg", { class: "federation", viewBox: "0 0 640 210", role: "img", "aria-label": `${counted(count, "party", "parties")}, ${counted(servers, "server", "servers")} and the coordinator; the table below has what their links carried` });
+  const boxes = [[10, 75, counted(count, "party", "parties")], [255, 10, counted(servers, "server", "servers")], [480, 75, "coordinator"]];
   const edge = (x1, y1, x2, y2) => picture.append(shape("line", { x1, y1, x2, y2, class: "edge" }));
   const words = (x, y, text) => picture.append(shape("text", { x, y, "text-anchor": "middle", class: "quiet" }, text));
   edge(85, 75, 255, 40); edge(405, 40, 560, 75); edge(160, 110, 480, 110);
@@ -110,9 +112,25 @@ export function federation(links, count, servers) {
 
 const finite = (values) => values.filter((value) => typeof value === "number" && Number.isFinite(value));
 
-export function plot(result) {
+// Counts in bins are as high from one edge to the next: each value is there at both.
+function binned(result) {
   const { estimate, interval, truth } = result;
-  if (!estimate || !Array.isArray(estimate.x) || !Array.isArray(estimate.y) || estimate.x.length < 2) return null;
+  const { x } = estimate;
+  const columns = Object.values(result.data?.bounds ?? {});
+  const last = Array.isArray(columns[0]) ? columns[0][1] : NaN;
+  const end = last > x.at(-1) ? last : 2 * x.at(-1) - x.at(-2);
+  const twice = (values) => (Array.isArray(values) ? values.flatMap((value) => [value, value]) : values);
+  return {
+    ...result,
+    estimate: { x: x.flatMap((edge, i) => [edge, x[i + 1] ?? end]), y: twice(estimate.y) },
+    interval: interval && { ...interval, low: twice(interval.low), high: twice(interval.high) },
+    truth: truth && { ...truth, y: twice(truth.y) },
+  };
+}
+
+export function plot(result) {
+  if (!Array.isArray(result.estimate?.x) || !Array.isArray(result.estimate.y) || result.estimate.x.length < 2) return null;
+  const { estimate, interval, truth } = String(result.statistic).includes("histogram") ? binned(result) : result;
   // As wide as the page, so that its letters keep their size.
   const width = Math.max(300, Math.min(860, (document.getElementById("main")?.clientWidth ?? 760) - 40));
   const [height, left, right, top, bottom] = [Math.max(220, width * 0.42), 64, 12, 12, 40];

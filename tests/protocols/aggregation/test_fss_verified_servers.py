@@ -117,7 +117,7 @@ def test_only_the_other_server_is_heard_in_its_turn() -> None:
     ):
         assert isinstance(server.receive(wrong), Rejected)
     assert server.receive(right) == Continue()
-    assert server.receive(right) == Continue()
+    assert server.receive(right) == Continue(repeated=True)
     changed = right.body.copy()
     changed[0, -1] ^= 1
     assert isinstance(server.receive(replace(right, body=changed)), Rejected)

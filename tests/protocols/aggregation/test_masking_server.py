@@ -68,7 +68,7 @@ def test_what_a_party_says_again_is_heard_once_and_contradictions_are_refused(ph
     (message,) = run.held
     first, rest = message.select(slice(0, 1)), message.select(slice(1, None))
     assert run.server.receive(first) == Continue()
-    assert run.server.receive(first) == Continue()
+    assert run.server.receive(first) == Continue(repeated=True)
     refused = run.server.receive(changed(first, flip))
     assert isinstance(refused, Rejected)
     assert refused.sender == "party-0"
@@ -77,7 +77,9 @@ def test_what_a_party_says_again_is_heard_once_and_contradictions_are_refused(ph
     step = run.server.receive(rest)
     assert isinstance(step, Continue)
     assert step.messages
-    assert run.server.receive(message) == Continue(), "nor does it hurt when the stage is past"
+    assert run.server.receive(message) == Continue(repeated=True), (
+        "nor does it hurt when the stage is past"
+    )
 
 
 @pytest.mark.parametrize("phase", PARTY_PHASES)

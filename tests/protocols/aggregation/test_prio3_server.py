@@ -160,10 +160,10 @@ def test_what_was_said_before_is_taken_again_silently_at_any_later_time() -> Non
     ):
         server = server_in(stage)
         for message in repeats:
-            assert server.receive(message) == Continue()
+            assert server.receive(message) == Continue(repeated=True)
         assert server.stage is stage
     for stage in (VerifyingStage.CLOSED, VerifyingStage.CHECKING, VerifyingStage.CHECKED):
-        assert server_in(stage).receive(SUBMIT) == Continue()
+        assert server_in(stage).receive(SUBMIT) == Continue(repeated=True)
     assert sent(server_in(VerifyingStage.RELEASED).receive(RELEASE)) == sent(SERVER.answers[-1])
 
 

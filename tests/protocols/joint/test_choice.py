@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from protocols.errors import LocalError
-from protocols.joint.choice import Choice, choose, noisy_max_epsilon, noisy_max_scale, winners
+from protocols.joint.choice import Choice, Moved, choose, units_of_epsilon, winners
 from protocols.joint.computation import Program
 from protocols.joint.noise import draw_noise
 from protocols.joint.noise_circuit import JointGeometric
@@ -105,8 +105,8 @@ def test_choices_have_the_exact_probabilities() -> None:
 def test_no_choice_costs_more_than_the_map_says(scale: Fraction) -> None:
     """Exactly, over pairs of adjacent counts of small size: replaced, and with monotone scores."""
     noise = JointGeometric(scale, 7, 40)
-    general = float(noisy_max_epsilon(scale, 1, 1, monotone=False))
-    monotone = float(noisy_max_epsilon(scale, 1, 1, monotone=True))
+    general = units_of_epsilon(1, Moved.ANYHOW) / float(scale)
+    monotone = units_of_epsilon(1, Moved.ALIKE) / float(scale)
     worst = dict.fromkeys(("general", "monotone"), 0.0)
     for base in ([3, 3, 3], [0, 2, 4], [5, 1, 1], [2, 2, 0], [1, 1, 6]):
         x = exact_probabilities(np.array(base), noise)
@@ -125,7 +125,6 @@ def test_no_choice_costs_more_than_the_map_says(scale: Fraction) -> None:
     assert worst["general"] <= general + 1e-6
     assert worst["monotone"] <= monotone + 1e-6
     assert worst["general"] > 0.6 * general  # the map is no idle bound
-    assert noisy_max_scale(2 / scale, 1, 1, monotone=False) == scale
 
 
 def test_what_is_chosen_and_nothing_else_comes_out_and_each_share_is_uniform() -> None:

@@ -77,9 +77,20 @@ def test_the_other_server_is_heard_as_the_table_says_and_nobody_else(
         assert server.stage(phase) is stage
 
 
+def test_what_is_said_again_is_not_worth_keeping_again() -> None:
+    server = server_in(JointStage.BEGUN, Phase.PREPARE, NOISE)
+    message = told(NOISE, Phase.PREPARE, Role.SERVER, 1, opening(NOISE))
+    first = server.receive(message)
+    assert isinstance(first, Continue)
+    assert len(first.messages) == 1
+    assert not first.repeated
+    assert server.receive(message) == Continue(repeated=True)
+
+
 def test_an_opening_that_waits_cannot_become_another() -> None:
     server = server_in(JointStage.AWAITED, Phase.TOGETHER, CHOICE)
     first = told(CHOICE, Phase.TOGETHER, Role.SERVER, 1, bytes(8))
     other = told(CHOICE, Phase.TOGETHER, Role.SERVER, 1, bytes(9))
-    assert server.receive(first) == server.receive(first) == Continue()
+    assert server.receive(first) == Continue()
+    assert server.receive(first) == Continue(repeated=True)
     assert isinstance(server.receive(other), Failed)

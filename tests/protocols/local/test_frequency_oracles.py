@@ -1,6 +1,5 @@
 """Every frequency oracle: its ε as it is drawn from integers, its estimates and their variances."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -23,65 +22,26 @@ from protocols.local.contract import Bodies
 from protocols.local.response import WORD
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA
+from tests.protocols.local.laws import Law, largest_ratio, law_of, law_of_bits
 from tests.protocols.local.odds import exponential
 
 EPSILONS = [Fraction(1, 10), Fraction(1), Fraction(2)]
-Law = dict[bytes, Fraction]
 
 
 def oracle(name: str, epsilon: Fraction, values: int) -> FrequencyOracle:
     return RANDOMIZERS[name](lambda _: epsilon, values)
 
 
-def law_of(randomizer: FrequencyOracle, value: int, question: Bodies) -> Law:
-    """The exact probability of every report, found by asking what words say.
+def law_of_report(randomizer: FrequencyOracle, value: int, question: Bodies) -> Law:
+    """The exact probability of every report."""
 
-    The words that give one report are a stretch, so ends that agree agree between; where the ends
-    of a range differ it is halved. Bits of a unary report have a word each.
-    """
+    def says(words: list[int]) -> bytes:
+        drawn = np.array([words], dtype=np.uint64)
+        return randomizer.reports(np.array([value]), question, drawn).tobytes()
+
     if isinstance(randomizer, UnaryEncoding):
-        return unary_law(randomizer, value, question)
-
-    def said(word: int) -> bytes:
-        words = np.array([[word]], dtype=np.uint64)
-        return randomizer.reports(np.array([value]), question, words).tobytes()
-
-    law: Law = {}
-    ranges = [(0, WORD - 1, said(0), said(WORD - 1))]
-    while ranges:
-        first, last, left, right = ranges.pop()
-        if left == right:
-            law[left] = law.get(left, Fraction(0)) + Fraction(last - first + 1, WORD)
-            continue
-        middle = (first + last) // 2
-        ranges.append((first, middle, left, said(middle)))
-        ranges.append((middle + 1, last, said(middle + 1), right))
-    return law
-
-
-def unary_law(randomizer: UnaryEncoding, value: int, question: Bodies) -> Law:
-    k = randomizer.values
-    chances = []
-    for bit in range(k):
-
-        def is_set(word: int, bit: int = bit) -> bool:
-            words = np.full((1, k), WORD - 1, dtype=np.uint64)
-            words[0, bit] = word
-            report = randomizer.reports(np.array([value]), question, words)
-            return bool(np.unpackbits(report)[bit])
-
-        low, high = 0, WORD - 1  # set below some word, and not from there on
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if is_set(middle) else (low, middle)
-        chances.append(Fraction(low, WORD))
-    law: Law = {}
-    for bits in itertools.product((0, 1), repeat=k):
-        each = [c if bit else 1 - c for c, bit in zip(chances, bits, strict=True)]
-        law[np.packbits(np.array(bits, dtype=np.uint8)).tobytes()] = math.prod(
-            each, start=Fraction(1)
-        )
-    return law
+        return law_of_bits(says, randomizer.words, randomizer.values)
+    return law_of(says, randomizer.words)
 
 
 def questions_of(randomizer: FrequencyOracle) -> list[Bodies]:
@@ -104,11 +64,8 @@ def test_the_largest_ratio_of_probabilities_is_e_to_epsilon(
     randomizer = oracle(name, epsilon, values)
     largest = Fraction(0)
     for question in questions_of(randomizer):
-        laws = [law_of(randomizer, value, question) for value in range(values)]
-        assert all(sum(law.values()) == 1 for law in laws)
-        for one, other in itertools.permutations(laws, 2):
-            assert one.keys() == other.keys()
-            largest = max(largest, *(one[report] / other[report] for report in one))
+        laws = [law_of_report(randomizer, value, question) for value in range(values)]
+        largest = max(largest, largest_ratio(laws))
     assert largest == randomizer.ratio
     assert exponential(epsilon) * (1 - Fraction(1, 10**12)) < largest <= exponential(epsilon)
 
@@ -121,7 +78,7 @@ def test_one_report_is_unbiased_with_exactly_the_stated_variance(name: str) -> N
     for value in range(5):
         mean, second = np.zeros(5), np.zeros(5)
         for question in questions:
-            for report, chance in law_of(randomizer, value, question).items():
+            for report, chance in law_of_report(randomizer, value, question).items():
                 row = np.frombuffer(report, dtype=np.uint8)[None, :]
                 assert randomizer.possible(row, question).all()
                 estimate = randomizer.summarise(row, question).vector

@@ -100,9 +100,9 @@ def test_its_parts_spend_epsilon_and_no_more(
         medians.append(arguments[4])
         return found_medians(*arguments)
 
-    def granted(epsilon: Fraction) -> Dawa:
+    def granted(epsilon: Fraction, one_sided: bool) -> Dawa:
         buckets.append(epsilon)
-        return dawa(epsilon)
+        return dawa(epsilon, one_sided=one_sided)
 
     def drawn(epsilon: Fraction, sensitivity: int) -> DiscreteLaplace:
         noises.append((epsilon, sensitivity))

@@ -110,6 +110,19 @@ def test_a_party_cannot_drive_the_rounds_up(station: Station, round_: int) -> No
     assert roster.round == 3
 
 
+def test_nor_can_another_server(station: Station) -> None:
+    station.handle(ask())
+
+    def said(round_: int) -> str:
+        message = a_message(Phase.TOGETHER, Role.SERVER, Role.SERVER, (1,), round_=round_)
+        return reasons(station.handle(message))[0][1]
+
+    assert "was not asked for" in said(MAX_ROUND)
+    assert "was not asked for" not in said(5)
+    (roster,) = station.handle(submit(0, 1, 2, 3)).messages
+    assert roster.round == 3
+
+
 def test_refused_messages_cost_no_memory(station: Station) -> None:
     station.handle(ask())
     accounts = len(station.meters[RUN].accounts)

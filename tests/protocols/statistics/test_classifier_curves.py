@@ -111,6 +111,8 @@ def test_a_noisy_release_of_one_class_is_a_curve(mechanism: str) -> None:
     assert found.monotone
     assert np.isfinite(estimate.values()).all()
     assert found.positives >= 1
+    assert (found.positives == 1) == ("hardly any positive records" in str(estimate))
+    assert str(found.auc)[0] != "-"
     assert ((estimate.values() >= 0) & (estimate.values() <= 1)).all()
 
 

@@ -131,6 +131,10 @@ def test_bad_input_is_one_clear_line() -> None:
         for way in (REGRESSION.noiseless, REGRESSION.reference):
             with pytest.raises(LocalError, match=words):
                 way(holdings)
+    with pytest.raises(
+        LocalError, match=r"'age' has one value only within \[0, 1\]: give it wider"
+    ):
+        LinearRegression(("age=0:1", "wage=0:100"), ("age",), "wage").noiseless(with_columns())
     for ranges, x, words in (
         (("age=1",), ("age",), "COLUMN=LOWER:UPPER"),
         (("age=2:1",), ("age",), "must be below"),

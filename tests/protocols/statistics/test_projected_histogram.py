@@ -225,6 +225,25 @@ def test_bad_input_is_one_clear_line() -> None:
         federation.run(unknown)
 
 
+def test_noise_makes_no_more_than_two_rows_for_a_record() -> None:
+    """At a tiny ε noise alone would make millions of rows: n is public, and says they are none."""
+    study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
+    with Federation(parties=2, data=people(60).columns, aggregator="additive", seed=1) as asked:
+        result = asked.run(study, epsilon=1e-6)
+    assert isinstance(result.estimate, SyntheticRows)
+    assert len(result.estimate.table()[1]) == result.estimate.records == 120
+    assert any("noise makes most of the rows" in note for note in result.notes)
+
+
+def test_too_many_rows_are_cut_down_in_proportion() -> None:
+    codes = np.arange(4)[:, None]
+    rows = SyntheticRows(["a"], [[0.0, 1.0, 2.0, 3.0]], codes, np.array([10, 1, 5, 4]) * 10**15)
+    assert rows.at_most(10).counts.tolist() == [5, 1, 2, 2]
+    few = rows.at_most(2)
+    assert (few.codes.ravel().tolist(), few.counts.tolist()) == ([0, 2], [1, 1])
+    assert rows.at_most(10**17) is rows
+
+
 def test_no_cell_above_the_threshold_is_said_and_no_crash() -> None:
     study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
     steps = study.steps()

@@ -222,6 +222,11 @@ def test_bad_input_is_one_clear_line() -> None:
     with Federation(parties=2, data={"x": X, "y": Y}) as federation:
         with pytest.raises(LocalError, match="needs public bounds of column 'x'"):
             federation.run(ResidualPlot())
+        near = ResidualPlot(coefficients=(0.0, 1.0), fitted_reach=1e-3, residual_reach=1e-3)
+        note = next(note for note in federation.run(near).notes if "outside" in note)
+        assert note.endswith(
+            "lie outside the plot: give larger --fitted-reach and --residual-reach"
+        )
         with pytest.raises(RunFailed, match=r"larger epsilon|too large"):
             federation.run(ResidualPlot(coefficients=(0.0, 1.0)), epsilon=1e-6)
     with pytest.raises(LocalError, match="one value only"):

@@ -1,0 +1,60 @@
+"""Who has which line: `wan` for all, or `party=mobile,server=lan`; and how lines are emulated."""
+
+from dataclasses import dataclass, field
+
+from protocols.errors import LocalError
+from protocols.run.messages import Role
+from simulation.networks.profile import PROFILES, Profile, profile_of
+
+ROLES = {role.name.lower(): role for role in (Role.PARTY, Role.SERVER, Role.COORDINATOR)}
+WAYS = ("relays", "namespaces")
+BY = "by"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A role's profile is that of the line of each of its members; who has none has a line without
+    limits. The analyst sits beside the coordinator. `by` is one of `WAYS`."""
+
+    lines: dict[Role, Profile] = field(default_factory=dict)
+    by: str = WAYS[0]
+
+    def line(self, role: Role) -> Profile:
+        return self.lines.get(role, Profile())
+
+    def between(self, one: Role, other: Role) -> Profile:
+        return self.line(one).with_other(self.line(other))
+
+
+def everywhere(profile: Profile) -> Network:
+    return Network(dict.fromkeys(ROLES.values(), profile))
+
+
+NAMED = {name: everywhere(profile) for name, profile in PROFILES.items()}
+
+
+def network_of(text: str) -> Network:
+    """Raises `LocalError` for what is no network. What follows a role's name up to the next one is
+    its profile, so `party=delay=80ms,rate=10mbit,server=lan` gives the parties a rate too."""
+    spelt: dict[Role | None, list[str]] = {}
+    by, role = WAYS[0], None
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name == BY:
+            if value not in WAYS:
+                raise LocalError(f"{part[:60]}: networks are emulated by {' or '.join(WAYS)}")
+            by = value
+            continue
+        if name in ROLES:
+            role, part = ROLES[name], value
+            if role in spelt:
+                raise LocalError(f"two lines of one role in the network {text[:60]!r}")
+        spelt.setdefault(role, []).append(part)
+    if None in spelt and len(spelt) > 1:
+        raise LocalError(f"whose line is {','.join(spelt[None])[:60]!r}? Name a role for each")
+    found = {role: profile_of(",".join(parts)) for role, parts in spelt.items()}
+    if None in found:
+        return Network(everywhere(found[None]).lines, by)
+    if not found:
+        raise LocalError(f"no line in the network {text[:60]!r}")
+    return Network({role: profile for role, profile in found.items() if role is not None}, by)
