@@ -50,23 +50,41 @@ class Dispatch:
         await self._background.close()
 
     async def carry(self, outcome: Reply) -> None:
-        """In order: servers must know a run before its parties submit to it."""
+        """In order: servers must know a run before its parties submit to it. Whatever else they are
+        told, they work on side by side: each of them answers when it has done so."""
         run = self._live.of(outcome.run)
         if run is None:
             return
-        for message in outcome.messages:
-            if run.ended.done():
-                return
-            if message.phase is Phase.RELEASE:
-                run.phase = "release"
-                run.released = time.perf_counter()
-            if message.receiver_role is Role.SERVER:
-                await self._send(message)
-            else:
-                run.asked = True
-                self._mailboxes.deliver(message)
+        for side_by_side, group in itertools.groupby(outcome.messages, _is_work):
+            messages = list(group)
+            if side_by_side and not run.ended.done():
+                if messages[0].phase is Phase.RELEASE:
+                    run.phase = "release"
+                    run.released = time.perf_counter()
+                await self._send_all(messages)
+                continue
+            for message in messages:
+                if run.ended.done():
+                    return
+                if message.receiver_role is Role.SERVER:
+                    await self._send(message)
+                else:
+                    run.asked = True
+                    self._mailboxes.deliver(message)
         if outcome.finished is not None:
             run.end(outcome.finished)
+
+    async def _send_all(self, messages: list[Message]) -> None:
+        """To each server in order, to all of them at once."""
+
+        async def in_order(server: int) -> None:
+            for message in messages:
+                if int(message.receivers[0]) == server:
+                    await self._send(message)
+
+        async with asyncio.TaskGroup() as group:
+            for server in {int(message.receivers[0]) for message in messages}:
+                group.create_task(in_order(server))
 
     async def _send(self, message: Message) -> None:
         """Servers that keep a store come back: they are tried again for as long as the run, unless
@@ -76,13 +94,13 @@ class Dispatch:
             run = self._live.of(message.run)
             if run is None or run.ended.done():
                 return
+            seconds = run.query.deadline if _is_work(message) else 0.0
             try:
-                refused = await server.send(message)
+                refused = await server.send(message, seconds)
                 break
             except grpc.aio.AioRpcError as error:
                 if not self._durable or self._coordinator.can_spare(message.run):
-                    reason = f"cannot be reached: {error.details()}"
-                    await self._lose_server(message.run, server, reason)
+                    await self._lose_server(message.run, server, _why(error, seconds))
                     return
                 log.warning("%s: %s; sending again", server.name, error.details())
                 await asyncio.sleep(POLL_SECONDS)
@@ -182,3 +200,15 @@ class Dispatch:
         except grpc.aio.AioRpcError as error:
             self._owing.add(server.index)
             log.warning("%s: %s", server.name, error.details())
+
+
+def _is_work(message: Message) -> bool:
+    """Whether a server is told to compute something, which may take long."""
+    return message.receiver_role is Role.SERVER and message.phase is not Phase.QUERY
+
+
+def _why(error: grpc.aio.AioRpcError, seconds: float) -> str:
+    """Why a server that was told something is not waited for any longer."""
+    if seconds and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"is not done after {seconds:g} seconds, which is the deadline"
+    return f"cannot be reached: {error.details()}"

@@ -260,8 +260,8 @@ class MessageService(MessagesServicer):
             self.told_servers(request.servers)
         queue = self._queue_for(identity)
         self.subscribers.add(identity)
-        await context.send_initial_metadata(self._introduction)
-        try:
+        try:  # whoever hangs up before he is greeted listens no more, either
+            await context.send_initial_metadata(self._introduction)
             while True:
                 message = await queue.get()
                 for chunk in message.chunks():

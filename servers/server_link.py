@@ -17,7 +17,7 @@ from servers.message_service import CERTIFICATE
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 10.0
-"""How long a server may take to answer a call."""
+"""How long a server may take to answer a call that gives it nothing to compute."""
 AWAY_SECONDS = 1.0
 """How long one is waited for that was heard before, and is away when it is called."""
 
@@ -36,6 +36,7 @@ class ServerLink:
         """Of the process that is heard now: the analyst checks whether it is this server's."""
         self.away: str | None = "cannot be reached"
         self._heard = False
+        self._stream: grpc.aio.UnaryStreamCall[pb.Subscription, pb.Parcel] | None = None
 
     @property
     def index(self) -> int:
@@ -45,14 +46,17 @@ class ServerLink:
     def name(self) -> str:
         return self.identity.name
 
-    async def send(self, message: Message) -> list[str]:
-        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`."""
+    async def send(self, message: Message, seconds: float = 0.0) -> list[str]:
+        """Delivers a message; returns why it was refused, if it was. Raises `AioRpcError`.
+
+        The server answers once it has done what it is told, for which it has so many `seconds`.
+        """
         reasons = []
         for chunk in message.chunks():
             gone = self._heard and self.away is not None
             receipt = await self._post.Send(
                 pb.Parcel(message=chunk.encode()),
-                timeout=AWAY_SECONDS if gone else GRACE_SECONDS,
+                timeout=AWAY_SECONDS if gone else max(GRACE_SECONDS, seconds),
                 wait_for_ready=True,
             )
             reasons += [refusal.reason for refusal in receipt.refused]
@@ -61,8 +65,10 @@ class ServerLink:
     async def subscribe(self) -> AsyncIterator[tuple[Message, bytes]]:
         """What the server says, once it is there to be heard. Raises `AioRpcError` when it is gone,
         `PeerError` when it speaks for another."""
+        if self._stream is not None:  # left, maybe, and not ended: a server speaks to one listener
+            self._stream.cancel()
         subscription = pb.Subscription(servers=self._all_servers)
-        stream = self._post.Receive(subscription, wait_for_ready=True)
+        self._stream = stream = self._post.Receive(subscription, wait_for_ready=True)
         for key, value in await stream.initial_metadata() or ():
             if key == CERTIFICATE and isinstance(value, bytes):
                 self.certificate = value

@@ -4,6 +4,7 @@ What it proves: that the servers it names, each certified by the members' author
 shares over these parties in answer to this query, charged its ε and δ, and that the estimate is
 what the shares add up to. What it cannot prove: how many records the contributors hold, within what
 the query allows; and under `shuffle` the sum itself: only the coordinator can open the reports.
+A study is proved by its questions, from whose answers it concludes again.
 """
 
 import base64
@@ -21,7 +22,13 @@ from cryptography.hazmat.primitives import hashes
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Ids
 from protocols.algebra.ring import Vector
-from protocols.errors import AnswerRefused, LocalError, PeerError, TallyError
+from protocols.errors import (
+    AnswerRefused,
+    LocalError,
+    PeerError,
+    RunFailed,
+    TallyError,
+)
 from protocols.privacy.ledger import as_written
 from protocols.run.evidence import Answered, Evidence, Opening
 from protocols.run.messages import Role
@@ -31,9 +38,12 @@ from protocols.run.receipts import Receipt, decode_receipt
 from protocols.statistics import Statistic, statistic_named
 from protocols.statistics.estimates import Estimate, plain, shape_of
 from protocols.statistics.interval import LEVEL, Interval
+from protocols.studies.contract import Answer
 
 SAME = 1e-9
 """Relative difference of estimates that two machines may compute from the same shares."""
+MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+"""What reading a document raises that is none."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +137,41 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
     """The receipts of a result, if all of them hold and all that the result says follows from them.
 
     Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed;
-    left out, the result's own is taken. Of a study, the questions are held to their receipts, and
-    its ε and δ to those; what it concluded from the answers is its own.
+    left out, the result's own is taken. Of a study, the questions are held to their receipts, its ε
+    and δ to those, and what it concluded to what it concludes from the answers again.
     """
     if "questions" in document:
         return _verify_study(document, authority)
+    return _verified(document, authority).receipts
+
+
+@dataclass(frozen=True)
+class _Verified:
+    """A question whose receipts hold. `total` is None where servers sign for no sum."""
+
+    receipts: list[Receipt]
+    query: Query
+    proof: Proof
+    contributors: int
+    total: Vector | None
+
+    def estimate(self, total: Vector) -> Estimate:
+        exact = aggregator_named(self.query.aggregator).release(self.query).exact
+        return self.proof.statistic.decode(total, self.proof.records, exact=exact)
+
+    def interval(self, total: Vector) -> Interval | None:
+        release = aggregator_named(self.query.aggregator).release(self.query)
+        statistic, records = self.proof.statistic, self.proof.records
+        return release.interval(statistic, total, records, self.contributors)
+
+    def answer(self, total: Vector) -> Answer:
+        """What a study was told."""
+        interval = self.interval(total)
+        errors = np.zeros(1) if interval is None else interval.errors
+        return Answer(self.estimate(total), errors, self.proof.records)
+
+
+def _verified(document: dict[str, Any], authority: bytes | None) -> _Verified:
     try:
         proof, receipts = _parse(document)
         if authority is not None and fingerprint_of(authority) != proof.fingerprint:
@@ -145,18 +185,18 @@ def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Rec
             raise PeerError("result", "its statistic cannot be read off what was released")
         _check_summary(document, query, proof.statistic)
         total = evidence.total(query, proof.statistic, proof.records)
+        found = _Verified(receipts, query, proof, len(contributors), total)
         if total is not None:
-            release = aggregator_named(query.aggregator).release(query)
-            estimate = proof.statistic.decode(total, proof.records, exact=release.exact)
+            estimate = found.estimate(total)
             if not _same(document["estimate"], estimate):
                 raise PeerError("result", "its estimate is not what the servers released")
-            off = release.interval(proof.statistic, total, proof.records, len(contributors))
+            off = found.interval(total)
             told = None if off is None else interval_json(off, shape_of(estimate).scalar)
             if not _close(document.get("interval"), told):
                 raise PeerError("result", "its interval is not that of the noise in the release")
-    except (TallyError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as bad:
+    except (*MALFORMED, TallyError) as bad:
         raise TallyError(f"the result does not hold: {bad}") from None
-    return receipts
+    return found
 
 
 def interval_json(interval: Interval, scalar: bool) -> dict[str, object]:
@@ -193,14 +233,31 @@ def _verify_study(document: dict[str, Any], authority: bytes | None) -> list[Rec
             total = "inf" if "inf" in parts else float(sum(map(as_written, parts)))
             if document["privacy"][what] != total:
                 raise PeerError("result", f"its {what} is not that of its questions together")
-        receipts = [receipt for each in questions for receipt in verify(each, authority)]
+        verified = [_verified(each, authority) for each in questions]
+        receipts = [receipt for each in verified for receipt in each.receipts]
         if len({authority_of(each) for each in questions}) > 1:
             raise PeerError("result", "its questions were answered under different authorities")
         if len({receipt.run for receipt in receipts}) < len(questions):
             raise PeerError("result", "one answer stands for several questions")
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, PeerError) as bad:
+        _check_conclusion(document, verified)
+    except (*MALFORMED, PeerError, RunFailed) as bad:
         raise TallyError(f"the result does not hold: {bad}") from None
     return receipts
+
+
+def _check_conclusion(document: dict[str, Any], verified: list[_Verified]) -> None:
+    """That the study says what it concludes from these answers. Where one of them is a total that
+    no server signed for, as under `shuffle`, nobody can tell. Raises `PeerError`."""
+    from simulation.replay import concluded, study_of
+
+    study = study_of(document["study"])
+    asked = [
+        (each.query, each.proof.statistic, each.answer(each.total))
+        for each in verified
+        if each.total is not None
+    ]
+    if len(asked) == len(verified) and not _same(document["estimate"], concluded(study, asked)):
+        raise PeerError("result", "its estimate is not what the study concludes from its answers")
 
 
 def fingerprint_of(authority: bytes) -> str:

@@ -81,7 +81,7 @@ class Result:
     those that were to meet and are not in the estimate. `key` is what a deployed federation knows
     the question by. `proof` is what the servers signed for it. `style` is how a curve is drawn.
     `questions` are those of a study, in order: then privacy, bill and times are of them together,
-    and each has its own proof.
+    and each has its own proof; `study` is which one it is, with its parameters.
     `interval` is what the noise may have done, None where there is none. `command` is what gives
     the answer again, if a command gave it; `date` is when.
     """
@@ -107,6 +107,7 @@ class Result:
     proof: Proof | None = None
     style: Style = field(default_factory=Style)
     questions: "tuple[Result, ...]" = ()
+    study: dict[str, object] = field(default_factory=dict)
     interval: Interval | None = None
     date: str = field(default_factory=_now)
     command: str = ""
@@ -258,6 +259,7 @@ class Result:
         if self.proof is not None:
             document["receipts"] = self.proof.as_json()
         if self.questions:
+            document["study"] = self.study
             document["questions"] = [each._as_question() for each in self.questions]
         if self.notes:
             document["notes"] = list(self.notes)

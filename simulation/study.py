@@ -25,6 +25,7 @@ from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.interval import NORMAL, Interval
 from protocols.studies.budget import Budget, Grant
 from protocols.studies.contract import Answer, Ask, Finding, Study
+from simulation.replay import described
 from simulation.result import Privacy, Result
 from simulation.runtimes.contract import Progress, Report
 
@@ -205,6 +206,7 @@ def _concluded(
         key=key if last.key else "",
         style=study.style if finding.statistic is None else finding.statistic.style,
         questions=tuple(results),
+        study=described(study),
         interval=_interval(study, finding, results, whole),
     )
 

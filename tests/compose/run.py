@@ -21,6 +21,8 @@ PROJECT = "tally-compose-test"
 IMAGE = "tallyroom:compose-test"
 MEAN = ["mean", "--value", "score", "--lower", "0", "--upper", "1"]
 ECDF = ["ecdf", *MEAN[1:], "--aggregator", "fss", "--thresholds", "64"]
+MODE = ["mode", *MEAN[1:], "--bins", "4", "--epsilon", "20"]
+GINI = ["gini", *MEAN[1:], "--pairs-per-party", "1", "--epsilon", "inf"]
 
 Json = dict[str, Any]
 
@@ -126,6 +128,19 @@ def check_answers(federation: Federation) -> None:
     )
 
 
+def check_meetings(federation: Federation) -> None:
+    """Servers call each other, and parties meet through the coordinator."""
+    mode = federation.ask(*MODE)
+    # The fullest bin has 121 records more than the next, and noise of scale 1/10.
+    expect(mode["estimate"] == simulate(*MODE)["truth"], "two servers choose the fullest bin")
+    pairs = federation.ask(*GINI)
+    gap = abs(pairs["estimate"] - simulate(*GINI)["truth"])
+    # The mean of 1000 pairs' differences in [0, 1]: a deviation is at most 0.02.
+    expect(gap < 0.15, f"parties meet in pairs: {pairs['estimate']:.4f}, off by {gap:.4f}")
+    study = federation.ask("mean", "--value", "score", "--bounds", "private", "--epsilon", "4")
+    expect(len(study["questions"]) == 2, "a study asks twice")
+
+
 def check_restart(federation: Federation) -> None:
     def spent() -> Json:
         command = ["tally", "ledger", "/store/ledger.sqlite", "--json"]
@@ -194,6 +209,7 @@ def main() -> None:
                     federation.wait_healthy(8)
                     say("a coordinator, two servers and five parties are healthy")
                     check_answers(federation)
+                    check_meetings(federation)
                     check_restart(federation)
                     check_revocation(federation)
                 finally:

@@ -25,6 +25,7 @@ from protocols.errors import RunFailed
 from protocols.identity.certificates import Identity
 from protocols.run.messages import Phase, Role
 from protocols.statistics import Statistic
+from protocols.statistics.choices import Mode
 from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.moments import Mean
 from protocols.statistics.of_pairs import Gini
@@ -99,6 +100,7 @@ KINDS = {
     "joint noise": Kind("additive", noise="joint"),
     PAIRS: Kind("additive", pairs("parties"), deadline=PAIRS_DEADLINE),
     "pairs by servers": Kind("additive", pairs("servers")),
+    "choice": Kind("additive", lambda _: Mode(value="score", bins=4)),
     "study": Kind("additive", search, questions=3),
 }
 
@@ -212,7 +214,7 @@ def _refuse(runtime: Processes, folder: Path) -> None:
                     Role.PARTY,
                     Role.SERVER,
                     (int(block.ids[0]),),
-                    body=bytes(size),
+                    body=b"\xff" * size,
                     run=bytes.fromhex(path.stem),
                     round_=2,
                 )

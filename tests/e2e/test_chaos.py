@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chaos import FILL, PAIRS, REFUSE, chaos
+from protocols.aggregation import aggregators
+from tests.e2e.chaos import FILL, KINDS, PAIRS, REFUSE, chaos
 
 
 @pytest.mark.parametrize("aggregator", ["additive", "fss", "masking", "prio3", "shamir"])
@@ -33,3 +34,18 @@ def test_pairs_that_are_lost_with_a_process_are_counted(tmp_path: Path) -> None:
     tally = chaos(PAIRS, 5, tmp_path, seed=5)
     assert tally.rounds == 5
     assert not tally.differences
+
+
+@pytest.mark.parametrize("kind", ["study", "choice"])
+def test_studies_and_what_servers_compute_together_come_to_the_same(
+    kind: str, tmp_path: Path
+) -> None:
+    tally = chaos(kind, 3, tmp_path, seed=4, longest=0.3)
+    assert sum(tally.killed.values()) == tally.rounds == 3
+    assert not tally.differences
+
+
+def test_every_aggregator_is_in_the_long_run() -> None:
+    """But for the curator, whose one server is trusted with everything."""
+    tried = {kind.aggregator.partition("?")[0] for kind in KINDS.values()}
+    assert tried == aggregators().keys() - {"curator"}

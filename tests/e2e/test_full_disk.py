@@ -1,6 +1,10 @@
 """A disk that fills up: refused in clear words, nothing acknowledged is lost, and it goes on."""
 
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
@@ -143,3 +147,45 @@ def test_a_run_waits_for_room_and_finishes(tmp_path: Path, name: str) -> None:
                 assert filled.run(Mean(value="score"), 1).estimate == expected[1]
                 timer.join()
         assert filled.run(Mean(value="score"), 1).estimate == expected[2]
+
+
+def test_a_coordinator_without_room_hears_its_servers_again(tmp_path: Path) -> None:
+    """They tell it who submitted while it cannot write that down, and once more when it can."""
+    with Federation(
+        parties=4,
+        data="synthetic:scores?n=40",
+        seed=3,
+        runtime="processes",
+        hosts=1,
+        store=tmp_path,
+    ) as federation:
+        expected = federation.run(Mean(value="score"), "inf").estimate
+        runtime = federation.runtime
+        assert isinstance(runtime, Processes)
+        host = runtime.children["host-0"].pid
+        assert host is not None
+        answers: list[object] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(federation.run(Mean(value="score"), "inf").estimate)
+        )
+        os.kill(host, signal.SIGSTOP)
+        try:
+            asking.start()
+            (journal,) = _until(lambda: list((tmp_path / "coordinator" / "runs").glob("*.log")))
+            _until(lambda: list((tmp_path / "server-1" / "runs").glob("*.log")))
+            with full(runtime, "coordinator", journal.stat().st_size):
+                os.kill(host, signal.SIGCONT)
+                time.sleep(1.0)
+        finally:
+            os.kill(host, signal.SIGCONT)
+        asking.join(60.0)
+        assert answers == [expected]
+        assert federation.run(Mean(value="score"), "inf").estimate == expected
+
+
+def _until(found: Callable[[], list[Path]]) -> list[Path]:
+    end = time.monotonic() + 10.0
+    while not (there := found()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return there

@@ -44,13 +44,13 @@ def lie(changes: dict[str, Any], config: CoordinatorConfig, report: Connection) 
     names: dict[bytes, bytes] = {}
     send, subscribe = ServerLink.send, ServerLink.subscribe
 
-    async def send_lie(self: ServerLink, message: Message) -> list[str]:
+    async def send_lie(self: ServerLink, message: Message, seconds: float = 0.0) -> list[str]:
         if message.phase is Phase.QUERY:
             query = decode_query(message.run, message.body[0].tobytes(), "coordinator")
             told: Query = replace(query, **changes)
             names[message.run] = told.run
             message = replace(message, body=body_of(told.encode()))
-        return await send(self, replace(message, run=names[message.run]))
+        return await send(self, replace(message, run=names[message.run]), seconds)
 
     async def hear(self: ServerLink) -> AsyncIterator[tuple[Message, bytes]]:
         messages = await subscribe(self)

@@ -98,7 +98,7 @@ def lie(config: CoordinatorConfig, report: Connection) -> None:
     names: dict[bytes, bytes] = {}
     send, subscribe = ServerLink.send, ServerLink.subscribe
 
-    async def send_lie(self: ServerLink, message: Message) -> list[str]:
+    async def send_lie(self: ServerLink, message: Message, seconds: float = 0.0) -> list[str]:
         if self.index == 1:
             if message.phase is Phase.QUERY:
                 query = decode_query(message.run, message.body[0].tobytes(), "coordinator")
@@ -106,7 +106,7 @@ def lie(config: CoordinatorConfig, report: Connection) -> None:
                 names[message.run] = told.run
                 message = replace(message, body=body_of(told.encode()))
             message = replace(message, run=names[message.run])
-        return await send(self, message)
+        return await send(self, message, seconds)
 
     async def hear(self: ServerLink) -> AsyncIterator[tuple[Message, bytes]]:
         messages = await subscribe(self)

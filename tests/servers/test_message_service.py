@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from protocols.identity.certificates import Identity
 from protocols.randomness import Randomness
 from protocols.run.messages import Message, Phase, Role
 from protocols.run.participant import Reply
 from protocols.run.query import Query
+from protos import tally_pb2 as pb
 from servers.aggregation_server import AggregationServer
 from servers.message_service import MOST_WAITING, Mailboxes, MessageService
 from storage.journal import Journal
@@ -139,6 +141,34 @@ def test_what_is_refused_is_not_written(tmp_path: Path) -> None:
 
     asyncio.run(refuse())
     assert list(tmp_path.iterdir()) == []
+
+
+class HangsUp:
+    """A call that is cancelled before it is greeted."""
+
+    async def send_initial_metadata(self, _: object) -> None:
+        raise asyncio.CancelledError
+
+
+def test_who_hangs_up_before_he_is_greeted_may_listen_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def caller(_: object) -> Identity:
+        return Identity(Role.COORDINATOR)
+
+    async def carry(_: Reply) -> None:
+        pass
+
+    async def scenario() -> None:
+        server = AggregationServer(0, Ledger(None, None), Randomness(bytes(16)))
+        post = MessageService(server, Mailboxes(), carry, None)
+        stream = post.Receive(pb.Subscription(), HangsUp())  # type: ignore[arg-type]
+        with pytest.raises(asyncio.CancelledError):
+            await anext(stream)
+        assert not post.subscribers
+
+    monkeypatch.setattr("servers.message_service.caller", caller)
+    asyncio.run(scenario())
 
 
 def test_what_is_said_again_is_written_once(tmp_path: Path) -> None:

@@ -8,11 +8,15 @@ from numpy.typing import NDArray
 
 from parties.data import Dataset
 from protocols.statistics import Curve, Estimate, Statistic
+from protocols.statistics.choices import Mode
 from protocols.statistics.ecdf import Ecdf, Quantile
+from protocols.statistics.first_above import FirstAboveThreshold
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.of_pairs import Auc, Gini, Variance
 from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from protocols.studies import Study
+from protocols.studies.gini_coefficient import GiniCoefficient
 
 PARTIES = 6
 RECORDS = 12
@@ -71,15 +75,29 @@ _PAIRS: list[tuple[Statistic, Truth]] = [
     (Gini(value="score", pairs_per_party="all"), _mean_difference),
     (Auc(pairs_per_party="all"), _auc),
 ]
+_TOGETHER: list[tuple[Statistic | Study, Truth]] = [
+    (Mode(value="score", bins=8), lambda: float((np.argmax(_HISTOGRAM) + 0.5) / 8)),
+    (
+        FirstAboveThreshold(value="score", bins=8, threshold=3),
+        lambda: float((np.argmax(_HISTOGRAM >= 3) + 0.5) / 8),
+    ),
+]
+_STUDIES: list[tuple[Statistic | Study, Truth]] = [
+    (
+        GiniCoefficient(value="score", lower=0.0, upper=1.0, pairs_per_party="all"),
+        lambda: _mean_difference() / (2 * float(SCORES.mean())),
+    )
+]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A question, and what it comes to exactly. `servers` is the size of a room that can answer."""
+    """A question, or those of a study, and what it comes to exactly. `servers` is the size of a
+    room that can answer."""
 
     aggregator: str
     servers: int
-    statistic: Statistic
+    statistic: Statistic | Study
     truth: Truth = field(repr=False)
 
     @property
@@ -98,13 +116,15 @@ class Kind:
 KINDS = [
     Kind(aggregator, servers, statistic, truth)
     for aggregator, servers, asked in (
-        ("additive", 2, [*_SUMS, *_CURVES, *_PAIRS]),
+        ("additive", 2, [*_SUMS, *_CURVES, *_PAIRS, *_TOGETHER, *_STUDIES]),
         ("fss", 2, [*_CURVES, *_ON_DEMAND]),
+        ("fss?verified=yes", 2, _CURVES[:1]),
         ("prio3", 2, [*_SUMS, _CURVES[0]]),
         ("shamir", 2, _SUMS),
         ("curator", 1, [*_SUMS, *_CURVES, _PAIRS[0]]),
         ("masking", 1, [*_SUMS, _CURVES[0]]),
         ("shuffle", 1, _SUMS[1:]),
+        ("local", 1, [_SUMS[2], _CURVES[0]]),
     )
     for statistic, truth in asked
 ]

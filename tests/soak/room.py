@@ -81,10 +81,13 @@ class Room:
         self.runtime.stop()
 
     def ask(self, kind: Kind, exact: bool) -> bool:
-        """Whether the answer is right; a noisy one counts as right if there is one."""
+        """Whether the answer is right; a noisy one counts as right if there is one. One that says
+        which pairs it lost with a party is no answer here: nobody knows what it should be."""
         federation = self._federations[kind.aggregator]
         if exact:
             result = federation.run(kind.statistic, "inf", delta=DELTA, deadline=DEADLINE)
+            if result.lost_pairs:
+                raise RunFailed("pairs are left out, and it says so")
             return kind.is_right(result.estimate)
         self.asked += 1
         noise = NOISE.get(kind.aggregator)

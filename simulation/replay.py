@@ -1,0 +1,93 @@
+"""A study again, from answers that are there: its conclusion follows from those and its fields."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from protocols.errors import LocalError, RunFailed
+from protocols.run.query import Query
+from protocols.run.question import Question
+from protocols.statistics import Statistic, statistic_named
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.parameters import as_plain
+from protocols.studies import study_named
+from protocols.studies.contract import Answer, Ask, Finding, Study
+from protocols.studies.private_bounds import PrivateBounds
+from protocols.studies.quantile_zoom import QuantileZoom
+
+BY_OPTION: dict[str, type[Study]] = {kind.name: kind for kind in (PrivateBounds, QuantileZoom)}
+"""Studies that are asked by an option of a statistic, and by no name of their own."""
+
+
+def described(study: Study) -> dict[str, object]:
+    """All that it takes to have it again, as JSON."""
+    given = {
+        each.name: (getattr(study, each.name), each.type) for each in dataclasses.fields(study)
+    }
+    return {
+        "name": study.name,
+        "parameters": {name: _written(*value) for name, value in given.items()},
+    }
+
+
+def study_of(document: dict[str, Any]) -> Study:
+    """Reads `described` back. Raises `LocalError` where there is no such study here."""
+    name, parameters = document["name"], document["parameters"]
+    if name not in BY_OPTION:
+        return study_named(name).from_parameters(parameters)
+    kind = BY_OPTION[name]
+    read = {each.name: _read(parameters[each.name], each.type) for each in dataclasses.fields(kind)}
+    return kind(**read)
+
+
+def concluded(study: Study, asked: Sequence[tuple[Query, Statistic, Answer]]) -> Estimate:
+    """What it finds, given that these queries were put and answered in this order, and read off by
+    these statistics. Raises `RunFailed` where it would have asked something else."""
+    steps = study.steps()
+    left = list(asked)
+    try:
+        ask = next(steps)
+        while left:
+            query, statistic, answer = left.pop(0)
+            if not _is_asked(ask, query, statistic):
+                raise RunFailed(f"{study.name} would not have asked this {statistic.name}")
+            ask = steps.send(answer)
+    except StopIteration as stop:
+        if left or not isinstance(stop.value, Finding):
+            raise RunFailed(f"{study.name} would not have asked as much") from None
+        return stop.value.estimate
+    finally:
+        steps.close()
+    raise RunFailed(f"{study.name} would have asked more")
+
+
+def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
+    """Whether a query is what a study asks for, as far as it says: bounds and categories that a
+    data set publishes are filled in elsewhere."""
+    unit = "record" if query.records_per_unit == 1 else "party"
+    statistic = ask.statistic.asked_of(query.aggregator).with_bounds(put.column_bounds)
+    question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
+    asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
+    found = put.parameters()
+    return asked.name == put.name and all(
+        found[name] == value
+        for name, value in asked.parameters().items()
+        if value not in (None, "", ())
+    )
+
+
+def _written(value: Any, annotation: object) -> object:
+    if isinstance(value, Statistic):
+        return {"name": value.name, "parameters": value.parameters()}
+    return str(value) if isinstance(value, Fraction) else as_plain(value, annotation)
+
+
+def _read(value: Any, annotation: object) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, Statistic):
+        statistic = statistic_named(value["name"]).from_parameters(value["parameters"])
+        if not isinstance(statistic, annotation):
+            raise LocalError(f"{statistic.name} is not what such a study is about")
+        return statistic
+    return Fraction(value) if annotation is Fraction else value
