@@ -15,6 +15,8 @@
 #include "square_root.h"
 #include "verified_gen.h"
 #include "verified_eval.h"
+#include "grid_gen.h"
+#include "grid_eval.h"
 #include "lanes_undefine.h"
 
 #include "lanes_vaes.h"
@@ -24,23 +26,60 @@
 #include "square_root.h"
 #include "verified_gen.h"
 #include "verified_eval.h"
+#include "grid_gen.h"
+#include "grid_eval.h"
+#include "lanes_undefine.h"
+
+#include "lanes_vaes512.h"
+#include "lanes.h"
+#include "tree_eval.h"
+#include "tree_gen.h"
+#include "verified_gen.h"
+#include "verified_eval.h"
+#include "grid_gen.h"
+#include "grid_eval.h"
 #include "lanes_undefine.h"
 
 #include "chunks.h"
 #include "verified_chunks.h"
 
-enum { AES_NI = 1, VAES = 2 };
+enum { NO_AES, AES_NI, VAES, VAES_512, INSTRUCTION_SETS };
+
+/* What runs with an instruction set. Columns of square-root keys come in steps of 32, which are too
+ * short for the widest. */
+static const struct {
+    uint64_t (*hash_rounds)(const schedule *, uint64_t);
+    void (*expand_seeds)(const uint8_t *, size_t, size_t, uint64_t *, int);
+    gen_kernel gen;
+    evaluate_kernel evaluate;
+    void (*square_root)(const schedule *, const uint8_t *, const uint8_t *, size_t, uint64_t *);
+    verified_gen_kernel verified_gen, grid_gen;
+    verified_kernel verified, grid;
+} kernels[INSTRUCTION_SETS] = {
+    [AES_NI] = {hash_rounds_aesni, expand_seeds_aesni, gen_chunk_aesni, evaluate_chunk_aesni,
+                square_root_row_aesni, verified_gen_chunk_aesni, grid_gen_chunk_aesni,
+                verified_chunk_aesni, grid_chunk_aesni},
+    [VAES] = {hash_rounds_vaes, expand_seeds_vaes, gen_chunk_vaes, evaluate_chunk_vaes,
+              square_root_row_vaes, verified_gen_chunk_vaes, grid_gen_chunk_vaes,
+              verified_chunk_vaes, grid_chunk_vaes},
+    [VAES_512] = {hash_rounds_vaes512, expand_seeds_vaes512, gen_chunk_vaes512,
+                  evaluate_chunk_vaes512, square_root_row_vaes, verified_gen_chunk_vaes512,
+                  grid_gen_chunk_vaes512, verified_chunk_vaes512, grid_chunk_vaes512},
+};
 
 static int best_instruction_set(void)
 {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("sse4.1") ||
         !__builtin_cpu_supports("pclmul"))
-        return 0;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("vaes") &&
-        __builtin_cpu_supports("vpclmulqdq"))
-        return VAES;
-    return AES_NI;
+        return NO_AES;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("vaes") ||
+        !__builtin_cpu_supports("vpclmulqdq"))
+        return AES_NI;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+               ? VAES_512
+               : VAES;
 }
 
 static int supported(int instruction_set)
@@ -74,8 +113,7 @@ static PyObject *hash_rounds(PyObject *self, PyObject *args)
     static const uint8_t zero[SEED_BYTES];
     schedule key;
     expand_key(&key, zero);
-    blocks = instruction_set == VAES ? hash_rounds_vaes(&key, rounds)
-                                     : hash_rounds_aesni(&key, rounds);
+    blocks = kernels[instruction_set].hash_rounds(&key, rounds);
     Py_END_ALLOW_THREADS
     return PyLong_FromUnsignedLongLong(blocks);
 }
@@ -98,8 +136,7 @@ static PyObject *expand(PyObject *args, int sum)
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
-    (instruction_set == VAES ? expand_seeds_vaes : expand_seeds_aesni)(
-        seeds.buf, (size_t)count, (size_t)words, out.buf, sum);
+    kernels[instruction_set].expand_seeds(seeds.buf, (size_t)count, (size_t)words, out.buf, sum);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 done:
@@ -185,8 +222,8 @@ static PyObject *tree_gen(PyObject *self, PyObject *args)
         goto done;
     int failed;
     Py_BEGIN_ALLOW_THREADS
-    failed = gen_rows(instruction_set == VAES ? gen_chunk_vaes : gen_chunk_aesni, &s, schedules,
-                      alphas.buf, randomness.buf, rows0.buf, rows1.buf, count);
+    failed = gen_rows(kernels[instruction_set].gen, &s, schedules, alphas.buf, randomness.buf,
+                      rows0.buf, rows1.buf, count);
     Py_END_ALLOW_THREADS
     result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
 done:
@@ -252,8 +289,8 @@ static PyObject *evaluate(PyObject *args, int sum)
     };
     int failed;
     Py_BEGIN_ALLOW_THREADS
-    failed = evaluate_range(instruction_set == VAES ? evaluate_chunk_vaes : evaluate_chunk_aesni,
-                            &e, data.buf, row_bytes, count, (size_t)begin, (size_t)end);
+    failed = evaluate_range(kernels[instruction_set].evaluate, &e, data.buf, row_bytes, count,
+                            (size_t)begin, (size_t)end);
     Py_END_ALLOW_THREADS
     result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
 done:
@@ -316,9 +353,9 @@ static PyObject *square_root_sum(PyObject *self, PyObject *args)
             for (int e = 0; e < HELD_SLOTS; e++)
                 malformed |= entries[e * ENTRY_BYTES] >= SLOTS;
             if (!malformed)
-                (instruction_set == VAES ? square_root_row_vaes : square_root_row_aesni)(
-                    &column_key, entries, key + vectors, (size_t)columns,
-                    (uint64_t *)out.buf + i * (size_t)columns);
+                kernels[instruction_set].square_root(&column_key, entries, key + vectors,
+                                                     (size_t)columns,
+                                                     (uint64_t *)out.buf + i * (size_t)columns);
         }
     }
     Py_END_ALLOW_THREADS
@@ -344,6 +381,8 @@ static PyMethodDef methods[] = {
     {"tree_matrix", tree_matrix, METH_VARARGS, "One word for each key and point."},
     {"verified_gen", verified_gen, METH_VARARGS, "Both servers' rows of verified keys."},
     {"verified_sum", verified_sum, METH_VARARGS, "Sums at leaves, added to, and every key's print."},
+    {"grid_gen", grid_gen, METH_VARARGS, "Both servers' rows of grid keys, without the low part."},
+    {"grid_sum", grid_sum, METH_VARARGS, "Sums at all leaves, added to, and every key's print."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -74,3 +74,24 @@ def verified_sum(
     prints: Points,
     /,
 ) -> None: ...
+def grid_gen(
+    instruction_set: int,
+    bits: int,
+    keys: bytes,
+    alphas: Points,
+    randomness: Bytes,
+    rows0: Bytes,
+    rows1: Bytes,
+    /,
+) -> None: ...
+def grid_sum(
+    instruction_set: int,
+    bits: int,
+    keys: bytes,
+    rows: Bytes,
+    correction_weights: Points,
+    weights: Points,
+    sums: Points,
+    prints: Points,
+    /,
+) -> None: ...

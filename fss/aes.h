@@ -62,7 +62,7 @@ enum { SEED_BYTES = 16, MAX_BITS = 64, MAX_KEY_BYTES = 24 * MAX_BITS };
 /* Keys worked on together: their state stays in the first-level cache, and one mispredicted
  * threshold bit is paid once for all of them. A multiple of every kernel's step. Gen has no
  * thresholds, and takes fewer keys so that their rows stay there too. */
-enum { CHUNK = 64, GEN_CHUNK = 8 };
+enum { CHUNK = 64, GEN_CHUNK = 8, MAX_LANES = 4 };
 
 /* Where the fields of a chunk are: field f of its key k is at
  * data + f.offset * stride + (first + k) * f.width. */

@@ -26,24 +26,30 @@ static int gen_rows(gen_kernel kernel, const tree_shape *s, const schedule *keys
                     uint8_t *rows1, size_t count)
 {
     size_t done = 0;
-    while (count - done >= 2) {
-        size_t now = count - done < GEN_CHUNK ? (count - done) & ~(size_t)1 : GEN_CHUNK;
+    while (count - done >= MAX_LANES) {
+        const size_t left = count - done;
+        const size_t now = left < GEN_CHUNK ? left - left % MAX_LANES : GEN_CHUNK;
         kernel(s, keys, alphas + done, randomness + done * 2 * SEED_BYTES,
                rows0 + done * s->key_bytes, rows1 + done * s->key_bytes, now);
         done += now;
     }
     if (done == count)
         return 0;
-    /* One key is left: run it beside a dummy. */
-    uint8_t *scratch = calloc(4, s->key_bytes);
+    /* Some keys are left: run them beside dummies. */
+    uint8_t *scratch = calloc(2 * MAX_LANES, s->key_bytes);
     if (!scratch)
         return -1;
-    uint64_t pair[2] = {alphas[done], 0};
-    uint8_t seeds[4 * SEED_BYTES] = {0};
-    memcpy(seeds, randomness + done * 2 * SEED_BYTES, 2 * SEED_BYTES);
-    kernel(s, keys, pair, seeds, scratch, scratch + 2 * s->key_bytes, 2);
-    memcpy(rows0 + done * s->key_bytes, scratch, s->key_bytes);
-    memcpy(rows1 + done * s->key_bytes, scratch + 2 * s->key_bytes, s->key_bytes);
+    uint64_t few[MAX_LANES] = {0};
+    uint8_t seeds[2 * MAX_LANES * SEED_BYTES] = {0};
+    memcpy(few, alphas + done, (count - done) * sizeof *few);
+    memcpy(seeds, randomness + done * 2 * SEED_BYTES, (count - done) * 2 * SEED_BYTES);
+    kernel(s, keys, few, seeds, scratch, scratch + MAX_LANES * s->key_bytes, MAX_LANES);
+    memcpy(rows0 + done * s->key_bytes, scratch, (count - done) * s->key_bytes);
+    memcpy(rows1 + done * s->key_bytes, scratch + MAX_LANES * s->key_bytes,
+           (count - done) * s->key_bytes);
+    wipe(few, sizeof few);
+    wipe(seeds, sizeof seeds);
+    wipe(scratch, 2 * MAX_LANES * s->key_bytes);
     free(scratch);
     return 0;
 }

@@ -32,7 +32,7 @@ FN void NAME(hash)(VEC *x, int n, const VEC *k)
 /* H of `n` vectors under `usages` keys each: out[u * n + j]. */
 FN void NAME(hash_under)(const VEC *in, int n, VEC *out, const VEC (*k)[ROUND_KEYS], int usages)
 {
-    VEC s[8], y[8];
+    VEC s[16], y[16];
     for (int j = 0; j < n; j++)
         s[j] = NAME(sigma)(in[j]);
     for (int j = 0; j < usages * n; j++)

@@ -1,6 +1,7 @@
 /* One block a vector: AES-NI. */
 #define VEC __m128i
 #define LANES 1
+#define TOGETHER 2 /* vectors whose hashes under several keys fit into registers */
 #define TARGET __attribute__((target("aes,pclmul,sse4.1,ssse3")))
 #define FN static inline __attribute__((always_inline, target("aes,pclmul,sse4.1,ssse3")))
 #define ENTRY static TARGET
@@ -24,6 +25,11 @@
     _mm_shuffle_epi8(x, _mm_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8))
 /* Bit `31 - shift` of every block, spread over the block. */
 #define V_SPREAD(x, shift) _mm_srai_epi32(_mm_sll_epi32(_mm_shuffle_epi32(x, 0), shift), 31)
+/* Where bit `bit` of blocks is set, and what is done there alone. */
+#define V_CHOICE VEC
+#define V_CHOOSE(x, bit) V_SPREAD(x, _mm_cvtsi32_si128(31 - (bit)))
+#define V_XOR_WHERE(choice, a, b) V_XOR(a, V_AND(choice, b))
+#define V_ADD_WHERE(choice, a, b) V_ADD(a, V_AND(choice, b))
 /* The low, or high, words of two vectors' blocks, in the order of the keys. */
 #define V_LOWS(a, b) _mm_unpacklo_epi64(a, b)
 #define V_HIGHS(a, b) _mm_unpackhi_epi64(a, b)

@@ -1,6 +1,7 @@
 /* Forgets one instruction set, so that the kernels can be included for the next. */
 #undef VEC
 #undef LANES
+#undef TOGETHER
 #undef TARGET
 #undef FN
 #undef ENTRY
@@ -21,6 +22,10 @@
 #undef V_COUNT
 #undef V_BIG_ENDIAN
 #undef V_SPREAD
+#undef V_CHOICE
+#undef V_CHOOSE
+#undef V_XOR_WHERE
+#undef V_ADD_WHERE
 #undef V_LOWS
 #undef V_HIGHS
 #undef V_SHIFT_RIGHT

@@ -1,6 +1,7 @@
 /* Two blocks a vector: VAES on 256 bits. */
 #define VEC __m256i
 #define LANES 2
+#define TOGETHER 2 /* vectors whose hashes under several keys fit into registers */
 #define TARGET __attribute__((target("aes,pclmul,avx2,vaes,vpclmulqdq")))
 #define FN static inline __attribute__((always_inline, target("aes,pclmul,avx2,vaes,vpclmulqdq")))
 #define ENTRY static TARGET
@@ -25,6 +26,11 @@
                                -1, -1, -1, -1, -1, -1, -1, -1, 15, 14, 13, 12, 11, 10, 9, 8)))
 /* Bit `31 - shift` of every block, spread over the block. */
 #define V_SPREAD(x, shift) _mm256_srai_epi32(_mm256_sll_epi32(_mm256_shuffle_epi32(x, 0), shift), 31)
+/* Where bit `bit` of blocks is set, and what is done there alone. */
+#define V_CHOICE VEC
+#define V_CHOOSE(x, bit) V_SPREAD(x, _mm_cvtsi32_si128(31 - (bit)))
+#define V_XOR_WHERE(choice, a, b) V_XOR(a, V_AND(choice, b))
+#define V_ADD_WHERE(choice, a, b) V_ADD(a, V_AND(choice, b))
 /* The low, or high, words of two vectors' blocks, in the order of the keys. */
 #define V_LOWS(a, b) _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(a, b), 0xd8)
 #define V_HIGHS(a, b) _mm256_permute4x64_epi64(_mm256_unpackhi_epi64(a, b), 0xd8)

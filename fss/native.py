@@ -23,7 +23,8 @@ else:
 
 AES_NI: Final = 1
 VAES: Final = 2
-NAMES: Final = {AES_NI: "aes-ni", VAES: "vaes"}
+VAES_512: Final = 3
+NAMES: Final = {AES_NI: "aes-ni", VAES: "vaes", VAES_512: "vaes-512"}
 
 # Below this many keys a thread costs more than it saves.
 _KEYS_PER_THREAD: Final = 512
@@ -37,7 +38,7 @@ def instruction_set() -> int | None:
 
 
 def implementation() -> str:
-    """`vaes`, `aes-ni` or `pure`: what the next call will run."""
+    """`vaes-512`, `vaes`, `aes-ni` or `pure`: what the next call will run."""
     code = instruction_set()
     return "pure" if code is None else NAMES[code]
 

@@ -43,7 +43,6 @@ FN VEC NAME(blocks)(const uint8_t *p, size_t key, int word_bytes)
 FN void NAME(child)(const uint8_t *from, int turn, const VEC *k, const uint8_t *correction,
                     uint8_t *to, size_t count)
 {
-    const __m128i shift = _mm_cvtsi32_si128(31 - turn);
     for (size_t key = 0; key < count; key += GROUP * LANES) {
         VEC x[GROUP];
         for (int j = 0; j < GROUP; j++)
@@ -51,8 +50,8 @@ FN void NAME(child)(const uint8_t *from, int turn, const VEC *k, const uint8_t *
         NAME(hash)(x, GROUP, k);
         for (int j = 0; j < GROUP; j++) {
             const size_t at = SEED_BYTES * (key + LANES * j);
-            VEC mask = V_SPREAD(V_LOAD(from + at), shift);
-            V_STORE(to + at, V_XOR(x[j], V_AND(mask, V_LOAD(correction + at))));
+            const V_CHOICE corrected = V_CHOOSE(V_LOAD(from + at), turn);
+            V_STORE(to + at, V_XOR_WHERE(corrected, x[j], V_LOAD(correction + at)));
         }
     }
 }
@@ -81,14 +80,13 @@ FN void NAME(value)(const uint8_t *from, int turn, const VEC *k, const uint8_t *
 FN uint64_t NAME(value_sum)(const uint8_t *from, int turn, const VEC *k, const uint8_t *correction,
                             int word_bytes, size_t count)
 {
-    const __m128i spread = _mm_cvtsi32_si128(31 - turn);
     VEC sum = V_PAIR(0, 0), corrections = sum;
     for (size_t key = 0; key < count; key += GROUP * LANES) {
         VEC x[GROUP];
         for (int j = 0; j < GROUP; j++) {
             const VEC state = V_LOAD(from + SEED_BYTES * (key + LANES * j));
             const VEC word = NAME(blocks)(correction, key + LANES * j, word_bytes);
-            corrections = V_ADD(corrections, V_AND(V_SPREAD(state, spread), word));
+            corrections = V_ADD_WHERE(V_CHOOSE(state, turn), corrections, word);
             x[j] = NAME(clear)(state);
         }
         NAME(hash)(x, GROUP, k);
@@ -103,7 +101,7 @@ FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
                          const uint8_t *seeds, const uint8_t *words, int word_bytes,
                          uint8_t *left, uint64_t *values, size_t count)
 {
-    const __m128i spread = _mm_cvtsi32_si128(31 - turn), shift = _mm_cvtsi32_si128(turn);
+    const __m128i shift = _mm_cvtsi32_si128(turn);
     for (size_t key = 0; key < count; key += 2 * LANES) {
         VEC from[2], x[2], h[2 * USAGES];
         for (int j = 0; j < 2; j++) {
@@ -113,9 +111,9 @@ FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
         NAME(hash_under)(x, 2, h, k, USAGES);
         for (int j = 0; j < 2; j++) {
             const size_t at = SEED_BYTES * (key + LANES * j);
-            const VEC correction = V_AND(V_SPREAD(from[j], spread), V_LOAD(seeds + at));
-            V_STORE(left + at, V_XOR(h[2 * LEFT + j], correction));
-            V_STORE(state + at, V_XOR(h[2 * RIGHT + j], correction));
+            const V_CHOICE corrected = V_CHOOSE(from[j], turn);
+            V_STORE(left + at, V_XOR_WHERE(corrected, h[2 * LEFT + j], V_LOAD(seeds + at)));
+            V_STORE(state + at, V_XOR_WHERE(corrected, h[2 * RIGHT + j], V_LOAD(seeds + at)));
         }
         const VEC mask = NAME(control_words)(from[0], from[1], shift);
         const VEC word = V_AND(mask, NAME(words)(words, key, word_bytes));
@@ -123,38 +121,7 @@ FN void NAME(split_node)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
     }
 }
 
-/* The same, but the values only added up. The seeds' correction goes in with the last round's
- * key, which is shorter than correcting the hash. */
-FN uint64_t NAME(split_sum)(uint8_t *state, int turn, const VEC (*k)[ROUND_KEYS],
-                            const uint8_t *seeds, const uint8_t *words, int word_bytes,
-                            uint8_t *left, size_t count)
-{
-    enum { LAST = ROUND_KEYS - 1 };
-    const __m128i spread = _mm_cvtsi32_si128(31 - turn);
-    VEC sum = V_PAIR(0, 0);
-    for (size_t key = 0; key < count; key += 2 * LANES) {
-        VEC x[2], y[2 * USAGES];
-        for (int j = 0; j < 2; j++) {
-            x[j] = NAME(sigma)(NAME(clear)(V_LOAD(state + SEED_BYTES * (key + LANES * j))));
-            for (int usage = 0; usage < USAGES; usage++)
-                y[2 * usage + j] = V_XOR(x[j], k[usage][0]);
-        }
-#pragma GCC unroll 9
-        for (int r = 1; r < LAST; r++)
-            for (int j = 0; j < 2 * USAGES; j++)
-                y[j] = V_ENC(y[j], k[j / 2][r]);
-        for (int j = 0; j < 2; j++) {
-            const size_t at = SEED_BYTES * (key + LANES * j);
-            const VEC mask = V_SPREAD(V_LOAD(state + at), spread);
-            const VEC seed = V_XOR(x[j], V_AND(mask, V_LOAD(seeds + at)));
-            V_STORE(left + at, V_ENCLAST(y[2 * LEFT + j], V_XOR(seed, k[LEFT][LAST])));
-            V_STORE(state + at, V_ENCLAST(y[2 * RIGHT + j], V_XOR(seed, k[RIGHT][LAST])));
-            sum = V_ADD(sum, V_ENCLAST(y[2 * VALUE + j], V_XOR(x[j], k[VALUE][LAST])));
-            sum = V_ADD(sum, V_AND(mask, NAME(blocks)(words, key + LANES * j, word_bytes)));
-        }
-    }
-    return NAME(low_words)(sum);
-}
+#include "tree_sums.h"
 
 /* All-ones where a key's control bit is set: shared by the words of one terminal node. */
 FN void NAME(terminal_masks)(const uint8_t *from, int turn, uint64_t *masks, size_t count)
@@ -260,6 +227,15 @@ static inline size_t NAME(split)(const uint64_t *points, size_t low, size_t high
     return low;
 }
 
+/* Whether of a node that decides `bit` only its value is needed: its first point turns left and then
+ * only right, and there is at most one more, which only turns right. */
+static inline int NAME(one_value)(const uint64_t *points, size_t low, size_t high, uint64_t bit)
+{
+    const uint64_t rest = bit | (bit - 1);
+    return (points[low] & rest) == bit - 1
+           && (high - low == 1 || (high - low == 2 && (points[high - 1] & rest) == rest));
+}
+
 /* Point p needs nothing below the state that has these totals. */
 FN void NAME(settle)(evaluation *e, const uint64_t *totals, size_t p, uint64_t running)
 {
@@ -305,6 +281,22 @@ ENTRY void NAME(descend)(NAME(walk) *w, size_t depth, int level, int turn, size_
         const int both = left && right && s->step && !settled;
         const VEC(*k)[ROUND_KEYS] = (const VEC(*)[ROUND_KEYS])w->k;
         uint8_t *next = state + CHUNK * SEED_BYTES;
+        if (both && w->full && level + 2 < s->levels
+            && NAME(one_value)(e->points, low, middle, bit >> 1)
+            && NAME(one_value)(e->points, middle, high, bit >> 1)) {
+            const uint8_t *next_words = NAME(field)(
+                &e->view, offset + s->level_bytes + SEED_BYTES, s->word_bytes);
+            uint64_t sums[3];
+            NAME(last_sums)(state, turn, k, seeds, words, next_words, s->word_bytes, sums,
+                            w->lanes);
+            e->sums[low] += running + sums[0] + sums[1];
+            e->sums[middle] += running + sums[2];
+            if (middle - low == 2)
+                e->sums[low + 1] += running + sums[0];
+            if (high - middle == 2)
+                e->sums[middle + 1] += running;
+            return;
+        }
         if (both && w->full)
             here = NAME(split_sum)(state, turn, k, seeds, words, s->word_bytes, next, w->lanes);
         else if (both)

@@ -1,10 +1,11 @@
 """Two-server comparison keys that the servers can check without learning α.
 
 A key shares the path of α in a binary tree, with weight 1 at every node of it (an incremental point
-function). Thresholds cut the domain into subtrees, the *leaves* of what is visited; the number of
-α ≤ t is the sum over the leaves up to t. A key is right if exactly one leaf has weight, and that
+function). Thresholds cut the domain into subtrees, the *leaves* of what is visited; the number of α
+≤ t is the sum over the leaves up to t. A key is right if exactly one leaf has weight, and that
 weight is one. The servers find out by comparing one short *print* of each key. Both compute it from
-their own key, and it must be the same: nothing is multiplied, nothing is opened.
+their own key, and it must be the same: nothing is multiplied, nothing is opened. Where all points
+of a small domain are asked, `grid` does with a third of the work.
 
 **Tree** (Half-Tree: Guo, Yang, Wang, Zhang, Xie, Liu, Zhao, EUROCRYPT 2023, eprint 2022/1431). A
 node's state s is a block whose lowest bit is its control bit t. With the level's correction c,
@@ -27,14 +28,24 @@ visited nodes of a level that has leaves. The print is the sum of carry-less pro
 weights, 128 bits that are not reduced, and the sum of all values (less one at server 0).
 
 **Soundness.** Say the prints are equal. Words that differ pass with a chance of 2^-64: polynomials
-over GF(2) have no zero divisors, so at most one value of a weight makes up for the rest. Otherwise
-both servers hold the same corrections, and all compared proofs are equal. Below a node with equal
-states, states and values are equal. A node with different states has equal proofs in two ways:
-(a) its control bits are equal, and π collides; (b) they differ, and π(s₀) ⊕ π(s₁) is the level's
-correction. Two nodes of a level need (a), or (b) twice, where four proofs add up to zero. Of four
-states under one parent a cheater chooses at most three freely (of two parent states and c), and for
-nodes further apart each level between them costs a coincidence of 128 bits. So after q calls there
-are q³ candidates, each with a chance of 2^-192, and but for a chance of
+over GF(2) have no zero divisors, so at most one value of a weight makes up for the rest. All words
+were fixed before the challenge was drawn, however a cheater chose them. Otherwise both servers hold
+the same corrections, and all compared proofs are equal. Below a node with equal states, states and
+values are equal. A node with different states has equal proofs in two ways: (a) its control bits
+are equal, and π collides; (b) they differ, and π(s₀) ⊕ π(s₁) is the level's correction.
+
+Say two nodes of a compared level differ. Let δ = s₀ ⊕ s₁. Children's δ add up to their parent's,
+for right ⊕ left is the parent's state; so a node that differs has a child that does, and where the
+other child is equal, δ is handed down unchanged. Take the lowest node p under both of whose
+children something of that level differs, and there x and y. Then δ(x) ⊕ δ(y) = δ(p) ≠ 0: the two
+pairs of states are not the same, and (b) twice makes four proofs add up to zero that do not cancel
+out (or two, where x and y share a state). How many such quadruples can a cheater try with q calls,
+backwards ones included? Where x and y are p's children and p's control bits differ, one server's
+children follow from its state of p, one call; the other's are free by c, two calls: q³. Where the
+control bits are both 1, p's two states and c decide: q³ as well; where both are 0, q². Where x and
+y are further down, each level between needs two siblings to be equal with one c, which costs a
+coincidence of 128 bits. So there are at most q³ candidates, each with a chance of 2^-192, and but
+for a chance of
 
     2^-64 + (q³ + q²) / 2^192
 
@@ -46,11 +57,18 @@ every cheater of up to 2^50 hash calls, whatever it computes between them. To fi
 on `context`: calls made before the run was named are worth nothing, and keys of another run do not
 verify. As in `hash`, fixed-key AES is taken for ideal permutations.
 
+The first term is for each key and each batch of thresholds, the second for all together: 2^23 bad
+keys, or one in 2^23 batches, still stay below 2^-40. Batches agree with each other. If one has its
+leaf with weight where another has not, then in the other that place is below a node that does not
+differ, or is a node of which no child does; either way it does not differ. So whatever is asked
+later of a key that passed, it has one step at one α.
+
 **Privacy.** To a server without the other's offset all corrections are pseudorandom: H is circular
 correlation robust (`hash`), and values and proofs come from permutations of their own. The check
 adds nothing: of an honest key a server knows the other's print beforehand, it is its own. So a
-server that deviates cannot make the check's outcome depend on α (no selective failure); it can only
-have a party refused.
+server that deviates cannot make the check's outcome depend on α (no selective failure), also where
+it chooses its part of the challenge last; it can have a party refused, or a party that it colludes
+with accepted, as it can change its share of the sum without any party.
 
 **Why not a sketch.** Poplar's (Boneh et al., S&P 2021) needs values in a field, products of every
 value with two random numbers, triples from the party, and one server that lies can make its outcome
@@ -62,6 +80,7 @@ whose proofs are longer and over another tree.)
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -84,6 +103,11 @@ MIN_BITS: Final = 2
 _USAGES: Final = ("children", "value and proof", "proof")
 
 
+def hash_key(usage: str, context: bytes) -> bytes:
+    named = f"tallyroom fss verified v1 {usage}\0".encode()
+    return hashlib.sha256(named + context).digest()[:BLOCK_BYTES]
+
+
 @dataclass(frozen=True)
 class Visit:
     """What is compared and counted at some thresholds, the same at both servers."""
@@ -91,6 +115,10 @@ class Visit:
     nodes: Nodes
     correction_weights: Points
     weights: Points
+
+
+Evaluate = Callable[[int, Bytes], tuple[Points, Points]]
+"""From a server's number and its rows to its shares and all prints."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +142,20 @@ class Verified:
         """The same for both servers."""
         return BLOCK_BYTES * blocks_of(self.bits)
 
+    @property
+    def randomness_bytes(self) -> int:
+        return RANDOMNESS_BYTES
+
+    @property
+    def value_words(self) -> slice:
+        """Which words of a row correct values: one in six, from the second level on."""
+        return slice(6, None, 6)
+
     @cached_property
     def hash_keys(self) -> bytes:
         """One after the other: for children, for the value and a third of the proof, and for the
         rest of the proof."""
-        return b"".join(
-            hashlib.sha256(f"tallyroom fss verified v1 {usage}\0".encode() + self.context).digest()[
-                :BLOCK_BYTES
-            ]
-            for usage in _USAGES
-        )
+        return b"".join(hash_key(usage, self.context) for usage in _USAGES)
 
     def gen(
         self, alphas: npt.ArrayLike, randomness: Bytes, threads: int | None = None
@@ -173,6 +205,11 @@ class Verified:
         seed = np.frombuffer(challenge, dtype=np.uint8)[None]
         words = expand_seeds(seed, first + NODE_WEIGHTS * nodes.checks)[0]
         return Visit(nodes, words[:first], words[first:])
+
+    def at(self, points: npt.ArrayLike, challenge: bytes) -> Evaluate:
+        """`evaluate_sum` at these points, for the rows of any server."""
+        visit = self.visit(points, challenge)
+        return lambda server, rows: self.evaluate_sum(server, rows, visit)
 
     def evaluate_sum(
         self, server: int, rows: Bytes, visit: Visit, threads: int | None = None

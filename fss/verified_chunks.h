@@ -42,22 +42,27 @@ static void verified_gen_rows(verified_gen_kernel kernel, const verified_shape *
                               size_t count)
 {
     size_t done = 0;
-    while (count - done >= 2) {
-        size_t now = count - done < GEN_CHUNK ? (count - done) & ~(size_t)1 : GEN_CHUNK;
+    while (count - done >= MAX_LANES) {
+        const size_t left = count - done;
+        const size_t now = left < GEN_CHUNK ? left - left % MAX_LANES : GEN_CHUNK;
         kernel(s, keys, alphas + done, randomness + done * 2 * SEED_BYTES,
                rows0 + done * s->key_bytes, rows1 + done * s->key_bytes, now);
         done += now;
     }
     if (done == count)
         return;
-    /* One key is left: run it beside a dummy. */
-    uint8_t scratch[4 * MAX_VERIFIED_BYTES];
-    uint64_t pair[2] = {alphas[done], 0};
-    uint8_t seeds[4 * SEED_BYTES] = {0};
-    memcpy(seeds, randomness + done * 2 * SEED_BYTES, 2 * SEED_BYTES);
-    kernel(s, keys, pair, seeds, scratch, scratch + 2 * s->key_bytes, 2);
-    memcpy(rows0 + done * s->key_bytes, scratch, s->key_bytes);
-    memcpy(rows1 + done * s->key_bytes, scratch + 2 * s->key_bytes, s->key_bytes);
+    /* Some keys are left: run them beside dummies. */
+    uint8_t scratch[2 * MAX_LANES * MAX_VERIFIED_BYTES], seeds[2 * MAX_LANES * SEED_BYTES] = {0};
+    uint64_t few[MAX_LANES] = {0};
+    memcpy(few, alphas + done, (count - done) * sizeof *few);
+    memcpy(seeds, randomness + done * 2 * SEED_BYTES, (count - done) * 2 * SEED_BYTES);
+    kernel(s, keys, few, seeds, scratch, scratch + MAX_LANES * s->key_bytes, MAX_LANES);
+    memcpy(rows0 + done * s->key_bytes, scratch, (count - done) * s->key_bytes);
+    memcpy(rows1 + done * s->key_bytes, scratch + MAX_LANES * s->key_bytes,
+           (count - done) * s->key_bytes);
+    wipe(few, sizeof few);
+    wipe(seeds, sizeof seeds);
+    wipe(scratch, sizeof scratch);
 }
 
 /* All keys of `rows`. Only the first e->blocks blocks of each are read. */
@@ -76,7 +81,7 @@ static int verified_rows(verified_kernel kernel, verified_evaluation *e, const v
                        row + s->key_bytes * key + SEED_BYTES * (size_t)block, SEED_BYTES);
         memset(e->valid, 0, sizeof e->valid);
         for (size_t key = 0; key < e->count; key++)
-            memset(e->valid + SEED_BYTES * key, 0xff, 8);
+            memset(e->valid + SEED_BYTES * key, 0xff, SEED_BYTES);
         e->scratch = scratch;
         kernel(e);
         for (size_t key = 0; key < e->count; key++) {

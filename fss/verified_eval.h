@@ -8,7 +8,7 @@
 
 typedef struct {
     verified_evaluation *e;
-    VEC k[VERIFIED_USAGES][ROUND_KEYS];
+    VEC k[GRID_USAGES][ROUND_KEYS];
     size_t lanes;
 } NAME(verified_walk);
 
@@ -16,11 +16,10 @@ typedef struct {
 FN VEC NAME(verified_node)(VEC state, VEC a, VEC b, const uint8_t *words, const uint8_t *proofs,
                            VEC w0, VEC w1, VEC *print)
 {
-    const VEC mask = NAME(control)(state);
-    const VEC m = V_AND(mask, V_LOAD(words));
-    const VEC value = V_ADD(a, m);
-    a = V_XOR(a, m);
-    b = V_XOR(b, V_AND(mask, V_LOAD(proofs)));
+    const V_CHOICE corrected = V_CHOOSE(state, 0);
+    const VEC value = V_ADD_WHERE(corrected, a, V_LOAD(words));
+    a = V_XOR_WHERE(corrected, a, V_LOAD(words));
+    b = V_XOR_WHERE(corrected, b, V_LOAD(proofs));
     *print = V_XOR(V_XOR(*print, V_CLMUL(a, w0, 0x01)),
                    V_XOR(V_CLMUL(b, w1, 0x00), V_CLMUL(b, w1, 0x11)));
     return value;
@@ -29,7 +28,7 @@ FN VEC NAME(verified_node)(VEC state, VEC a, VEC b, const uint8_t *words, const 
 /* Adds a node at `level` to prints, and a leaf's values to totals and to *sum. */
 FN void NAME(verified_check)(NAME(verified_walk) *w, const uint8_t *from, int level, int leaf)
 {
-    enum { TOGETHER = 4 };
+    enum { AT_ONCE = 4 };
     verified_evaluation *e = w->e;
     const uint8_t *words = e->scratch + CHUNK * SEED_BYTES * (size_t)(state_block(level) + 1);
     const uint8_t *proofs = words + CHUNK * SEED_BYTES;
@@ -37,15 +36,15 @@ FN void NAME(verified_check)(NAME(verified_walk) *w, const uint8_t *from, int le
     const VEC w0 = V_PAIR((long long)weights[0], 0);
     const VEC w1 = V_PAIR((long long)weights[1], (long long)weights[2]);
     VEC sum = V_PAIR(0, 0);
-    for (size_t key = 0; key < w->lanes; key += TOGETHER * LANES) {
-        VEC s[TOGETHER], v[2 * TOGETHER];
-        for (int j = 0; j < TOGETHER; j++)
+    for (size_t key = 0; key < w->lanes; key += AT_ONCE * LANES) {
+        VEC s[AT_ONCE], v[2 * AT_ONCE];
+        for (int j = 0; j < AT_ONCE; j++)
             s[j] = V_LOAD(from + SEED_BYTES * (key + LANES * j));
-        NAME(hash_under)(s, TOGETHER, v, (const VEC(*)[ROUND_KEYS])(w->k + 1), 2);
-        for (int j = 0; j < TOGETHER; j++) {
+        NAME(hash_under)(s, AT_ONCE, v, (const VEC(*)[ROUND_KEYS])(w->k + 1), 2);
+        for (int j = 0; j < AT_ONCE; j++) {
             const size_t at = SEED_BYTES * (key + LANES * j);
             VEC print = V_LOAD(e->prints + at);
-            VEC value = NAME(verified_node)(s[j], v[j], v[TOGETHER + j], words + at, proofs + at,
+            VEC value = NAME(verified_node)(s[j], v[j], v[AT_ONCE + j], words + at, proofs + at,
                                             w0, w1, &print);
             V_STORE(e->prints + at, print);
             if (leaf) {
@@ -59,21 +58,21 @@ FN void NAME(verified_check)(NAME(verified_walk) *w, const uint8_t *from, int le
         e->sums[e->next_leaf++] += NAME(low_words)(sum);
 }
 
-/* Both children of a node, right in place and left in the next buffer. */
-FN void NAME(verified_children)(NAME(verified_walk) *w, uint8_t *state, int level)
+/* Both children of a node, right in place and left in the next buffer; `block` corrects them. */
+FN void NAME(verified_children)(NAME(verified_walk) *w, uint8_t *state, int block)
 {
-    enum { TOGETHER = 8 };
-    const uint8_t *corrections = w->e->scratch + CHUNK * SEED_BYTES * (size_t)state_block(level);
-    for (size_t key = 0; key < w->lanes; key += TOGETHER * LANES) {
-        VEC x[TOGETHER];
-        for (int j = 0; j < TOGETHER; j++)
+    enum { AT_ONCE = 8 };
+    const uint8_t *corrections = w->e->scratch + CHUNK * SEED_BYTES * (size_t)block;
+    for (size_t key = 0; key < w->lanes; key += AT_ONCE * LANES) {
+        VEC x[AT_ONCE];
+        for (int j = 0; j < AT_ONCE; j++)
             x[j] = V_LOAD(state + SEED_BYTES * (key + LANES * j));
-        NAME(hash)(x, TOGETHER, w->k[0]);
-        for (int j = 0; j < TOGETHER; j++) {
+        NAME(hash)(x, AT_ONCE, w->k[0]);
+        for (int j = 0; j < AT_ONCE; j++) {
             const size_t at = SEED_BYTES * (key + LANES * j);
             const VEC parent = V_LOAD(state + at);
-            const VEC mask = NAME(control)(parent);
-            const VEC left = V_XOR(x[j], V_AND(mask, V_LOAD(corrections + at)));
+            const VEC left =
+                V_XOR_WHERE(V_CHOOSE(parent, 0), x[j], V_LOAD(corrections + at));
             V_STORE(state + CHUNK * SEED_BYTES + at, left);
             V_STORE(state + at, V_XOR(left, parent));
         }
@@ -83,7 +82,6 @@ FN void NAME(verified_children)(NAME(verified_walk) *w, uint8_t *state, int leve
 /* A node whose two children are leaves at `level`: their states stay in registers. */
 FN void NAME(verified_pair)(NAME(verified_walk) *w, const uint8_t *state, int level)
 {
-    enum { TOGETHER = 2 };
     verified_evaluation *e = w->e;
     const uint8_t *corrections = e->scratch + CHUNK * SEED_BYTES * (size_t)state_block(level);
     const uint8_t *words = corrections + CHUNK * SEED_BYTES, *proofs = words + CHUNK * SEED_BYTES;
@@ -99,9 +97,8 @@ FN void NAME(verified_pair)(NAME(verified_walk) *w, const uint8_t *state, int le
             s[j] = V_LOAD(state + SEED_BYTES * (key + LANES * j));
         NAME(hash_under)(s, TOGETHER, v, (const VEC(*)[ROUND_KEYS])w->k, 1);
         for (int j = 0; j < TOGETHER; j++) {
-            const VEC mask = NAME(control)(s[j]);
             const size_t at = SEED_BYTES * (key + LANES * j);
-            const VEC left = V_XOR(v[j], V_AND(mask, V_LOAD(corrections + at)));
+            const VEC left = V_XOR_WHERE(V_CHOOSE(s[j], 0), v[j], V_LOAD(corrections + at));
             s[TOGETHER + j] = V_XOR(left, s[j]);
             s[j] = left;
         }
@@ -144,7 +141,7 @@ ENTRY void NAME(verified_descend)(NAME(verified_walk) *w, size_t buffer, int lev
             e->next_node += 2;
             return;
         }
-        NAME(verified_children)(w, state, level + 1);
+        NAME(verified_children)(w, state, state_block(level + 1));
         NAME(verified_descend)(w, buffer + 1, level + 1);
     }
 }
@@ -165,17 +162,24 @@ FN void NAME(verified_corrections)(NAME(verified_walk) *w)
     }
 }
 
-ENTRY void NAME(verified_chunk)(verified_evaluation *e)
+/* At the roots, with nothing added yet. */
+FN void NAME(verified_start)(NAME(verified_walk) *w, int usages)
 {
-    NAME(verified_walk) w = {.e = e};
+    verified_evaluation *e = w->e;
     const size_t step = 8 * LANES;
-    w.lanes = (e->count + step - 1) / step * step;
-    for (int usage = 0; usage < VERIFIED_USAGES; usage++)
-        NAME(broadcast)(w.k[usage], &e->keys[usage]);
+    w->lanes = (e->count + step - 1) / step * step;
+    for (int usage = 0; usage < usages; usage++)
+        NAME(broadcast)(w->k[usage], &e->keys[usage]);
     e->next_node = e->next_check = e->next_leaf = 0;
     memset(e->prints, 0, sizeof e->prints);
     memset(e->totals, 0, sizeof e->totals);
     memcpy(e->state, e->scratch, CHUNK * SEED_BYTES);
+}
+
+ENTRY void NAME(verified_chunk)(verified_evaluation *e)
+{
+    NAME(verified_walk) w = {.e = e};
+    NAME(verified_start)(&w, VERIFIED_USAGES);
     NAME(verified_descend)(&w, 0, 0);
     NAME(verified_corrections)(&w);
 }

@@ -6,6 +6,11 @@
 
 enum { VERIFIED_USAGES = 3, MAX_VERIFIED_BYTES = 48 * MAX_BITS - 16, NODE_WEIGHTS = 4 };
 
+/* Grid keys, as grid.py describes them: a usage more, words of the leaves below a node, and where the
+ * low part begins, so many blocks after the last level's corrections. */
+enum { LOW_BITS = 3, WORD_BLOCKS = 4, WORDS_USAGE = 3, GRID_USAGES = 4, LOW_OFFSET = 7 };
+enum { LOW_BLOCKS = 3 * LOW_BITS - 1, MIN_GRID_BITS = LOW_BITS + 2, MAX_GRID_BITS = 24 };
+
 /* A visited node: split and not compared, split and compared, or not split. */
 enum { INNER, CHECKED, LEAF };
 
@@ -22,7 +27,7 @@ static inline int state_block(int level)
 }
 
 typedef struct {
-    const schedule *keys; /* VERIFIED_USAGES of them */
+    const schedule *keys; /* VERIFIED_USAGES or GRID_USAGES of them */
     const uint8_t *scratch; /* block b of key k is at 16 * (CHUNK * b + k) */
     int blocks;             /* of a key that the nodes need */
     size_t count;           /* keys in this chunk, at most CHUNK */
@@ -31,8 +36,10 @@ typedef struct {
     const uint64_t *correction_weights; /* 2 for each block */
     size_t next_node, next_check, next_leaf;
     uint64_t *sums; /* for each leaf, added to */
+    int levels;     /* of a grid key above its words */
     uint8_t *state; /* (MAX_BITS + 1) * CHUNK blocks */
     uint8_t prints[CHUNK * SEED_BYTES], totals[CHUNK * SEED_BYTES], valid[CHUNK * SEED_BYTES];
+    uint8_t words[WORD_BLOCKS * CHUNK * SEED_BYTES]; /* of grid keys, less those of their low part */
 } verified_evaluation;
 
 #endif

@@ -11,7 +11,7 @@ _ONE = np.uint64(1)
 _PROOF_WORDS = 3
 
 
-def _usages(hash_keys: bytes) -> list[bytes]:
+def usages_of(hash_keys: bytes) -> list[bytes]:
     return [hash_keys[i : i + BLOCK_BYTES] for i in range(0, len(hash_keys), BLOCK_BYTES)]
 
 
@@ -19,7 +19,7 @@ def gen(
     bits: int, hash_keys: bytes, alphas: Points, randomness: Bytes, rows0: Bytes, rows1: Bytes
 ) -> None:
     """Writes both servers' rows."""
-    children, first, second = _usages(hash_keys)
+    children, first, second, *_ = usages_of(hash_keys)
     states = randomness.view("<u8").reshape(len(alphas), 2, 2).copy()
     states[:, :, 0] &= ~_ONE
     states[:, 1, 0] |= _ONE
@@ -61,7 +61,7 @@ def evaluate_sum(
     for begin in range(0, len(rows), size):
         part = slice(begin, begin + size)
         blocks = np.ascontiguousarray(rows[part]).view("<u8").reshape(-1, rows.shape[1] // 16, 2)
-        values, proofs = _visit(hash_keys, blocks, nodes)
+        values, proofs = visit_nodes(hash_keys, blocks, nodes)
         corrections = blocks[:, 1 : len(correction_weights) // 2].reshape(len(blocks), -1)
         prints[part, :2] = carryless(np.hstack([corrections, proofs]), all_weights)
         prints[part, 2] = values.sum(axis=1, dtype=np.uint64)
@@ -69,9 +69,9 @@ def evaluate_sum(
     return sums
 
 
-def _visit(hash_keys: bytes, blocks: Points, nodes: Nodes) -> tuple[Points, Points]:
+def visit_nodes(hash_keys: bytes, blocks: Points, nodes: Nodes) -> tuple[Points, Points]:
     """Corrected values at the leaves, and proofs at the compared nodes, a row for each key."""
-    children, first, second = _usages(hash_keys)
+    children, first, second, *_ = usages_of(hash_keys)
     values: list[Points] = []
     proofs: list[Points] = []
     pending = [blocks[:, 0]]  # states of nodes that preorder has not come to

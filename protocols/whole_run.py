@@ -4,8 +4,8 @@
 and shard, servers merge and add noise, the coordinator unshards and decodes.
 
 `every_run` is a run of any aggregator, and of statistics of pairs, whose parties speak to each
-other. There each role is a machine that takes messages and gives messages; `Run.seen` has what each
-of them was told. Processes run the same machines, with a network between them.
+other. There each role is a machine that takes messages and gives messages; `WholeRun.seen` has what
+each of them was told. Processes run the same machines, with a network between them.
 """
 
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ def whole_run(
 
 
 @dataclass
-class Run:
+class WholeRun:
     """A finished run. `seen` is every message that a role received, by the role's name: all that
     it knows beside its own secrets."""
 
@@ -74,7 +74,7 @@ class Run:
 
 
 @dataclass
-class Seat:
+class RoleSeat:
     """Where one role sits: its machine, and what it was told."""
 
     name: str
@@ -82,29 +82,31 @@ class Seat:
     seen: list[Message] = field(default_factory=list)
 
 
-def every_run(query: Query, holdings: Holdings, randomness: Randomness) -> Run:
+def every_run(query: Query, holdings: Holdings, randomness: Randomness) -> WholeRun:
     """The answer to any query that its roles can answer. Raises `RunFailed` if there is none."""
 
     # EACH PARTY is given the query and its own records, nothing else. (One machine may play many
     # parties, a block; here each party has its own.)
     parties = [
-        Seat(f"party-{block.ids[0]}", party_machine(query, block, randomness.derive("parties")))
+        RoleSeat(f"party-{block.ids[0]}", party_machine(query, block, randomness.derive("parties")))
         for block in holdings.blocks(len(holdings.ids))
     ]
 
     # EACH SERVER is given the query. It keeps what parties submit, in memory here.
     servers = [
-        Seat(f"server-{i}", server_machine(query, i, randomness.derive(f"server-{i}"), Memory()))
+        RoleSeat(
+            f"server-{i}", server_machine(query, i, randomness.derive(f"server-{i}"), Memory())
+        )
         for i in range(query.servers)
     ]
 
     # THE COORDINATOR is given the query and how many records each party has, which is public.
     records = holdings.counts.astype(np.int64)
     machine = collector_machine(query, records, randomness.derive("coordinator"))
-    coordinator = Seat("coordinator", machine)
+    coordinator = RoleSeat("coordinator", machine)
 
     # THE NETWORK carries each message to the role that it is addressed to.
-    network: Router[Seat] = Router(servers, coordinator)
+    network: Router[RoleSeat] = Router(servers, coordinator)
     for block, party in zip(holdings.blocks(len(parties)), parties, strict=True):
         network.join(block.ids, party)
     finished: Total | None = None
@@ -154,4 +156,4 @@ def every_run(query: Query, holdings: Holdings, randomness: Randomness) -> Run:
     # THE COORDINATOR turns integers back into a statistic. This spends nothing.
     exact = query.epsilon is None
     estimate = query.statistic.decode(finished.vector, finished.records, exact=exact)
-    return Run(estimate, finished.contributors, {seat.name: seat.seen for seat in everybody})
+    return WholeRun(estimate, finished.contributors, {seat.name: seat.seen for seat in everybody})

@@ -52,7 +52,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedAggregator:
     """What came of one aggregator, by its spec. `others` are runs of the same question again."""
 
     aggregator: str
@@ -126,11 +126,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AggregatorComparison:
     """`unable` are aggregators that could not answer, with the reason."""
 
     statistic: str
-    rows: list[Row]
+    rows: list[ComparedAggregator]
     unable: list[tuple[str, str]]
 
     @property
@@ -193,7 +193,7 @@ def compare(
     specs: Iterable[str] | None,
     answer: Callable[[str, int], Result],
     repeat: int = 1,
-) -> Comparison:
+) -> AggregatorComparison:
     """Has each aggregator answer `repeat` times; without `specs`, all that are installed.
 
     Raises `LocalError` for a spec that is wrong, and what is in the way if none can answer.
@@ -204,17 +204,19 @@ def compare(
         chosen = list(dict.fromkeys(specs))
         for spec in chosen:
             aggregator_named(spec)
-    rows: list[Row] = []
+    rows: list[ComparedAggregator] = []
     errors: dict[str, TallyError] = {}
     for spec in chosen:
         try:
             first, *others = (answer(spec, time) for time in range(repeat))
-            rows.append(Row(spec, first, tuple(others)))
+            rows.append(ComparedAggregator(spec, first, tuple(others)))
         except TallyError as error:
             errors[spec] = error
     if not rows:
         raise _in_the_way(errors)
-    return Comparison(statistic, rows, [(spec, str(error)) for spec, error in errors.items()])
+    return AggregatorComparison(
+        statistic, rows, [(spec, str(error)) for spec, error in errors.items()]
+    )
 
 
 def _in_the_way(errors: dict[str, TallyError]) -> TallyError:

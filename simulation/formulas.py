@@ -2,13 +2,15 @@
 
 sum      = product (("+" | "−") product)*
 product  = factor ("·"? factor)*
-factor   = whole number | L | n | m | k | "(" sum ")"
+factor   = whole number | L | n | m | k | b | "(" sum ")"
+
+b is the number of bits that count L things: ⌈log₂ L⌉, at least 1.
 """
 
 import re
 from collections.abc import Mapping
 
-_TOKEN = re.compile(r"\s*([0-9]+|[Lnmk]|[-+−·*()])")
+_TOKEN = re.compile(r"\s*([0-9]+|[Lnmkb]|[-+−·*()])")
 
 
 class NotAFormula(ValueError):  # noqa: N818 - it names what was read, which need be no mistake
@@ -20,7 +22,8 @@ def evaluate(text: str, values: Mapping[str, int]) -> int:
 
     Raises `NotAFormula` on anything else.
     """
-    reader = _Reader(_tokens(text.partition(";")[0].strip()), values)
+    bits = {"b": max(1, (values["L"] - 1).bit_length())} if "L" in values else {}
+    reader = _Reader(_tokens(text.partition(";")[0].strip()), {**bits, **values})
     value = reader.sum()
     if reader.tokens:
         raise NotAFormula(f"{text!r}: {reader.tokens[0]!r} is left over")

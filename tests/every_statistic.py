@@ -68,7 +68,7 @@ EVERY: tuple[Statistic, ...] = (
     Ecdf(**GRID),
     CumulativeHistogram(**GRID),
     Quantile(**GRID),
-    QuantileByMax(**UNIT, thresholds=64),
+    QuantileByMax(**UNIT, thresholds=64, within=(0.5, 0.75)),
     QuantileSearch(**UNIT),
     EcdfPoints(**UNIT, at=(0.5,)),
     TopK(**UNIT, bins=8, k=2),

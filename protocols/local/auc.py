@@ -30,7 +30,7 @@ from protocols.local.contract import (
 from protocols.local.one_level import OneLevel
 from protocols.local.pairs import FIXED_POINT
 from protocols.local.response import RandomizedResponse
-from protocols.local.walk import BLOCK, Answers, TreeReports
+from protocols.local.walk import BLOCK, TreeReports, WalkAnswers
 
 MAX_DEPTH = 24
 
@@ -72,7 +72,7 @@ class TreeResponse(LocalRandomizer):
         """What a record adds to that of a node, at most."""
 
     @abstractmethod
-    def answers(self, level: int, reports: Bodies, questions: Bodies) -> Answers:
+    def answers(self, level: int, reports: Bodies, questions: Bodies) -> WalkAnswers:
         """What possible reports say of a level."""
 
     @abstractmethod
@@ -162,11 +162,11 @@ class AucResponse(OneLevel, TreeResponse):
         said = bits if self.private_labels else 2 * (inputs & 1) + bits
         return said.astype(np.uint8)[:, None]
 
-    def answers(self, level: int, reports: Bodies, questions: Bodies) -> Answers:
+    def answers(self, level: int, reports: Bodies, questions: Bodies) -> WalkAnswers:
         here = np.flatnonzero(questions[:, 0] == level)
         said = reports[here, 0]
         rows = np.ascontiguousarray(questions[here, 1:]).view("<u4")[:, 0]
-        return Answers(rows, said & np.uint8(1), said >> np.uint8(1))
+        return WalkAnswers(rows, said & np.uint8(1), said >> np.uint8(1))
 
     def labels(self, reports: Bodies) -> Bodies:
         return reports[:, 0] >> np.uint8(1)
@@ -181,7 +181,7 @@ class _Stream(TreeReports):
         self.gain, self.variance = randomizer.gain, randomizer.variance
         self.records = len(reports)
 
-    def about(self, bits: int) -> Iterator[Answers]:
+    def about(self, bits: int) -> Iterator[WalkAnswers]:
         level = bits if self.private_labels else bits - 1
         for part in _parts(self.records):
             yield self._of.answers(level, self._reports[part], self._questions[part])

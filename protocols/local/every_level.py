@@ -25,7 +25,7 @@ from protocols.local.auc import AucResponse, TreeResponse
 from protocols.local.contract import Bodies, Flags, Integers, Words
 from protocols.local.hadamard import parity
 from protocols.local.response import WORD, RandomizedResponse, exp_below
-from protocols.local.walk import Answers
+from protocols.local.walk import WalkAnswers
 from protocols.names import look_up
 
 ASKED: Mapping[str, str] = {
@@ -136,9 +136,9 @@ class EveryLevel(TreeResponse):
         padded = reports[:, -1] < 1 << (8 - spare)
         return np.asarray(padded & (_rows(questions) < self._orders).all(axis=1))
 
-    def answers(self, level: int, reports: Bodies, questions: Bodies) -> Answers:
+    def answers(self, level: int, reports: Bodies, questions: Bodies) -> WalkAnswers:
         rows = np.ascontiguousarray(questions[:, 4 * level : 4 * level + 4]).view("<u4")[:, 0]
-        return Answers(rows, _bit(reports, level), self.labels(reports))
+        return WalkAnswers(rows, _bit(reports, level), self.labels(reports))
 
     def labels(self, reports: Bodies) -> Bodies:
         return _bit(reports, self.report_bits - 1)

@@ -61,10 +61,6 @@ class RandomizedResponse(OneValue, FrequencyOracle):
         """The most by which replacing the input changes a report's probability; ε is its log."""
         return Fraction(self.keep, self.other)
 
-    def is_within(self, epsilon: Fraction) -> bool:
-        """Whether the response is `epsilon`-private; exact, but for ties in the 55th digit."""
-        return self.ratio <= exp_below(epsilon)
-
     @property
     def p(self) -> float:
         return self.keep / WORD

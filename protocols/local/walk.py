@@ -35,7 +35,7 @@ Classes = tuple[Reals, Reals]
 
 
 @dataclass(frozen=True)
-class Answers:
+class WalkAnswers:
     """Reports about one level: the row that was asked for, the bit that was answered, and the
     record's label where that is public."""
 
@@ -60,7 +60,7 @@ class TreeReports(ABC):
     records: int
 
     @abstractmethod
-    def about(self, bits: int) -> Iterator[Answers]:
+    def about(self, bits: int) -> Iterator[WalkAnswers]:
         """The reports about prefixes of so many bits, in blocks; about 0 bits, of the class alone,
         if labels are private."""
 

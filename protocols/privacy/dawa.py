@@ -92,7 +92,7 @@ class Buckets:
 
 
 @dataclass(frozen=True)
-class Release:
+class DawaRelease:
     """Private: the partition and the estimated counts of all cells, which sum to n."""
 
     buckets: Buckets
@@ -137,7 +137,7 @@ class Dawa:
         costs += math.ceil(penalty)
         return Buckets(cheapest(costs), self.one_sided)
 
-    def release(self, counts: ArrayLike, randomness: Randomness) -> Release:
+    def release(self, counts: ArrayLike, randomness: Randomness) -> DawaRelease:
         """Both stages, from exact counts; raises as `partition`."""
         cells = checked_counts(counts)
         buckets = self.partition(cells, randomness)
@@ -146,7 +146,7 @@ class Dawa:
         if len(noisy):
             mechanism = DiscreteLaplace.spending(self.count_epsilon, buckets.sensitivity)
             noisy = (exact + mechanism.draw(len(exact), randomness)).astype(np.float64)
-        return Release(buckets, buckets.estimate(noisy, float(cells.sum())))
+        return DawaRelease(buckets, buckets.estimate(noisy, float(cells.sum())))
 
     def release_grid(self, counts: ArrayLike, randomness: Randomness) -> Vector:
         """Counts of a grid, taken in Hilbert's order; raises as `partition`, or ValueError for an

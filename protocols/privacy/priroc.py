@@ -38,7 +38,7 @@ def depth_for(records: int) -> int:
 
 
 @dataclass(frozen=True)
-class Release:
+class PrirocRelease:
     """Private: the last cells of all bins but the last one, and the bins' counts, which sum to n;
     the negatives' bins come first."""
 
@@ -66,7 +66,7 @@ def priroc(
     *,
     fixed: bool = False,
     counts: str = "dawa",
-) -> Release:
+) -> PrirocRelease:
     """From how many records of each class are in each cell of the scores; ε-DP for replacing one.
 
     `fixed` is PriROC-fix. Raises ValueError for a depth outside 1..10, or as the mechanisms do.
@@ -88,8 +88,8 @@ def priroc(
     )
     if counts == "dawa":
         mechanism = Dawa.spending(left, one_sided=True)
-        return Release(thresholds, mechanism.release(row, randomness).cells)
+        return PrirocRelease(thresholds, mechanism.release(row, randomness).cells)
     shape = hb.line(len(row))
     noise = DiscreteLaplace.spending(left, shape.sensitivity).draw(shape.nodes, randomness)
     noisy = (shape.node_counts(np.cumsum(row)) + noise).astype(np.float64)
-    return Release(thresholds, shape.cell_counts(noisy, float(row.sum())))
+    return PrirocRelease(thresholds, shape.cell_counts(noisy, float(row.sum())))

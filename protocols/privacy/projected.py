@@ -111,7 +111,7 @@ KEPT = 0.9  # p: chance that a cell with records passes the threshold; S4 names 
 
 
 @dataclass(frozen=True)
-class Shape:
+class PublicShape:
     """What is public of the data: n records, d − 1 attributes to choose from, q classes.
 
     Raises LocalError for fewer than two records or classes, or no attribute.
@@ -136,7 +136,7 @@ class Shape:
         return max(2, math.ceil(1 / bandwidth - 0.5))
 
 
-def simulated_bins(shape: Shape, columns: int, public: np.random.Generator) -> Table:
+def simulated_bins(shape: PublicShape, columns: int, public: np.random.Generator) -> Table:
     """Columns of normal variables, scaled into [0, 1] and binned: what §2.3 takes for data."""
     drawn = public.standard_normal((shape.records, columns))
     low, high = drawn.min(axis=0), drawn.max(axis=0)
@@ -145,7 +145,7 @@ def simulated_bins(shape: Shape, columns: int, public: np.random.Generator) -> T
     return table
 
 
-def estimated_k(shape: Shape, public: np.random.Generator, sigma: float = SIGMA) -> int:
+def estimated_k(shape: PublicShape, public: np.random.Generator, sigma: float = SIGMA) -> int:
     """|MDA|: how many greedy picks on simulated data discern 1 − σ of what all attributes do."""
     table = simulated_bins(shape, shape.attributes, public)
     labels = public.integers(0, shape.classes, shape.records)
@@ -166,7 +166,7 @@ def estimated_k(shape: Shape, public: np.random.Generator, sigma: float = SIGMA)
 
 
 def estimated_gamma(
-    shape: Shape, k: int, public: np.random.Generator, kept: float = KEPT, lost: float = LOST
+    shape: PublicShape, k: int, public: np.random.Generator, kept: float = KEPT, lost: float = LOST
 ) -> float:
     """γ = ε_h/(ε_h + ε_p): the histogram's part of ε, Eq. 11. 1 if there is one attribute only."""
     if not 1 <= k <= shape.attributes:

@@ -74,7 +74,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class SparseCounts:
     """Cells, increasing, and their noisy counts, all above the threshold. All others are 0."""
 
     cells: Integers
@@ -105,7 +105,7 @@ class ThresholdedHistogram:
         """ε when one record is replaced. δ is 0."""
         return self.noise.privacy_map(2)
 
-    def sample(self, cells: Integers, space: int, randomness: Randomness) -> Histogram:
+    def sample(self, cells: Integers, space: int, randomness: Randomness) -> SparseCounts:
         """From the cell of every record. Raises LocalError if too many empty cells are expected to
         pass, ValueError for a cell outside the space."""
         if not 1 <= space <= MAX_SPACE:
@@ -127,7 +127,7 @@ class ThresholdedHistogram:
         values = self.threshold + 1 + geometric(count, self.noise.scale, randomness)
         found = np.concatenate([held[passing], others])
         order = np.argsort(found)
-        return Histogram(found[order], np.concatenate([noisy[passing], values])[order])
+        return SparseCounts(found[order], np.concatenate([noisy[passing], values])[order])
 
 
 def passing_chance(threshold: int, scale: Fraction, digits: int = 28) -> Decimal:
@@ -208,6 +208,6 @@ def _distinct(count: int, below: int, held: Integers, randomness: Randomness) ->
     return chosen
 
 
-def rows_of(histogram: Histogram, space: Space) -> Integers:
+def rows_of(histogram: SparseCounts, space: Space) -> Integers:
     """Synthetic rows: each published cell as often as its count. Post-processing."""
     return np.repeat(space.decode(histogram.cells), histogram.counts, axis=0)

@@ -12,7 +12,7 @@ from protocols.statistics.interval import NORMAL, Interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from protocols.statistics.estimates import Counts, Curve, Curves, Grid
+    from protocols.statistics.estimates import CellGrid, Counts, Curve, Curves
 
 TRUTH, PRIVATE, SMOOTHED, QUIET = "#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1"
 SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
@@ -199,7 +199,7 @@ def draw_curves(axes: "Axes", curves: "Curves", truth: "Curves | None", beside: 
     axes.set_ylabel(beside.style.up)
 
 
-def draw_grid(axes: "Axes", grid: "Grid", beside: Beside) -> None:
+def draw_grid(axes: "Axes", grid: "CellGrid", beside: Beside) -> None:
     """Darker where there is more."""
     axes.pcolormesh(grid.x, grid.y, np.array(grid.cells), cmap="Greys")
     axes.plot([], [], "s", color=QUIET, label=beside.label)

@@ -198,7 +198,7 @@ class Table(Shape):
 
 
 @dataclass(frozen=True)
-class Grid(Shape):
+class CellGrid(Shape):
     """Numbers in cells between the edges `x` and `y`; one list of cells a step of y."""
 
     x: list[float]

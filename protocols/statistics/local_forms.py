@@ -9,7 +9,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -20,7 +19,6 @@ from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.local import LocalBudget, LocalRandomizer
 from protocols.local.auc import MAX_DEPTH
-from protocols.local.every_level import auc_response
 from protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
 from protocols.local.pairs_by_oracle import pair_randomizer
 from protocols.records import Column, Holdings
@@ -29,6 +27,7 @@ from protocols.statistics.estimates import Estimate
 from protocols.statistics.labels import is_positive
 from protocols.statistics.measurement import Measurement
 from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
+from protocols.statistics.scores_and_labels import ScoresAndLabels
 
 MAX_CELLS = 1 << 10
 """Of all columns together: the kernel is a matrix over them."""
@@ -280,22 +279,6 @@ class QuantizedPairs(Measurement):
 def corollary_1(records: int, epsilon: float, lipschitz: float = 1.0) -> float:
     """k = n^¼·√(Lε), which balances the errors of quantization and of randomized response."""
     return float(records**0.25 * math.sqrt(lipschitz * epsilon))
-
-
-@dataclass(frozen=True)
-class ScoresAndLabels(Measurement):
-    """A record is a score of `depth` bits and a label. `asked` is what a report tells of
-    (`protocols.local.every_level`)."""
-
-    depth: int = 1
-    private_labels: bool = True
-    asked: str = "auto"
-
-    def randomizer(self, budget: LocalBudget) -> LocalRandomizer | None:
-        return self.randomizer_by_itself(budget(None), Fraction(0))
-
-    def randomizer_by_itself(self, epsilon: Fraction, delta: Fraction) -> LocalRandomizer | None:
-        return auc_response(self.asked, epsilon, delta, self.depth, self.private_labels)
 
 
 @dataclass(frozen=True)

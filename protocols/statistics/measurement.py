@@ -46,16 +46,17 @@ class Measurement:
         return self.randomizer(lambda _: epsilon)
 
     def points(self, bits: int) -> Points:
-        """The cells in a comparison key's domain of 2^bits, which is spread over all of the fine
-        one and counted through in others. A key at a record's cell counts from there on.
+        """The cells in a comparison key's domain of 2^bits: spread over all of the fine one, and in
+        others its last points. A key at a record's cell counts from there on, and one in front of
+        all cells like one in the first: no key counts nowhere.
 
         Raises ValueError where there are no cells.
         """
         if self.cells is None:
             raise ValueError("a record that is in no cell is not compared")
-        steps = np.arange(1, self.cells + 1, dtype=np.float64)
         if bits != RESOLUTION_BITS:
-            return (steps - 1).astype(np.uint64)
+            return np.arange((1 << bits) - self.cells, 1 << bits, dtype=np.uint64)
+        steps = np.arange(1, self.cells + 1, dtype=np.float64)
         return np.rint(steps * (2.0**bits / self.cells)).astype(np.uint64) - np.uint64(1)
 
     def alphas(self, measured: NDArray[np.int64], bits: int) -> Points:

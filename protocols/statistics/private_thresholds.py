@@ -11,7 +11,7 @@ from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.privacy.class_curves import ClassCurves
-from protocols.privacy.priroc import COUNTS, MAX_DEPTH, Release, depth_for, priroc
+from protocols.privacy.priroc import COUNTS, MAX_DEPTH, PrirocRelease, depth_for, priroc
 from protocols.privacy.smooth_sensitivity import SmoothNoise
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -93,7 +93,7 @@ class CuratedRoc(Curated):
             return RocEstimate({self.score[0]: Judgement.of(found, self.x, self.best)})
         ends, bins = values[: 2**self.depth - 1], values[2**self.depth - 1 :]
         inner = self.x[np.clip(ends, 0, self.thresholds - 1)]
-        estimate = Release(ends, bins / FIXED_POINT).distributions
+        estimate = PrirocRelease(ends, bins / FIXED_POINT).distributions
         return RocEstimate(
             {self.score[0]: Judgement.of(estimate, np.append(inner, self.x[-1]), self.best)}
         )

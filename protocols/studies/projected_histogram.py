@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
-from protocols.privacy.projected import Shape, estimated_gamma, estimated_k
+from protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
 from protocols.privacy.thresholded import MAX_SPACE
 from protocols.records import Holdings
 from protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
@@ -85,15 +85,15 @@ class ProjectedHistogram(Study):
 
     # --- what public numbers decide ---
 
-    def _shape(self, most: int | None = None) -> Shape:
+    def _shape(self, most: int | None = None) -> PublicShape:
         if not self.records:
             raise LocalError("nobody said how many records there are: give --k, --gamma and --bins")
         predictors, target = self._schema
         records = min(self.records, most or self.records)
-        return Shape(records, len(predictors), max(2, target.size(self._bins_of(records))))
+        return PublicShape(records, len(predictors), max(2, target.size(self._bins_of(records))))
 
     def _bins_of(self, records: int) -> int:
-        return self.bins or Shape(records, len(self._schema[0]), 2).bins
+        return self.bins or PublicShape(records, len(self._schema[0]), 2).bins
 
     @cached_property
     def chosen_bins(self) -> int:

@@ -18,7 +18,7 @@ from protocols.vdaf import polynomial
 Measurements = NDArray[np.int64]
 
 
-class Circuit(ABC):
+class ValidityCircuit(ABC):
     """Everything here is public. `rows` stands for the reports of a batch."""
 
     @property
@@ -81,7 +81,7 @@ class Circuit(ABC):
 
 
 @dataclass(frozen=True)
-class Count(Circuit):
+class Count(ValidityCircuit):
     """Measurements are 0 or 1: x·x − x = 0."""
 
     field = FIELD64
@@ -106,7 +106,7 @@ class Count(Circuit):
 
 
 @dataclass(frozen=True)
-class Sum(Circuit):
+class Sum(ValidityCircuit):
     """Measurements are integers in [0, max_measurement], in weighted bits: each b·b − b = 0."""
 
     max_measurement: int

@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 
 from protocols.algebra.field import Vector
 from protocols.vdaf import polynomial
-from protocols.vdaf.circuit import Circuit
+from protocols.vdaf.circuit import ValidityCircuit
 
 # Elements of wire polynomials worked on together: fits the second-level cache.
 _BLOCK_ELEMENTS = 1 << 14
 
 
-def points(circuit: Circuit) -> int:
+def points(circuit: ValidityCircuit) -> int:
     """p: how many points a wire polynomial has, one for the seed and one for each call."""
     return 1 << circuit.calls.bit_length()
 
 
-def proof_length(circuit: Circuit) -> int:
+def proof_length(circuit: ValidityCircuit) -> int:
     return circuit.arity + 2 * points(circuit) - 1
 
 
-def query_rand_length(circuit: Circuit) -> int:
+def query_rand_length(circuit: ValidityCircuit) -> int:
     outputs = circuit.evaluation_length
     return 1 + (outputs if outputs > 1 else 0)
 
 
-def verifier_length(circuit: Circuit) -> int:
+def verifier_length(circuit: ValidityCircuit) -> int:
     return circuit.arity + 2
 
 
-def soundness(circuit: Circuit) -> float:
+def soundness(circuit: ValidityCircuit) -> float:
     """At most the chance that one proof of an invalid measurement is accepted.
 
     The gadget polynomial, of degree 2(p − 1), is compared at a random point that is no p-th root of
@@ -53,7 +53,9 @@ def soundness(circuit: Circuit) -> float:
     return 2 * (p - 1) / (size - p) + (reduction + joint) / size
 
 
-def prove(circuit: Circuit, encoded: Vector, prove_rand: Vector, joint_rand: Vector) -> Vector:
+def prove(
+    circuit: ValidityCircuit, encoded: Vector, prove_rand: Vector, joint_rand: Vector
+) -> Vector:
     """Proofs (rows, proof_length, limbs). Proves whatever it is given, valid or not.
 
     `prove_rand` is (rows, arity, limbs) and `joint_rand` (rows, joint_rand_length, limbs).
@@ -79,7 +81,7 @@ class QueryResult(NamedTuple):
 
 
 def query(
-    circuit: Circuit,
+    circuit: ValidityCircuit,
     encoded: Vector,
     proofs: Vector,
     query_rand: Vector,
@@ -100,7 +102,7 @@ def query(
 
 
 def _query_block(
-    circuit: Circuit,
+    circuit: ValidityCircuit,
     encoded: Vector,
     proofs: Vector,
     query_rand: Vector,
@@ -130,13 +132,13 @@ def _query_block(
     return QueryResult(np.concatenate([reduced[:, None], wire_checks, gadget_check], axis=1), sound)
 
 
-def decide(circuit: Circuit, verifiers: Vector) -> NDArray[np.bool_]:
+def decide(circuit: ValidityCircuit, verifiers: Vector) -> NDArray[np.bool_]:
     """Whether each row's proof is right, from the sums of all shares of the verifiers."""
     wrong = circuit.field.sub(circuit.gadget(verifiers[:, 1:-1]), verifiers[:, -1])
     return np.logical_not((verifiers[:, 0] | wrong).any(axis=-1))
 
 
-def _wires(circuit: Circuit, seeds: Vector, inputs: Vector) -> Vector:
+def _wires(circuit: ValidityCircuit, seeds: Vector, inputs: Vector) -> Vector:
     """Values of the wire polynomials, (rows, p, arity, limbs)."""
     wires = circuit.field.zeros(len(inputs), points(circuit), circuit.arity)
     wires[:, 0] = seeds

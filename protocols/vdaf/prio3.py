@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from protocols.algebra.field import FIELD64, Bytes, Field, Vector
 from protocols.errors import LocalError
 from protocols.vdaf import flp, xof
-from protocols.vdaf.circuit import Circuit, Count, Measurements, Sum
+from protocols.vdaf.circuit import Count, Measurements, Sum, ValidityCircuit
 from protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec, best_chunk_length
 from protocols.vdaf.xof import SEED_BYTES
 
@@ -84,7 +84,7 @@ class _Share(NamedTuple):
 class Prio3:
     """One instance: everything here is public and the same for clients and servers."""
 
-    circuit: Circuit
+    circuit: ValidityCircuit
     algorithm: int
     shares: int = 2
     proofs: int = 1

@@ -13,8 +13,8 @@ from protocols.algebra.field import FIELD128, Field, Vector
 from protocols.errors import LocalError
 from protocols.vdaf import polynomial
 from protocols.vdaf.circuit import (
-    Circuit,
     Measurements,
+    ValidityCircuit,
     bit_weights,
     require,
     require_most,
@@ -34,7 +34,7 @@ def best_chunk_length(encoded_length: int) -> int:
 
 
 @dataclass(frozen=True)
-class Chunked(Circuit):
+class Chunked(ValidityCircuit):
     """What these circuits share. `length` is that of the vector, before it is encoded."""
 
     length: int

@@ -15,7 +15,7 @@ from pathlib import Path
 from simulation.bench.row import Row
 
 
-class Kind(StrEnum):
+class RatioKind(StrEnum):
     SPEED = "speed"
     ERROR = "error"
     LIMIT = "limit"
@@ -28,47 +28,47 @@ class Peer:
 
     key: str
     name: str
-    kind: Kind
+    kind: RatioKind
     inverse: bool = False
     module: str = ""
     wanted: str = ""
 
 
 PEERS = (
-    Peer("sycret", "sycret (comparison keys)", Kind.SPEED, module="sycret"),
-    Peer("cvxopt-sparse", "CVXOPT (smoothing)", Kind.SPEED, module="cvxopt"),
+    Peer("sycret", "sycret (comparison keys)", RatioKind.SPEED, module="sycret"),
+    Peer("cvxopt-sparse", "CVXOPT (smoothing)", RatioKind.SPEED, module="cvxopt"),
     Peer(
         "flower",
         "Flower SecAgg+ (masked sums)",
-        Kind.SPEED,
+        RatioKind.SPEED,
         inverse=True,
         wanted="FLOWER_PYTHON names no interpreter that has flwr",
     ),
-    Peer("vdaf-reference", "the VDAF draft's Python (Prio3)", Kind.SPEED, module="vdaf_poc"),
-    Peer("emp", "EMP (garbling)", Kind.SPEED, wanted="no program `emp`, and EMP names none"),
-    Peer("mpyc", "MPyC (a sum of three parties)", Kind.SPEED, module="mpyc"),
-    Peer("dp-accounting", "dp-accounting (composition)", Kind.SPEED, module="dp_accounting"),
-    Peer("opendp-error", "OpenDP", Kind.ERROR, inverse=True, module="opendp.prelude"),
-    Peer("diffprivlib-error", "diffprivlib", Kind.ERROR, inverse=True, module="diffprivlib"),
+    Peer("vdaf-reference", "the VDAF draft's Python (Prio3)", RatioKind.SPEED, module="vdaf_poc"),
+    Peer("emp", "EMP (garbling)", RatioKind.SPEED, wanted="no program `emp`, and EMP names none"),
+    Peer("mpyc", "MPyC (a sum of three parties)", RatioKind.SPEED, module="mpyc"),
+    Peer("dp-accounting", "dp-accounting (composition)", RatioKind.SPEED, module="dp_accounting"),
+    Peer("opendp-error", "OpenDP", RatioKind.ERROR, inverse=True, module="opendp.prelude"),
+    Peer("diffprivlib-error", "diffprivlib", RatioKind.ERROR, inverse=True, module="diffprivlib"),
     Peer(
         "dp-accounting-epsilon",
         "dp-accounting (ε of a composition)",
-        Kind.ERROR,
+        RatioKind.ERROR,
         inverse=True,
         module="dp_accounting",
     ),
-    Peer("fedcurve", "fedcurve", Kind.ERROR, wanted="it is on no package index"),
-    Peer("aes-limit", "the CPU's AES limit", Kind.LIMIT, wanted="no native module"),
-    Peer("loopback", "one TCP connection on the loopback", Kind.LIMIT),
-    Peer("curator", "a trusted curator over the same gRPC", Kind.LIMIT, inverse=True),
-    Peer("raw", "evaluating the same keys and nothing else", Kind.LIMIT, inverse=True),
-    Peer("sum", "adding up the same bytes", Kind.LIMIT, inverse=True),
+    Peer("fedcurve", "fedcurve", RatioKind.ERROR, wanted="it is on no package index"),
+    Peer("aes-limit", "the CPU's AES limit", RatioKind.LIMIT, wanted="no native module"),
+    Peer("loopback", "one TCP connection on the loopback", RatioKind.LIMIT),
+    Peer("curator", "a trusted curator over the same gRPC", RatioKind.LIMIT, inverse=True),
+    Peer("raw", "evaluating the same keys and nothing else", RatioKind.LIMIT, inverse=True),
+    Peer("sum", "adding up the same bytes", RatioKind.LIMIT, inverse=True),
 )
 KNOWN = {peer.key: peer for peer in PEERS}
 HEADINGS = {
-    Kind.SPEED: "Times faster than a peer at the same job",
-    Kind.ERROR: "Times less error than a peer, at the same ε and adjacency",
-    Kind.LIMIT: "Share of a limit",
+    RatioKind.SPEED: "Times faster than a peer at the same job",
+    RatioKind.ERROR: "Times less error than a peer, at the same ε and adjacency",
+    RatioKind.LIMIT: "Share of a limit",
 }
 
 
@@ -151,7 +151,7 @@ def page_text(found: Sequence[Compared], machine: dict[str, object], failed: Seq
     return "\n".join(lines) + "\n"
 
 
-COLOURS = {Kind.SPEED: "tab:blue", Kind.ERROR: "tab:orange", Kind.LIMIT: "tab:grey"}
+COLOURS = {RatioKind.SPEED: "tab:blue", RatioKind.ERROR: "tab:orange", RatioKind.LIMIT: "tab:grey"}
 
 
 def _draw(found: Sequence[Compared], path: Path) -> None:
@@ -161,7 +161,7 @@ def _draw(found: Sequence[Compared], path: Path) -> None:
     peers = list(dict.fromkeys(each.peer for each in found))
     figure = Figure(figsize=(8, 1.2 + 0.4 * len(peers)), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    for kind in Kind:
+    for kind in RatioKind:
         chosen = [each for each in found if each.peer.kind is kind]
         if chosen:
             axes.scatter(

@@ -21,10 +21,10 @@ BINS = 100
 THRESHOLDS = 1024
 
 
-def rows(parties: int = PARTIES) -> list[Row]:
+def rows(parties: int = PARTIES, keys: str = "fss") -> list[Row]:
     return [
         _row(f"histogram-{parties}", "additive", Histogram(bins=BINS), _uniform(parties)),
-        _row(f"ecdf-fss-{parties}", "fss", Ecdf(thresholds=THRESHOLDS), _uniform(parties)),
+        _row(f"ecdf-fss-{parties}", keys, Ecdf(thresholds=THRESHOLDS), _uniform(parties)),
         auc_row(parties),
     ]
 

@@ -36,7 +36,7 @@ BOUNDS = ("given", "private")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenOptions:
     """A statistic or a study with the options that were given for it, and public data to plan by.
 
     `bounds_share` is the part of ε that finds the bounds, by the method `bounds_by`; None where
@@ -50,7 +50,7 @@ class Chosen:
     bounds_by: str = "histogram"
 
 
-Action = Callable[[Chosen, Any], None]
+Action = Callable[[ChosenOptions, Any], None]
 
 
 class GroupedCommand(TyperCommand):
@@ -151,7 +151,7 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
         finding = _finding_bounds(*bounds) if finds_bounds else ()
-        action(Chosen(kind, chosen, pilot, *finding), options(**given))
+        action(ChosenOptions(kind, chosen, pilot, *finding), options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
     command.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from protocols.errors import LocalError, RunFailed
 from simulation.command.by_statistic import (
-    Chosen,
+    ChosenOptions,
     StatisticGroup,
     by_statistic,
     need_statistic,
@@ -72,12 +72,11 @@ class PlanOptions(CompareOptions):
         option(TARGET, "Leave out what takes more bytes per party than this."),
     ] = None
     public: Annotated[
-        str | None,
-        option(DATA, "PUBLIC data like yours to rehearse on; uniform values if left out."),
+        str | None, option(DATA, "PUBLIC data like it to rehearse on; uniform values if left out.")
     ] = None
 
 
-def plan_statistic(chosen: Chosen, options: PlanOptions) -> None:
+def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
     from protocols.aggregation import aggregator_named, aggregator_names
     from simulation.planning.plan import search
     from simulation.reports.terminal import show_table
@@ -134,7 +133,7 @@ def _cells(found: "Planned") -> tuple[str, ...]:
     )
 
 
-def planning_of(chosen: Chosen, options: PlanOptions) -> "Planning":
+def planning_of(chosen: ChosenOptions, options: PlanOptions) -> "Planning":
     """How one aggregator is planned: with targets, the number of thresholds is searched too where
     nobody said it and the question has some."""
     from simulation.planning.plan import least_epsilon, plan
@@ -156,7 +155,7 @@ def planning_of(chosen: Chosen, options: PlanOptions) -> "Planning":
     return planned
 
 
-def _thresholds(chosen: Chosen, options: PlanOptions) -> "Thresholds | None":
+def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | None":
     from protocols.statistics import Statistic
     from simulation.planning.thresholds import LADDER, Thresholds
 
@@ -164,7 +163,7 @@ def _thresholds(chosen: Chosen, options: PlanOptions) -> "Thresholds | None":
     if not known or THRESHOLDS in chosen.given:
         return None
 
-    def having(count: int) -> Chosen:
+    def having(count: int) -> ChosenOptions:
         return dataclasses.replace(chosen, given={**chosen.given, THRESHOLDS: count})
 
     @cache
@@ -182,7 +181,7 @@ def _thresholds(chosen: Chosen, options: PlanOptions) -> "Thresholds | None":
     )
 
 
-def _public(chosen: Chosen, options: PlanOptions) -> "tuple[Statistic | Study, Dataset]":
+def _public(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Statistic | Study, Dataset]":
     """The question, and public records in the place of those that it is about."""
     from parties.data import load
     from simulation.planning.standin import MOST_RECORDS, stand_in
@@ -194,7 +193,7 @@ def _public(chosen: Chosen, options: PlanOptions) -> "tuple[Statistic | Study, D
     return question, stand_in(data, dict(getattr(question, "column_bounds", {})), rows)
 
 
-def rehearsal(chosen: Chosen, options: PlanOptions) -> "tuple[Rehearse, float]":
+def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Rehearse, float]":
     """What rehearses the question, and the share of the federation that it is rehearsed with."""
     from parties.data import load
     from simulation.planning.standin import MOST_PARTIES, MOST_RECORDS, stand_in

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from protocols.errors import LocalError
 from simulation.command.by_statistic import (
     COMPARE,
-    Chosen,
+    ChosenOptions,
     StatisticGroup,
     by_statistic,
     comparison_of,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from simulation.result import Result
 
 
-def run_statistic(chosen: Chosen, options: RunOptions) -> None:
+def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
     from simulation.reports.terminal import show_key, show_progress, show_study_key
     from simulation.watch import at_work
 
@@ -74,7 +74,7 @@ def run_statistic(chosen: Chosen, options: RunOptions) -> None:
         show(result, options.out, options.as_json)
 
 
-def simulate(chosen: Chosen, options: RunOptions) -> "Result":
+def simulate(chosen: ChosenOptions, options: RunOptions) -> "Result":
     """The answer of a simulated federation."""
     spec = _aggregator_of(options)
     question, dataset = asked_about(chosen, options)
@@ -87,7 +87,7 @@ def _aggregator_of(options: RunOptions) -> str:
     return options.aggregator[0] if options.aggregator else "additive"
 
 
-def compare_statistic(chosen: Chosen, options: CompareOptions) -> None:
+def compare_statistic(chosen: ChosenOptions, options: CompareOptions) -> None:
     from protocols.studies.contract import Study
     from simulation.command.compare import compare_aggregators
     from simulation.watch import at_work
@@ -129,7 +129,7 @@ def resume_question(key: str, coordinator: str | None, identity: Path | None) ->
 
 
 def asked_about(
-    chosen: Chosen, options: RunOptions | CompareOptions
+    chosen: ChosenOptions, options: RunOptions | CompareOptions
 ) -> tuple["Statistic | Study", "Dataset"]:
     """The question and its data, with everything checked that can be before a run."""
     dataset = _data_of(chosen, options)
@@ -140,7 +140,7 @@ def asked_about(
     return question, dataset
 
 
-def _data_of(chosen: Chosen, options: RunOptions | CompareOptions) -> "Dataset":
+def _data_of(chosen: ChosenOptions, options: RunOptions | CompareOptions) -> "Dataset":
     """The data as it is, or what a model says of the half that it was not trained on."""
     from parties.data import load
     from simulation.federation import DEFAULT_DATA
@@ -216,7 +216,7 @@ def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dic
     }
 
 
-def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":
+def _built(chosen: ChosenOptions, roles: Mapping[str, str]) -> "Statistic | Study":
     """The statistic or study of the columns that play its roles, with the options given for it."""
     several = {each.name: each.multiple for each in chosen.kind.options()}
     known = {field.name for field in dataclasses.fields(chosen.kind)}
@@ -229,7 +229,7 @@ def _built(chosen: Chosen, roles: Mapping[str, str]) -> "Statistic | Study":
     return built
 
 
-def _asked(chosen: Chosen, dataset: "Dataset | None") -> "Statistic | Study":
+def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
     """What is asked: a statistic, a study, or a statistic whose bounds are to be found first."""
     from protocols.studies.contract import Study
     from protocols.studies.private_bounds import PrivateBounds

@@ -41,7 +41,7 @@ class Proxied(Outlet):
         os.environ[PROXY] = self.proxy
 
 
-class Direction:
+class RelayDirection:
     """Of a line that all connections of a process share: one thing after another."""
 
     def __init__(self, rate: float) -> None:
@@ -55,13 +55,13 @@ class Direction:
         return begun, self._free
 
 
-class Line:
+class RelayLine:
     """Of one process, which is host to so many members of its role."""
 
     def __init__(self, network: Network, role: Role, members: int = 1) -> None:
         self.role = role
         rate = network.line(role).rate * members
-        self.up, self.down = Direction(rate), Direction(rate)
+        self.up, self.down = RelayDirection(rate), RelayDirection(rate)
 
 
 class Luck:
@@ -86,14 +86,14 @@ class Relays(Emulation):
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, RelayLine] = {}
         self._outlets: dict[str, Outlet] = {}
-        self._listening: dict[int, Line] = {}
+        self._listening: dict[int, RelayLine] = {}
         self._servers: list[asyncio.Server] = []
 
     def line(self, name: str, role: Role, members: int = 1) -> Outlet:
         if name not in self._outlets:
-            self._lines[name] = Line(self._network, role, members)
+            self._lines[name] = RelayLine(self._network, role, members)
             port = self._wait(self._open(self._lines[name]))
             self._outlets[name] = Proxied(f"http://{LOOPBACK}:{port}")
         return self._outlets[name]
@@ -121,7 +121,7 @@ class Relays(Emulation):
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.05)  # the loop closes the sockets of what was aborted
 
-    async def _open(self, line: Line) -> int:
+    async def _open(self, line: RelayLine) -> int:
         async def carry(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
             try:
                 await self._carry(line, near, back)
@@ -137,7 +137,7 @@ class Relays(Emulation):
         return int(server.sockets[0].getsockname()[1])
 
     async def _carry(
-        self, line: Line, near: asyncio.StreamReader, back: asyncio.StreamWriter
+        self, line: RelayLine, near: asyncio.StreamReader, back: asyncio.StreamWriter
     ) -> None:
         """A process asks for a connection by `CONNECT host:port`."""
         head = await near.readuntil(HEAD_ENDS)
@@ -146,7 +146,7 @@ class Relays(Emulation):
         if method != b"CONNECT" or host != LOOPBACK:
             raise ValueError("not a connection between processes of this federation")
         # Parties that meet listen where they find room, and tell each other.
-        other = self._listening.setdefault(int(port), Line(self._network, Role.PARTY))
+        other = self._listening.setdefault(int(port), RelayLine(self._network, Role.PARTY))
         link = self._network.between(line.role, other.role)
         far, on = await asyncio.open_connection(LOOPBACK, int(port))
         try:
@@ -163,8 +163,8 @@ class Relays(Emulation):
 async def _pump(
     source: asyncio.StreamReader,
     sink: asyncio.StreamWriter,
-    out: Direction,
-    into: Direction,
+    out: RelayDirection,
+    into: RelayDirection,
     luck: Luck,
 ) -> None:
     """In order: nothing overtakes what was sent before it. The receiver's line is taken only when

@@ -10,14 +10,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from protocols.statistics.drawing import PRIVATE, QUIET, SMOOTHED, TRUTH
-from simulation.comparison import HEADS, LEGEND, Comparison
+from simulation.comparison import HEADS, LEGEND, AggregatorComparison
 from simulation.reports.page import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0
 """From this ratio of the largest to the smallest value on, small bars would not be seen."""
 
 
-def comparison_figure(comparison: Comparison) -> Figure:
+def comparison_figure(comparison: AggregatorComparison) -> Figure:
     """Error, bytes per party and CPU of the servers, one bar for each aggregator."""
     rows = comparison.rows
     names = [row.aggregator for row in rows]
@@ -78,7 +78,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def comparison_page(comparison: Comparison, plot: Path) -> str:
+def comparison_page(comparison: AggregatorComparison, plot: Path) -> str:
     """One page with the plot inside."""
     notes = "".join(f'<p class="loud">{html.escape(note)}</p>' for note in comparison.notes())
     head = "".join(f"<th>{name}</th>" for name in HEADS)

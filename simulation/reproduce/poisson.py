@@ -17,7 +17,7 @@ SEED = 20211
 
 
 @dataclass(frozen=True)
-class Release:
+class PoissonRelease:
     """One run: the true curve F at the N thresholds, and the private one, of `records` records."""
 
     truth: Points
@@ -36,7 +36,9 @@ def poisson_counts(points: int, rate: float, run: int) -> Counts:
     return np.cumsum(cells)
 
 
-def tree_releases(points: int, rate: float, epsilon: Fraction, runs: int) -> Iterator[Release]:
+def tree_releases(
+    points: int, rate: float, epsilon: Fraction, runs: int
+) -> Iterator[PoissonRelease]:
     """Fresh data and fresh exact discrete noise in every run; F̂ as in S0 Eq. 2."""
     tree = Tree(points)
     # Theorem 1: a record's move is explained by L + 1 noises.
@@ -46,4 +48,4 @@ def tree_releases(points: int, rate: float, epsilon: Fraction, runs: int) -> Ite
         counts = poisson_counts(points, rate, run)
         noise = mechanism.draw(2 ** (tree.levels + 1) - 1, randomness)
         n = int(counts[-1])
-        yield Release(counts / n, (counts + tree.whole_noise(noise)) / n, n)
+        yield PoissonRelease(counts / n, (counts + tree.whole_noise(noise)) / n, n)

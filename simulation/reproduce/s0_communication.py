@@ -18,7 +18,9 @@ from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_
 from simulation.reproduce.drawing import COLOURS, legend_below, log_axis, panels, save
 
 SEED = 4
-AGGREGATORS = {"pointwise": "additive", "keys": "fss"}
+AGGREGATORS = {"pointwise": "additive", "keys": "fss?domain=fine"}
+# With three servers and more the keys are of another kind, whose length grows with |B|.
+MORE_SERVERS = "fss"
 # The query is JSON: its digits grow with log n and log |B|.
 MOST_TEXT_GROWTH = 16
 LAST = 1 << 14
@@ -59,7 +61,8 @@ class Metered:
 
 def meter(way: str, parties: int, thresholds: int, servers: int = 2) -> Metered:
     """One curve of `thresholds` points from parties with one record each, through the servers."""
-    with _federation(AGGREGATORS[way], parties, servers) as federation:
+    aggregator = AGGREGATORS[way] if servers == 2 else MORE_SERVERS
+    with _federation(aggregator, parties, servers) as federation:
         return _ask(federation, way, parties, servers, thresholds)
 
 
@@ -141,7 +144,6 @@ def run(folder: Path, scale: Scale) -> Outcome:
         for thresholds in sizes.thresholds
     ]
     repeated = [meter_repeated(sizes.parties[0], count) for count in sizes.repeated]
-    # With three servers and more the keys are of another kind, whose length grows with |B|.
     three = [meter("keys", sizes.parties[0], count, servers=3) for count in sizes.thresholds]
     crossings = {
         n: crossing(partial(_total, "pointwise", n), partial(_total, "keys", n))

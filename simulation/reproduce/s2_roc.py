@@ -27,7 +27,7 @@ from simulation.reproduce.drawing import COLOURS, MARKERS, log_axis, panels, sav
 Vector = NDArray[np.float64]
 CELLS = 1024
 METHODS = ("PriROC", "PriROC-fix", "SmoothS")
-WITH_S3_NOISE = "SmoothS, S3's noise"
+WITH_S3_NOISE = "SmoothS with S3's noise"
 """6S/ε with β = ε/6: what this project's noise is at ε/3."""
 EPSILONS = {Scale.PAPER: ("0.1", "0.2", "0.5", "1"), Scale.SMALL: ("1",)}
 RUNS = {Scale.PAPER: 20, Scale.SMALL: 3}

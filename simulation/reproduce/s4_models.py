@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from protocols.errors import LocalError
 from protocols.privacy.objective import ObjectivePerturbation, minimum
 from protocols.privacy.projected import (
-    Shape,
+    PublicShape,
     estimated_gamma,
     estimated_k,
     private_projection,
@@ -76,7 +76,7 @@ def histogram_model(
     gamma: float | None = None,
 ) -> ClassModel | None:
     """HLR or HMLR; None where no cell passes, or too many would."""
-    shape = Shape(len(train), len(train.attributes), train.count)
+    shape = PublicShape(len(train), len(train.attributes), train.count)
     k = k or _k(shape)
     gamma = gamma or _gamma(shape, k)
     whole = Fraction(str(epsilon))
@@ -109,12 +109,12 @@ def histogram_model(
 
 
 @lru_cache(maxsize=64)
-def _k(shape: Shape) -> int:
+def _k(shape: PublicShape) -> int:
     return estimated_k(shape, np.random.default_rng(0))
 
 
 @lru_cache(maxsize=64)
-def _gamma(shape: Shape, k: int) -> float:
+def _gamma(shape: PublicShape, k: int) -> float:
     found = estimated_gamma(shape, k, np.random.default_rng(0))
     return min(max(round(found, 4), 0.05), 0.95)
 
@@ -244,7 +244,7 @@ def fig2_rows(sizes: Sizes) -> list[dict[str, Number]]:
     for name in sizes.sets:
         records = records_of(name, sizes.most)
         parts = crossed(records, sizes.folds)
-        shape = Shape(len(parts[0][0]), len(records.attributes), records.count)
+        shape = PublicShape(len(parts[0][0]), len(records.attributes), records.count)
         k = _k(shape)
         estimated = {"epsilon": EPSILON, "k": float(k), "gamma": _gamma(shape, k)}
         for what, values in (

@@ -39,7 +39,7 @@ Place = TypeVar("Place")
 """Where a participant lives: whatever the runtime knows it by."""
 
 
-class Task(Enum):
+class SeatTask(Enum):
     TAKE = auto()  # a message
     PROCEED = auto()  # the next part of what a block says
     EXPIRE = auto()  # the deadline has passed
@@ -50,7 +50,7 @@ class Errand(Generic[Place]):
     """What a participant is to do, and at whose word: nobody's unless it takes a message."""
 
     place: Place
-    task: Task
+    task: SeatTask
     run: bytes
     message: Message | None = None
 
@@ -164,7 +164,7 @@ class Carried(Runtime, Generic[Place]):
                     released = time.perf_counter()
                     tell("release")
                 for place, part in self._receivers(message):
-                    self._send(Errand(place, Task.TAKE, part.run, part))
+                    self._send(Errand(place, SeatTask.TAKE, part.run, part))
             if outcome.more:
                 unfinished.append(by)
             if by is self.coordinator_place and outcome.finished:
@@ -180,12 +180,12 @@ class Carried(Runtime, Generic[Place]):
             if not self._under_way and unfinished:
                 for place in list(islice(unfinished, self.at_once)):
                     unfinished.popleft()
-                    self._send(Errand(place, Task.PROCEED, begun.query.run))
+                    self._send(Errand(place, SeatTask.PROCEED, begun.query.run))
             elif not self._under_way:
                 # Everybody waits: that is what a passed deadline means here. Parties give up on
                 # each other first, then servers on parties, then the coordinator.
                 for place in waiting_for[patience]:
-                    self._send(Errand(place, Task.EXPIRE, run))
+                    self._send(Errand(place, SeatTask.EXPIRE, run))
                 patience = (patience + 1) % len(waiting_for)
             else:
                 errand, outcome = self._next()
@@ -286,11 +286,11 @@ def do(participant: Participant, errand: Errand[Participant]) -> Reply:
     """An errand, where the participant is. Only parties that set a deadline hear that it passed:
     others wait for the servers for as long as the run goes."""
     match errand.task, errand.message:
-        case Task.TAKE, message if message is not None:
+        case SeatTask.TAKE, message if message is not None:
             return participant.handle(message)
-        case Task.PROCEED, _ if isinstance(participant, PartyBlock):
+        case SeatTask.PROCEED, _ if isinstance(participant, PartyBlock):
             return participant.proceed(errand.run)
-        case Task.EXPIRE, _:
+        case SeatTask.EXPIRE, _:
             timed = participant.deadlines.pop(errand.run, None) is not None
             if timed or participant.role is not Role.PARTY:
                 return participant.expire(errand.run)

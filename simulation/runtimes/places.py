@@ -14,9 +14,9 @@ from typing import Any
 from protocols.errors import RunFailed
 from protocols.run.machine import Spend
 from protocols.run.participant import MOST_NAMES
-from simulation.runtimes.carried import Errand, Task
+from simulation.runtimes.carried import Errand, SeatTask
 from simulation.runtimes.cluster import the_engine
-from simulation.runtimes.seats import Answer, Call, Memoir, Seat, Seating
+from simulation.runtimes.seats import Call, Memoir, Seat, SeatAnswer, Seating
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 120.0
@@ -29,7 +29,7 @@ PUT_BYTES = 100_000
 class Told:
     """One call. `taken` once its answer was heard, with what it spent."""
 
-    call: Call | Task
+    call: Call | SeatTask
     run: bytes
     argument: Any = None
     errand: "Errand[ActorPlace] | None" = None
@@ -85,14 +85,14 @@ class ActorPlace:
         reference = call.remote(self._token, again, told.call, told.run, told.argument)
         self._pending.append((reference, told, again))
 
-    def answer(self) -> "tuple[Errand[ActorPlace] | None, Answer]":
+    def answer(self) -> "tuple[Errand[ActorPlace] | None, SeatAnswer]":
         """The next answer that was not heard before, and to which errand.
 
         Raises `RunFailed` if the actor is lost for good."""
         while True:
             reference, told, again = self._pending[0]
             try:
-                answer: Answer | None = self._ray.get(reference)
+                answer: SeatAnswer | None = self._ray.get(reference)
             except (
                 self._ray.exceptions.RayActorError,
                 self._ray.exceptions.ObjectLostError,
@@ -108,7 +108,7 @@ class ActorPlace:
             told.taken, told.spends = True, answer.spends
             return errand, answer
 
-    def ask(self, call: Call, run: bytes, argument: Any = None) -> Answer:
+    def ask(self, call: Call, run: bytes, argument: Any = None) -> SeatAnswer:
         """A call, and its answer. What is answered before it is of a run that is over."""
         told = Told(call, run, argument)
         self.tell(told)

@@ -41,7 +41,7 @@ from protocols.run.receipts import signer
 from servers.aggregation_server import AggregationServer
 from servers.coordinator import Coordinator
 from simulation.misbehaviour import HONEST, Misbehaviour
-from simulation.runtimes.carried import Errand, Task, do
+from simulation.runtimes.carried import Errand, SeatTask, do
 from simulation.runtimes.cluster import the_engine
 from simulation.runtimes.desk import Begun, Desk
 from simulation.scripted_parties import ScriptedBlock
@@ -49,7 +49,7 @@ from storage.ledger import Ledger
 
 
 class Call(Enum):
-    """What a seat is asked beside the errands of a run (`Task`)."""
+    """What a seat is asked beside the errands of a run (`SeatTask`)."""
 
     PUT = auto()  # the coordinator: a question
     CLOSE = auto()  # the coordinator: a run has its answer
@@ -67,7 +67,7 @@ class Memoir:
 
 
 @dataclass
-class Answer:
+class SeatAnswer:
     """What came of a call: an outcome with its messages encoded, or a `result`, or an `error` by
     its kind and words. `spends` went into the ledger meanwhile."""
 
@@ -250,8 +250,8 @@ class Seat:
             self._accounts.pop(run, None)
 
     def call(
-        self, token: bytes, again: bool, call: Call | Task, run: bytes, argument: Any = None
-    ) -> Answer | None:
+        self, token: bytes, again: bool, call: Call | SeatTask, run: bytes, argument: Any = None
+    ) -> SeatAnswer | None:
         """None if it was meant for a seat that is lost. `again` is what that one was told, and
         whose answer is known."""
         if token != self._token:
@@ -261,18 +261,18 @@ class Seat:
             answer = self._answer(call, run, argument)
         except TallyError as error:
             kind = LocalError if isinstance(error, LocalError) else RunFailed
-            answer = Answer(error=(kind.__name__, _words(error)))
+            answer = SeatAnswer(error=(kind.__name__, _words(error)))
         finally:
             self._participant.replaying = False
         if self._ledger is not None:
             answer.spends = self._ledger.told()
         return answer
 
-    def _answer(self, call: Call | Task, run: bytes, argument: Any) -> Answer:
+    def _answer(self, call: Call | SeatTask, run: bytes, argument: Any) -> SeatAnswer:
         participant = self._participant
         match call:
-            case Task():
-                message = decode(argument, "the carrier") if call is Task.TAKE else None
+            case SeatTask():
+                message = decode(argument, "the carrier") if call is SeatTask.TAKE else None
                 with self._timed(run, message):
                     outcome = do(participant, Errand(participant, call, run, message))
                 return _encoded(outcome)
@@ -284,11 +284,11 @@ class Seat:
                 return answer
             case Call.CLOSE:
                 assert isinstance(participant, Coordinator)
-                return Answer(result=Desk(participant).close(*argument))
+                return SeatAnswer(result=Desk(participant).close(*argument))
             case Call.SETTLE:
                 account = self._accounts.pop(run, Spent(Meter()))
                 account.meter = participant.meters.pop(run, Meter())
-                return Answer(result=account)
+                return SeatAnswer(result=account)
 
     @contextmanager
     def _timed(self, run: bytes, message: Message | None) -> Iterator[None]:
@@ -303,10 +303,10 @@ class Seat:
                 account.prepare_cpu_seconds += spent
 
 
-def _encoded(outcome: Reply) -> Answer:
+def _encoded(outcome: Reply) -> SeatAnswer:
     """Blocks that are too long for one message travel as several, as they do over gRPC."""
     finished = outcome.finished
-    return Answer(
+    return SeatAnswer(
         [chunk.encode() for message in outcome.messages for chunk in message.chunks()],
         outcome.refused,
         Done(finished.output) if isinstance(finished, Done) else finished,

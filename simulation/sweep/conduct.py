@@ -6,8 +6,8 @@ from pathlib import Path
 
 from protocols.errors import Interrupted, RunFailed
 from simulation.result import version
-from simulation.sweep.journal import Journal, Row
-from simulation.sweep.specification import Run, Specification
+from simulation.sweep.journal import Row, SweepJournal
+from simulation.sweep.specification import GridRun, Specification
 from simulation.sweep.table import write_table
 from simulation.sweep.work import check, work
 from simulation.sweep.workers import Pool, Workers
@@ -35,7 +35,7 @@ class Swept:
 def conduct(
     specification: Specification,
     folder: Path,
-    workers: "int | Pool[Run, Row]",
+    workers: "int | Pool[GridRun, Row]",
     report: Report = _quiet,
 ) -> Swept:
     """Does what the journal in `folder` does not have, then writes the table and the plot.
@@ -46,7 +46,7 @@ def conduct(
     """
     check(specification)
     runs = list(specification.runs())
-    with Journal(folder, version()) as journal:
+    with SweepJournal(folder, version()) as journal:
         missing = [run for run in runs if run.key not in journal.rows]
         kept = len(runs) - len(missing)
         done = kept
@@ -72,7 +72,7 @@ def conduct(
     return Swept(rows, kept, files)
 
 
-def on_cluster(most: int | None = None) -> Pool[Run, Row]:
+def on_cluster(most: int | None = None) -> Pool[GridRun, Row]:
     """Runs as tasks of a Ray cluster, `most` at a time; None for one on each of its cores."""
     from simulation.sweep.ray_workers import RayWorkers
 

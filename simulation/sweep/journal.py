@@ -17,7 +17,7 @@ NAME = "runs.jsonl"
 FORMAT = 1
 
 
-class Journal:
+class SweepJournal:
     """Rows by the key of their run. One process at a time may hold it."""
 
     def __init__(self, folder: Path, version: str) -> None:

@@ -56,7 +56,7 @@ AXES = ("", "x", "y", "xy")
 
 
 @dataclass(frozen=True)
-class Run:
+class GridRun:
     """One run: a statistic with options, by name without dashes, and which trial it is."""
 
     statistic: str
@@ -107,13 +107,15 @@ class Specification:
     plot: Plot | None = None
     axes: tuple[str, ...] = field(default=())
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[GridRun]:
         """In the order of the table. A run's seed depends on what it asks and on nothing else in
         the file, so that a grid can grow and keep what is done."""
         for statistic, point in self.points:
             for trial in range(self.trials):
                 material = _digest([self.seed, statistic, _named(point), trial])
-                yield Run(statistic, point, trial, int.from_bytes(material[:SEED_BYTES], "little"))
+                yield GridRun(
+                    statistic, point, trial, int.from_bytes(material[:SEED_BYTES], "little")
+                )
 
     def __len__(self) -> int:
         return len(self.points) * self.trials

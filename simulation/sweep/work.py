@@ -9,26 +9,26 @@ from typer.exceptions import TyperException
 
 from protocols.errors import LocalError, TallyError
 from protocols.statistics.estimates import Estimate, shape_of
-from simulation.command.by_statistic import Chosen, statistic_command
+from simulation.command.by_statistic import ChosenOptions, statistic_command
 from simulation.command.common import RunOptions
 from simulation.sweep.journal import Row
-from simulation.sweep.specification import Run, Specification, words_of
+from simulation.sweep.specification import GridRun, Specification, words_of
 
 if TYPE_CHECKING:
     from simulation.result import Result
 
 
 @cache
-def _command(statistic: str) -> tuple[TyperCommand, list[tuple[Chosen, RunOptions]]]:
-    read: list[tuple[Chosen, RunOptions]] = []
+def _command(statistic: str) -> tuple[TyperCommand, list[tuple[ChosenOptions, RunOptions]]]:
+    read: list[tuple[ChosenOptions, RunOptions]] = []
 
-    def keep(chosen: Chosen, options: RunOptions) -> None:
+    def keep(chosen: ChosenOptions, options: RunOptions) -> None:
         read.append((chosen, options))
 
     return statistic_command(statistic, RunOptions, keep), read
 
 
-def understood(statistic: str, words: list[str]) -> tuple[Chosen, RunOptions]:
+def understood(statistic: str, words: list[str]) -> tuple[ChosenOptions, RunOptions]:
     """What the words of a command line ask for. Raises `LocalError` where they are wrong."""
     command, read = _command(statistic)
     read.clear()
@@ -55,7 +55,7 @@ def check(specification: Specification) -> None:
             seen |= fresh
 
 
-def work(run: Run) -> Row:
+def work(run: GridRun) -> Row:
     """The row of a run. One that cannot be asked, or did not finish, has the reason in it."""
     from simulation.command.run import simulate
 
@@ -68,7 +68,7 @@ def work(run: Run) -> Row:
     return row | measured(result) | {"failed": ""}
 
 
-def _cells(run: Run) -> Row:
+def _cells(run: GridRun) -> Row:
     return {
         name: " ".join(map(str, value)) if isinstance(value, tuple) else value
         for name, value in run.point.items()

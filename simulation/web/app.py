@@ -34,7 +34,7 @@ from simulation.reports.trust import promises
 from simulation.result import version
 from simulation.web import form
 from simulation.web.federation import Deployed
-from simulation.web.folder import FILES, Runs
+from simulation.web.folder import FILES, RunFolder
 from simulation.web.jobs import Jobs
 
 STATIC = Path(__file__).parent / "static"
@@ -69,7 +69,7 @@ class Page:
     cookie: str = "tallyroom"
 
     def __post_init__(self) -> None:
-        self.runs = Runs(self.folder)
+        self.runs = RunFolder(self.folder)
         self.jobs = Jobs(self.folder)
         self._streams = 0
         self._federation: dict[str, object] | None = None

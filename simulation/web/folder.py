@@ -96,7 +96,7 @@ def is_name(name: str) -> bool:
     return NAME.fullmatch(name) is not None
 
 
-class Runs:
+class RunFolder:
     """Reads files again only when they changed."""
 
     def __init__(self, folder: Path) -> None:

@@ -67,7 +67,8 @@ def test_additive_shares_among_more_servers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("aggregator", "sent"), [("additive", 8 * 5 + 16), ("curator", 8 * 5), ("fss", 2 * (8 + 2304))]
+    ("aggregator", "sent"),
+    [("additive", 8 * 5 + 16), ("curator", 8 * 5), ("fss", 2 * (8 + 24 * 3 * 3))],
 )
 def test_our_own_formulas_can_be_read(aggregator: str, sent: int) -> None:
     values = {"L": 5, "n": 7, "m": 2, "k": 3}

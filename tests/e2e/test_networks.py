@@ -19,7 +19,7 @@ from simulation import Federation
 from simulation.networks.network import Network, everywhere, network_of
 from simulation.networks.prediction import split, waiting_seconds
 from simulation.networks.profile import PROFILES, Profile, profile_of
-from simulation.networks.relay import Direction, Line, Luck, Proxied, Relays
+from simulation.networks.relay import Luck, Proxied, RelayDirection, RelayLine, Relays
 from simulation.result import Result
 
 WITHIN = 0.25
@@ -156,11 +156,11 @@ def test_networks_are_read() -> None:
 
 
 def test_a_line_carries_one_thing_after_another() -> None:
-    line = Direction(10.0)
+    line = RelayDirection(10.0)
     assert line.book(20, 0.0) == (0.0, 2.0)
     assert line.book(10, 0.0) == (2.0, 3.0)
     assert line.book(10, 10.0) == (10.0, 11.0)
-    two = Line(network_of("party=rate=80kbit"), Role.PARTY, members=2)
+    two = RelayLine(network_of("party=rate=80kbit"), Role.PARTY, members=2)
     assert two.up.book(20_000, 0.0) == (0.0, 1.0)
     lossy = Luck(Profile(delay=1.0, loss=0.5))
     delays = [lossy.delay(1) for _ in range(2000)]

@@ -14,7 +14,7 @@ from protocols.run.query import Query
 from protocols.statistics.estimates import shape_of
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.of_pairs import Gini
-from protocols.whole_run import Run, every_run
+from protocols.whole_run import WholeRun, every_run
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import holdings_of
 
@@ -42,7 +42,7 @@ def asked(name: str, epsilon: Fraction | None = None) -> Query:
     )
 
 
-def a_run(name: str, epsilon: Fraction | None = None) -> Run:
+def a_run(name: str, epsilon: Fraction | None = None) -> WholeRun:
     return every_run(asked(name, epsilon), HOLDINGS, Randomness.from_seed(3, "all"))
 
 

@@ -32,7 +32,7 @@ def test_less_time_or_error_is_better_and_our_own_rows_are_left_out() -> None:
 
 
 def test_a_peer_that_is_not_there_is_said_and_no_number_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    away = ratios.Peer("away", "A peer that is away", ratios.Kind.SPEED, module="no_such_peer")
+    away = ratios.Peer("away", "A peer that is away", ratios.RatioKind.SPEED, module="no_such_peer")
     few = (KNOWN["sycret"], KNOWN["opendp-error"], KNOWN["fedcurve"], away)
     monkeypatch.setattr(ratios, "PEERS", few)
     rows = [ROWS[0], ROWS[3]]

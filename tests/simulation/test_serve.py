@@ -21,7 +21,7 @@ from simulation import Federation
 from simulation.runtimes import Progress
 from simulation.runtimes.processes import Processes
 from simulation.watch import at_work, is_running, watched
-from simulation.web.folder import Runs
+from simulation.web.folder import RunFolder
 from simulation.web.form import arguments
 from tests.conftest import COMMAND, Tally
 
@@ -172,7 +172,7 @@ def test_what_lies_in_a_folder_is_not_believed(tmp_path: Path) -> None:
         (tmp_path / name / "result.json").write_text(text)
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "progress.json").write_text('{"state": "running"}')
-    seen = {each.name: each for each in Runs(tmp_path).all()}
+    seen = {each.name: each for each in RunFolder(tmp_path).all()}
     assert set(seen) == {*texts, "deep"}
     assert seen["deep"].state == "failed"
     for each in seen.values():
@@ -193,8 +193,8 @@ def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
         (runs / "links" / file).symlink_to(secret)
         os.mkfifo(runs / "pipes" / file)
     program = (
-        "import json, sys; from pathlib import Path; from simulation.web.folder import Runs;"
-        "print(json.dumps([each.detail() for each in Runs(Path(sys.argv[1])).all()]))"
+        "import json, sys; from pathlib import Path; from simulation.web.folder import RunFolder;"
+        "print(json.dumps([each.detail() for each in RunFolder(Path(sys.argv[1])).all()]))"
     )
     words = [sys.executable, "-c", program, str(runs)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
@@ -211,13 +211,13 @@ def test_a_watched_run_tells_how_it_ends(tmp_path: Path) -> None:
             assert not folder.exists()
             report(Progress("submit", 3, 3))
             assert is_running(folder)
-            assert Runs(tmp_path).all()[0].state == "running"
+            assert RunFolder(tmp_path).all()[0].state == "running"
             raise RunFailed("a server died")
 
     with pytest.raises(RunFailed):
         a_run_that_fails()
     assert not is_running(folder)
-    (seen,) = Runs(tmp_path).all()
+    (seen,) = RunFolder(tmp_path).all()
     assert (seen.state, seen.reason) == ("failed", "a server died")
 
 
@@ -228,13 +228,13 @@ def test_a_run_goes_on_until_its_files_are_written(tmp_path: Path) -> None:
         for _ in range(2):
             with watched(folder, {"statistic": "mean"}, lambda _: None) as report:
                 report(Progress("submit", 3, 3))
-            assert [each.state for each in Runs(tmp_path).all()] == ["running"]
+            assert [each.state for each in RunFolder(tmp_path).all()] == ["running"]
         (folder / "result.json").write_text("{}")
     assert not (folder / ".running").exists()
-    (seen,) = Runs(tmp_path).all()
+    (seen,) = RunFolder(tmp_path).all()
     assert seen.state == "failed"  # an empty answer is none
     (folder / "result.json").write_text('{"statistic": "mean"}')
-    assert [each.state for each in Runs(tmp_path).all()] == ["done"]
+    assert [each.state for each in RunFolder(tmp_path).all()] == ["done"]
 
 
 def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
@@ -244,14 +244,14 @@ def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
     subprocess.run(
         [*program, "run", "histogram", *words, "--out", str(out)], check=True, capture_output=True
     )
-    (seen,) = Runs(tmp_path).all()
+    (seen,) = RunFolder(tmp_path).all()
     assert seen.progress["states"] == [[1, 3], [2, 1], [1, 1]]
     assert seen.progress["standing"] == {"waiting": 0, "submitted": 4, "refused": 1, "gone": 0}
     # what somebody else wrote there changes nothing, and breaks nothing
     result = json.loads((out / "result.json").read_text())
     for caught in ([{"party": "party-99"}], [{"party": 3}], ["party-3"], {"a": 1}, [None], []):
         (out / "result.json").write_text(json.dumps(result | {"caught": caught}))
-        (seen,) = Runs(tmp_path).all()
+        (seen,) = RunFolder(tmp_path).all()
         assert seen.progress["states"] == [[1, 5]]
     (out / "result.json").write_text(json.dumps(result))
     progress = json.loads((out / "progress.json").read_text())
@@ -266,7 +266,7 @@ def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
         [],
     ):
         (out / "progress.json").write_text(json.dumps(progress | {"states": states}))
-        (seen,) = Runs(tmp_path).all()
+        (seen,) = RunFolder(tmp_path).all()
         assert seen.progress["states"] == states
 
 
@@ -283,7 +283,7 @@ def test_a_killed_run_is_not_taken_for_a_living_one(tmp_path: Path) -> None:
         "os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "run")], check=False)
-    (seen,) = Runs(tmp_path).all()
+    (seen,) = RunFolder(tmp_path).all()
     assert (seen.state, "killed" in seen.reason) == ("failed", True)
 
 

@@ -6,30 +6,37 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.verified import CHALLENGE_BYTES, MIN_BITS, RANDOMNESS_BYTES, Verified
-from protocols.aggregation.fss.submission import compared
+from fss.grid import GridKeys
+from fss.verified import CHALLENGE_BYTES, MIN_BITS, Verified
+from protocols.aggregation.fss.submission import domain_bits
 from protocols.errors import LocalError
 from protocols.run.query import Query
-from protocols.statistics.thresholds import RESOLUTION_BITS
 
 Rows = NDArray[np.uint8]
 
-VERSION = 3
+CheckedKeys = Verified | GridKeys
+
+VERSION = 4
 HEADER = struct.Struct("<BBBBI")
 SERVERS = 2
 CONTRIBUTION_BYTES = 32
 """What each server gives to the challenge."""
 
+GRID_BITS = range(6, 21)
+"""Domains for which grid keys are no longer than 48 bytes a level, and all of which is visited."""
 
-def verified_keys(query: Query) -> Verified:
+
+def verified_keys(query: Query) -> CheckedKeys:
     """Keys over the thresholds that are asked, or over the fine grid where any may be asked.
 
     They are good in this run alone, which is named after all of its query.
     """
-    cells = compared(query).cells or 1
-    bits = RESOLUTION_BITS if query.statistic.on_demand else (cells - 1).bit_length()
+    bits = domain_bits(query)
+    context = b"tallyroom fss " + query.run
     try:
-        return Verified(max(MIN_BITS, bits), b"tallyroom fss " + query.run)
+        if bits in GRID_BITS:
+            return GridKeys(bits, context)
+        return Verified(max(MIN_BITS, bits), context)
     except ValueError as error:
         raise LocalError(f"fss: {error}") from None
 
@@ -48,9 +55,7 @@ def generate(
     pair = list(keys.gen(alphas, randomness))
     if weights is not None:
         for rows in pair:
-            words = rows.view("<u8")
-            # The words that correct values, from the second level on: see `fss.verified`.
-            words[:, 6::6] += (weights - np.uint64(1))[:, None]
+            rows.view("<u8")[:, keys.value_words] += (weights - np.uint64(1))[:, None]
     return pair
 
 
@@ -67,7 +72,6 @@ def challenge(query: Query, contributions: tuple[bytes, bytes], batch: int) -> b
 __all__ = [
     "CONTRIBUTION_BYTES",
     "HEADER",
-    "RANDOMNESS_BYTES",
     "SERVERS",
     "challenge",
     "generate",

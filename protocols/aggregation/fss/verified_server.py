@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.verified import CHALLENGE_BYTES, Visit
+from fss.verified import CHALLENGE_BYTES
 from protocols.aggregation import verifying_server
 from protocols.aggregation.contract import Bodies, Bulk, Ids
 from protocols.aggregation.fss.prints import DIGEST_BYTES, Prints, Range, different, parts, single
@@ -120,7 +120,7 @@ class VerifiedServer(VerifyingServer):
             keys = self._rows(block.reshape(len(ids), -1))
             each = len(keys) // len(ids)
             self._counts[ids] = each
-            roots.append(keys[:, :NAME_BYTES])
+            roots.append(keys[:, :NAME_BYTES].copy())  # a view would hold on to the whole block
             senders.append(np.repeat(ids, each))
         self.refuse_replays(np.concatenate(roots), np.concatenate(senders))
         counts = counts_body(self._counts, count_type(self._query))
@@ -207,7 +207,7 @@ class VerifiedServer(VerifyingServer):
         pair = (self._contribution, self._heard[0])
         key = challenge(self._query, pair if self._index == 0 else pair[::-1], self._batches)
         self._batches += 1
-        self._counted, prints = self._evaluate(self._keys.visit(points, key), self._ids)
+        self._counted, prints = self._evaluate(points, key, self._ids)
         self._compared = Prints(prints, self._counts[self._ids], key)
         self._suspects = [(0, len(self._ids))]
         what = hashlib.blake2s(told, key=key, digest_size=DIGEST_BYTES, person=b"told")
@@ -224,14 +224,17 @@ class VerifiedServer(VerifyingServer):
 
     # --- counting ---
 
-    def _evaluate(self, visit: Visit, ids: Ids) -> tuple[Vector, NDArray[np.uint64]]:
+    def _evaluate(
+        self, points: NDArray[np.uint64], key: bytes, ids: Ids
+    ) -> tuple[Vector, NDArray[np.uint64]]:
         """This server's share of the counts over these parties, in ascending order, and the prints
         of their keys in that order."""
         counts = np.zeros(self._query.parties, dtype=np.int64)
         counts[ids] = self._counts[ids]
         starts = np.cumsum(counts) - counts
         prints = np.empty((int(counts.sum()), 3), dtype=np.uint64)
-        share = np.zeros(len(visit.nodes.ends), dtype=np.uint64)
+        evaluate = self._keys.at(points, key)
+        share = np.zeros(len(points), dtype=np.uint64)
         wanted = counts > 0
         for block_ids, block in self._bulk.blocks():
             chosen = wanted[block_ids]
@@ -239,7 +242,7 @@ class VerifiedServer(VerifyingServer):
                 continue
             rows = block.reshape(len(block_ids), -1)
             keys = self._rows(rows if chosen.all() else rows[chosen])
-            counted, found = self._keys.evaluate_sum(self._index, keys, visit)
+            counted, found = evaluate(self._index, keys)
             share += counted
             here = block_ids[chosen]
             each = len(keys) // len(here)
@@ -250,11 +253,11 @@ class VerifiedServer(VerifyingServer):
         """The share of parties that are left out after all; nothing is compared."""
         if not len(ids):
             return np.zeros_like(self._counted)
-        return self._evaluate(self._keys.visit(self._points, bytes(CHALLENGE_BYTES)), ids)[0]
+        return self._evaluate(self._points, bytes(CHALLENGE_BYTES), ids)[0]
 
     def _rows(self, rows: Bodies) -> Bodies:
         """The keys of some submissions, one below the other."""
-        return np.ascontiguousarray(rows[:, HEADER.size :]).reshape(-1, self._keys.key_bytes)
+        return rows[:, HEADER.size :].reshape(-1, self._keys.key_bytes)
 
     # --- the release ---
 

@@ -22,11 +22,6 @@ class KernelKind(Protocol):
         """The kernel on these grids, one a column."""
 
 
-def kernel_names() -> list[str]:
-    """All installed kernels, ours and those of other packages."""
-    return list(registry.registered(registry.KERNELS))
-
-
 @cache
 def kernel_named(name: str) -> KernelKind:
     """Only the one that is asked for is loaded: a broken package does not break the others.

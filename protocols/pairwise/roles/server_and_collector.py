@@ -7,7 +7,7 @@ submissions are there and both call it done: half a pair is a random number.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.collector import Collector, CollectorState
+from protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
 from protocols.aggregation.contract import Bulk, OneRound, Records
 from protocols.aggregation.one_round import OneRoundServer
 from protocols.aggregation.rosters import members_of
@@ -87,6 +87,13 @@ class PairwiseServer(OneRoundServer):
         return share
 
 
+PAIRS_ACCEPTS: dict[tuple[CollectorState, Phase], Role] = COLLECTOR_ACCEPTS | {
+    (CollectorState.ROSTERS, Phase.PAIRED): Role.PARTY,
+}
+"""What a collector of pairs takes in which state, and from whom; everything else is rejected. Which
+pairs a party completed may be said again, in the same words."""
+
+
 class PairwiseCollector(Collector):
     """Tells parties whom to meet, and hears which meetings took place."""
 
@@ -106,10 +113,11 @@ class PairwiseCollector(Collector):
         return Continue((*step.messages, *meetings))
 
     def receive(self, message: Message) -> Step:
-        if message.phase is not Phase.PAIRED or message.sender_role is not Role.PARTY:
-            return super().receive(message)
-        if self._state is not CollectorState.ROSTERS:
-            return Rejected(message.sender, "it comes too late")
+        if PAIRS_ACCEPTS.get((self._state, message.phase)) is not message.sender_role:
+            return Rejected(message.sender, f"{message.phase.label} is out of turn")
+        return self._paired(message) if message.phase is Phase.PAIRED else super().receive(message)
+
+    def _paired(self, message: Message) -> Step:
         cells = parse_cells(message.rows(), self._pairs.slots)
         if int(message.senders.max()) >= self._query.parties or cells is None:
             return Rejected(message.sender, f"not a bitmap of {self._pairs.slots} slots")

@@ -2,7 +2,7 @@
 
 import math
 
-from protocols.privacy.smoothing.newton import C, Newton, Progress, State
+from protocols.privacy.smoothing.newton import C, Newton, NewtonProgress, State
 
 # By norm. For p = 1 the smaller the gap, the weaker the weakest conductances: at 1e-8 of the
 # objective rounding begins to show in the dual.
@@ -50,11 +50,11 @@ def solve(state: State, system: Newton) -> int:
     raise ArithmeticError(f"smoothing stopped at {progress} after {iteration} Newton steps")
 
 
-def _size(progress: Progress) -> float:
+def _size(progress: NewtonProgress) -> float:
     return max(progress.objective, 1e-6)
 
 
-def _excess(p: int, progress: Progress, dual_slack: float) -> float:
+def _excess(p: int, progress: NewtonProgress, dual_slack: float) -> float:
     """How far the iterate is from being accepted, which is at 1."""
     return max(
         progress.gap / (GAP[p] * _size(progress)),

@@ -18,7 +18,7 @@ from protocols.privacy.smoothing.skeleton import Skeleton
 Vector = NDArray[np.float64]
 
 
-class Network:
+class TreeNetwork:
     """One vector operation a level; `_newton.c` does the same fork by fork.
 
     Vectors by node have 2m entries, the ground last.

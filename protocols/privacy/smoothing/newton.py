@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.network import Network
+from protocols.privacy.smoothing.network import TreeNetwork
 from protocols.privacy.smoothing.skeleton import Skeleton
 
 try:
@@ -42,7 +42,7 @@ PAD = 24
 ROUNDING = 1e-14
 
 
-class Progress(NamedTuple):
+class NewtonProgress(NamedTuple):
     """`gap` is the sum of all products that vanish at the optimum."""
 
     gap: float
@@ -51,7 +51,7 @@ class Progress(NamedTuple):
     dual_residual: float
 
 
-class Direction(NamedTuple):
+class NewtonDirection(NamedTuple):
     """`shrink_*` is the largest relative decrease −dx/x of a variable that must stay positive.
 
     After steps (a, b) of primal and dual variables the gap is
@@ -117,10 +117,10 @@ def start(tree: Skeleton, steps: Vector, p: int, box: bool) -> State:
 
 
 class Newton(Protocol):
-    def advance(self, primal: float, dual: float) -> Progress:
+    def advance(self, primal: float, dual: float) -> NewtonProgress:
         """Go these lengths along the last direction, then measure and factor where that led to."""
 
-    def direction(self, target: float | None) -> Direction:
+    def direction(self, target: float | None) -> NewtonDirection:
         """Predictor with None; else the corrector of the last direction, aimed at all products =
         `target`."""
 
@@ -152,9 +152,9 @@ class NativeNewton:
         self._above = tree.above.astype(np.int32)
         self._factor = np.empty(8 * tree.points)
 
-    def advance(self, primal: float, dual: float) -> Progress:
+    def advance(self, primal: float, dual: float) -> NewtonProgress:
         s = self._state
-        return Progress(
+        return NewtonProgress(
             *_newton.advance(
                 self._plan,
                 self._above,
@@ -168,10 +168,10 @@ class NativeNewton:
             )
         )
 
-    def direction(self, target: float | None) -> Direction:
+    def direction(self, target: float | None) -> NewtonDirection:
         s = self._state
         correct = target is not None
-        return Direction(
+        return NewtonDirection(
             *_newton.direction(
                 self._plan,
                 self._above,
@@ -189,7 +189,7 @@ class NativeNewton:
 class PureNewton:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._network = Network(state.tree)
+        self._network = TreeNetwork(state.tree)
 
     def _along(self, potentials: Vector) -> Vector:
         """Z"""
@@ -202,7 +202,7 @@ class PureNewton:
         out[tree.points : -1] -= flows[tree.left] + flows[tree.right]
         return out
 
-    def advance(self, primal: float, dual: float) -> Progress:
+    def advance(self, primal: float, dual: float) -> NewtonProgress:
         state, nodes, gaps = self._state, self._state.nodes, self._state.gaps
         m, inside = state.tree.points, state.inside
         nodes[C] += primal * nodes[DC]
@@ -231,14 +231,14 @@ class PureNewton:
         unbalanced = self._into(y)[:-1]
         unbalanced[:m] -= gaps[LAM, :-1] - gaps[LAM, 1:]
         self._network.factor(nodes[EDGE], gaps[K])
-        return Progress(
+        return NewtonProgress(
             gap,
             objective,
             max(primal_residual, float(np.abs(gaps[RP]).max())),
             float(np.abs(unbalanced).max()),
         )
 
-    def direction(self, target: float | None) -> Direction:
+    def direction(self, target: float | None) -> NewtonDirection:
         state, nodes, gaps = self._state, self._state.nodes, self._state.gaps
         m, inside = state.tree.points, state.inside
         s, lam, k, rp = gaps[[S, LAM, K, RP]]
@@ -276,7 +276,7 @@ class PureNewton:
             primal_pairs += [(up, dup), (um, dum)]
             dual_pairs += [(zp, -dy), (zm, dy)]
         pairs = list(zip(primal_pairs, dual_pairs, strict=True))
-        return Direction(
+        return NewtonDirection(
             _shrink(primal_pairs),
             _shrink(dual_pairs),
             sum(float(dx @ z) for (_, dx), (z, _) in pairs),

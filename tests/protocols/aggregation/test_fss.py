@@ -84,17 +84,22 @@ def test_a_party_sends_the_same_keys_in_any_block() -> None:
             assert together[int(single.senders[0]), int(single.receivers[0])] == single.encode()
 
 
-def test_uploads_do_not_grow_with_thresholds_and_pointwise_does() -> None:
+def test_uploads_grow_by_a_level_where_thresholds_double_and_pointwise_doubles() -> None:
     sizes = {}
     for thresholds in (16, 64, 1024):
         statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds)
-        for name in ("fss", "additive"):
+        for name in ("fss", "fss?domain=fine", "additive"):
             query = replace(a_query(statistic=statistic), aggregator=name)
             party = aggregator_named(name).party(query, some_holdings(), Randomness(bytes(16)))
             step = party.start()
             assert isinstance(step, Done)
             sizes[name, thresholds] = sum(m.links * m.charge for m in step.messages)
-    assert sizes["fss", 16] == sizes["fss", 64] == sizes["fss", 1024]
+    fine = {sizes["fss?domain=fine", thresholds] for thresholds in (16, 64, 1024)}
+    assert len(fine) == 1
+    level = 2 * 24 * some_holdings().rows
+    assert sizes["fss", 64] - sizes["fss", 16] == 2 * level
+    assert sizes["fss", 1024] - sizes["fss", 64] == 4 * level
+    assert fine.pop() - sizes["fss", 1024] == (32 - 10) * level
     growth = (sizes["additive", 1024] - sizes["additive", 64]) / (1024 - 64)
     assert growth == 8 * PARTIES
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fss.verified import Verified
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bodies
 from protocols.aggregation.exchange import Exchange
 from protocols.aggregation.fss.aggregator import Fss
+from protocols.aggregation.fss.submission import compared
 from protocols.aggregation.fss.verified_keys import HEADER, verified_keys
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
@@ -44,6 +46,7 @@ from tests.protocols.aggregation.fss_verified_runs import (
     "statistic",
     [
         Ecdf(lower=0.0, upper=1.0, thresholds=1),
+        Ecdf(lower=0.0, upper=1.0, thresholds=33),
         Ecdf(lower=0.0, upper=1.0, thresholds=64),
         Ecdf(lower=0.0, upper=1.0, thresholds=100),
         Quantile(lower=0.0, upper=1.0, thresholds=5),
@@ -106,7 +109,47 @@ def another_root(server: int, body: Bodies) -> Bodies:
     return body
 
 
-SPOILS = [twice, at_one_server, random_corrections, proof_of_another_level, another_root]
+def counting(more: int) -> Spoil:
+    """One more is 2 or 0, two less are −1 or 3: which, only the party knows."""
+
+    def spoil(server: int, body: Bodies) -> Bodies:
+        words(body)[6:24:6] += np.uint64(more % 2**64)
+        return body
+
+    return spoil
+
+
+def two_steps(server: int, body: Bodies) -> Bodies:
+    """A wrong correction of the last level: both leaves below the path differ."""
+    words(body)[16] ^= np.uint64(6)
+    return body
+
+
+def proof_of_another_key(server: int, body: Bodies) -> Bodies:
+    words(body)[19:22] = words(body)[22 + 19 : 22 + 22]
+    return body
+
+
+def a_step_at_one_server(server: int, body: Bodies) -> Bodies:
+    """Server 1 gets a key of its own, whose other half nobody has."""
+    if server == 1:
+        other = Verified(4, b"tallyroom fss " + query_about(some_holdings()).run)
+        rows = other.gen([3], np.random.default_rng(2).integers(0, 256, (1, 32), dtype=np.uint8))
+        words(body)[:22] = rows[1].view("<u8")[0]
+    return body
+
+
+SPOILS = [
+    twice,
+    *(counting(more) for more in (-1, -2, 1 << 63)),
+    two_steps,
+    at_one_server,
+    a_step_at_one_server,
+    random_corrections,
+    proof_of_another_level,
+    proof_of_another_key,
+    another_root,
+]
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
@@ -114,6 +157,21 @@ def test_a_bad_key_costs_its_party_and_nobody_else(spoil: Spoil) -> None:
     holdings = some_holdings()
     exchange = exchange_over(holdings, query_about(holdings), spoiled([4], spoil))
     check_caught(exchange, holdings, [4], INVALID)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 5, 13, 32, 33, 40, 1000])
+def test_no_key_counts_nowhere(cells: int) -> None:
+    """The last threshold is the last point of the domain: every key counts there."""
+    statistic = Ecdf(lower=0.0, upper=1.0, thresholds=cells)
+    keys = verified_keys(query_about(some_holdings(), statistic))
+    points = compared(query_about(some_holdings(), statistic)).points(keys.bits)
+    assert points.tolist() == list(range(2**keys.bits - cells, 2**keys.bits))
+
+
+def test_none_of_ten_thousand_honest_parties_is_refused() -> None:
+    holdings = some_holdings(10_000, 10_000)
+    query = query_about(holdings, Ecdf(lower=0.0, upper=1.0, thresholds=100))
+    check_caught(exchange_over(holdings, query), holdings, [], INVALID)
 
 
 @pytest.mark.parametrize("cheaters", [[0], [199], [3, 64, 65, 150], list(range(0, 200, 3))])
@@ -243,10 +301,12 @@ def test_it_says_what_it_cannot_do() -> None:
 def test_keys_are_as_deep_as_there_are_thresholds() -> None:
     holdings = some_holdings()
     sizes = {}
-    for thresholds in (1, 4, 5, 1024, 1025):
+    for thresholds in (1, 4, 5, 32, 33, 1024, 1025):
         statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds)
         sizes[thresholds] = verified_keys(query_about(holdings, statistic)).key_bytes
-    assert sizes == {1: 80, 4: 80, 5: 128, 1024: 464, 1025: 512}
+    assert sizes == {1: 80, 4: 80, 5: 128, 32: 224, 33: 288, 1024: 352, 1025: 368}
+    for thresholds, size in sizes.items():
+        assert size <= 48 * max(2, (thresholds - 1).bit_length())
 
 
 # --- over processes ---

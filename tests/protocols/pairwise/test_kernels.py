@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from protocols import registry
 from protocols.errors import LocalError
 from protocols.garbling.circuit import Circuit
 from protocols.garbling.clear_evaluation import Bits, evaluate
@@ -27,7 +28,7 @@ from protocols.pairwise.kernels.bundled import (
     inversions,
 )
 from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel
-from protocols.pairwise.kernels.registry import kernel_named, kernel_names
+from protocols.pairwise.kernels.registry import kernel_named
 from tests.protocols.pairwise.kernel_samples import KINDS, LABEL, on
 
 
@@ -283,6 +284,6 @@ def test_kernels_are_found_by_name() -> None:
     for kind in KINDS:
         found: object = kernel_named(kind.name)
         assert found is kind
-        assert kind.name in kernel_names()
+        assert kind.name in registry.registered(registry.KERNELS)
     with pytest.raises(LocalError, match="no kernel 'ginny'; did you mean gini"):
         kernel_named("ginny")

@@ -2,18 +2,21 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.collector import COLLECTOR_ACCEPTS, CollectorState
 from protocols.aggregation.contract import Memory, OneRound
 from protocols.aggregation.one_round import ServerState
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.garbling.links import Mask
 from protocols.pairwise.roles.server_and_collector import (
+    PAIRS_ACCEPTS,
     PATIENCE,
     STAGES,
     PairwiseCollector,
@@ -238,6 +241,35 @@ def test_what_parties_say_is_done_is_checked() -> None:
     assert "out of turn" in refusal(collector.receive(replace(good, sender_role=Role.SERVER)))
 
 
+@pytest.mark.parametrize("state", CollectorState)
+def test_a_collector_of_pairs_takes_what_its_table_says_and_nothing_else(
+    state: CollectorState,
+) -> None:
+    for phase, role in product(Phase, Role):
+        collector, query, holdings = a_collector()
+        cells = cells_of(query, holdings)
+        if state is not CollectorState.ROSTERS:
+            collector.receive(paired(0, 1, 2, cells=cells))
+            for server in (0, 1):
+                collector.receive(a_roster(server, [0, 1, 2]))
+        words = bytes(8 * query.released)
+        share = a_message(Phase.SHARE, Role.SERVER, Role.COORDINATOR, (0,), body=words)
+        if state is CollectorState.OVER:
+            for server in (0, 1):
+                collector.receive(replace(share, senders=address(server)))
+        told = {
+            Phase.PAIRED: paired(0, cells=cells),
+            Phase.ROSTER: a_roster(0, [0, 1, 2]),
+            Phase.SHARE: share,
+        }.get(phase, replace(share, phase=phase))
+        step = collector.receive(replace(told, sender_role=role))
+        taken = PAIRS_ACCEPTS.get((state, phase)) is role
+        assert isinstance(step, Rejected) is not taken, (phase, role, step)
+    assert PAIRS_ACCEPTS.items() - COLLECTOR_ACCEPTS.items() == {
+        ((CollectorState.ROSTERS, Phase.PAIRED), Role.PARTY)
+    }
+
+
 def test_the_release_waits_for_all_that_submitted() -> None:
     collector, query, holdings = a_collector(min_parties=1)
     cells = cells_of(query, holdings)
@@ -250,7 +282,7 @@ def test_the_release_waits_for_all_that_submitted() -> None:
     assert isinstance(step, Continue)
     assert [message.phase for message in step.messages] == [Phase.RELEASE] * 2
     late = paired(1, cells=cells)
-    assert refusal(collector.receive(late)) == "it comes too late"
+    assert refusal(collector.receive(late)) == "paired is out of turn"
 
 
 def test_who_is_silent_when_the_others_are_done_is_excused_once() -> None:

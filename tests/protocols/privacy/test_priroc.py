@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocols.privacy import hb, quantiles
 from protocols.privacy.dawa import Dawa
 from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.priroc import MAX_DEPTH, Release, depth_for, priroc
+from protocols.privacy.priroc import MAX_DEPTH, PrirocRelease, depth_for, priroc
 from protocols.randomness import Randomness
 
 Counts = NDArray[np.int64]
@@ -76,7 +76,7 @@ def test_sizes() -> None:
 
 
 def test_a_class_without_records_is_a_curve() -> None:
-    curves = Release(np.array([3]), np.array([9.0, 1.0, -2.0, 1.0])).distributions
+    curves = PrirocRelease(np.array([3]), np.array([9.0, 1.0, -2.0, 1.0])).distributions
     assert curves.positives == 1.0
     assert curves.positive.tolist() == [0.0, 1.0]
 

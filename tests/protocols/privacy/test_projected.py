@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.privacy.projected import (
-    Shape,
+    PublicShape,
     estimated_gamma,
     estimated_k,
     private_projection,
@@ -124,18 +124,20 @@ def test_a_column_with_one_value_and_sparse_values_are_fine() -> None:
 
 def test_k_and_gamma_of_section_2_3() -> None:
     """Against the formulas, by hand, and for S4's Adult and Iris the k it reports as good."""
-    adult, iris = Shape(45_083, 13, 2), Shape(150, 4, 3)
+    adult, iris = PublicShape(45_083, 13, 2), PublicShape(150, 4, 3)
     assert iris.bins == math.ceil(1 / (math.log(150) / 150) ** (1 / 5) - 0.5)
-    ks = [estimated_k(shape, np.random.default_rng(1)) for shape in (iris, Shape(2000, 13, 2))]
+    ks = [
+        estimated_k(shape, np.random.default_rng(1)) for shape in (iris, PublicShape(2000, 13, 2))
+    ]
     assert all(1 <= k <= 6 for k in ks)
-    assert estimated_k(Shape(500, 3, 2), np.random.default_rng(1), sigma=0.0) == 3
+    assert estimated_k(PublicShape(500, 3, 2), np.random.default_rng(1), sigma=0.0) == 3
     gammas = [estimated_gamma(adult, k, np.random.default_rng(2)) for k in (1, 4, 8)]
     assert all(0 < gamma < 1 for gamma in gammas)
-    assert estimated_gamma(Shape(100, 1, 2), 1, np.random.default_rng(3)) == 1
+    assert estimated_gamma(PublicShape(100, 1, 2), 1, np.random.default_rng(3)) == 1
     # Lei's formula gives one bin here, and S4 §2 has two values at least of every attribute. Of
     # three values in two bins the least is in the first and the largest in the second: masses of
     # 1/3 and 2/3 whatever is drawn, and everything is arithmetic.
-    few = Shape(3, 40, 2)
+    few = PublicShape(3, 40, 2)
     assert math.ceil(1 / (math.log(3) / 3) ** (1 / 41) - 0.5) == 1
     assert few.bins == 2
     projection = 3 * 0.5 * 4 * math.log(40) / (0.05 * 9 / 4)
@@ -150,7 +152,7 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(LocalError, match="onto"):
             private_projection([[1, 2]], [0], k, None, source)
     with pytest.raises(LocalError, match="onto"):
-        estimated_gamma(Shape(9, 2, 2), 3, np.random.default_rng(0))
+        estimated_gamma(PublicShape(9, 2, 2), 3, np.random.default_rng(0))
     bad: list[tuple[object, object, str]] = [
         ([], [], "shape"),
         ([[1]], [1, 2], "shape"),
@@ -162,4 +164,4 @@ def test_bad_input_is_refused() -> None:
             private_projection(table, classes, 1, None, source)  # type: ignore[arg-type]
     for shape in ((1, 3, 2), (9, 0, 2), (9, 3, 1)):
         with pytest.raises(LocalError, match="needs"):
-            Shape(*shape)
+            PublicShape(*shape)

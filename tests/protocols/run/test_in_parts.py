@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -108,7 +109,7 @@ def test_a_part_holds_about_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     for step in spoken(party_machine(query, holdings, Randomness.from_seed(1, "parties"))):
         assert isinstance(step, Continue | Done)
         size = sum(m.body.size for m in step.messages if m.receivers[0] == 0)
-        assert 0 < size <= 10_000 + 3 * 768 + 16
+        assert 0 < size <= 10_000 + 3 * 240 + 16
 
 
 @pytest.mark.parametrize("name", ["masking", "shamir", "shuffle", "prio3"])
@@ -125,7 +126,8 @@ def test_parties_that_must_be_computed_together_are(
 def test_memory_is_that_of_a_part() -> None:
     """24,000 keys are 2 × 19 MB; a part is 2 MiB to each of two servers."""
     holdings = deal({"value": np.random.default_rng(1).random(24_000)}, 24_000)
-    machine = party_machine(query_of("fss", holdings), holdings, Randomness.from_seed(1, "parties"))
+    query = replace(query_of("fss", holdings), aggregator="fss?domain=fine")
+    machine = party_machine(query, holdings, Randomness.from_seed(1, "parties"))
     tracemalloc.start()
     try:
         step = machine.start()

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from protocols.statistics.drawing import Beside, Style
 from protocols.statistics.estimates import (
+    CellGrid,
     Curve,
     Curves,
     Estimate,
-    Grid,
     Number,
     Rows,
     Shape,
@@ -38,8 +38,8 @@ SHAPES: dict[str, tuple[Shape, Estimate, list[float]]] = {
         [0.0, 2.0],
     ),
     "grid": (
-        Grid([0.0, 1.0, 2.0], [0.0, 1.0], [[3.0, 4.0]]),
-        Grid([0.0, 1.0, 2.0], [0.0, 1.0], [[2.0, 4.0]]),
+        CellGrid([0.0, 1.0, 2.0], [0.0, 1.0], [[3.0, 4.0]]),
+        CellGrid([0.0, 1.0, 2.0], [0.0, 1.0], [[2.0, 4.0]]),
         [1.0, 0.0],
     ),
     "rows": (

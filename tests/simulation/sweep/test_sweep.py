@@ -17,7 +17,7 @@ from protocols.errors import LocalError
 from simulation.sweep.columns import TIMES
 from simulation.sweep.conduct import conduct
 from simulation.sweep.drawing import draw, lines_of
-from simulation.sweep.journal import NAME, Journal, Row
+from simulation.sweep.journal import NAME, Row, SweepJournal
 from simulation.sweep.specification import Plot, parse, read
 from simulation.sweep.table import write_table
 from simulation.sweep.work import check, work
@@ -135,13 +135,13 @@ def test_a_bad_specification_gets_one_line(change: dict[str, Any], words: str) -
 
 
 def test_a_journal_has_one_holder_and_one_version(tmp_path: Path) -> None:
-    with Journal(tmp_path, "1"), pytest.raises(LocalError, match="another sweep"):
-        Journal(tmp_path, "1")
+    with SweepJournal(tmp_path, "1"), pytest.raises(LocalError, match="another sweep"):
+        SweepJournal(tmp_path, "1")
     with pytest.raises(LocalError, match="another --out"):
-        Journal(tmp_path, "2")
+        SweepJournal(tmp_path, "2")
     (tmp_path / NAME).write_text("garbage\n")
     with pytest.raises(LocalError, match="line 1"):
-        Journal(tmp_path, "1")
+        SweepJournal(tmp_path, "1")
     assert (tmp_path / NAME).read_text() == "garbage\n"
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.privacy.smoothing.network import Network, Vector
+from protocols.privacy.smoothing.network import TreeNetwork, Vector
 from protocols.privacy.smoothing.newton import HAVE_NATIVE, NativeNewton, PureNewton, start
 from protocols.privacy.smoothing.skeleton import Skeleton, skeleton
 from tests.protocols.privacy.smoothing.conftest import Curve
@@ -33,7 +33,7 @@ def test_potentials_are_those_of_the_dense_network(levels: int, seed: int, sprea
     tree = skeleton(np.sort(rng.permutation(2**levels)[:m]) + 1, levels)
     edges, gaps = np.exp(rng.normal(0, spread, 2 * m)), np.exp(rng.normal(0, spread, m + 1))
     currents = rng.normal(size=2 * m)
-    network = Network(tree)
+    network = TreeNetwork(tree)
     network.factor(edges, gaps)
     potentials = network.solve(currents)
     assert potentials[-1] == 0.0
