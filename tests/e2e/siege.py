@@ -18,6 +18,7 @@ class LoneServers(Addressed):
 
     def start(self) -> None:
         try:
+            self._lay_lines()
             for index in range(self.plan.servers):
                 self._start_server(index)
         except BaseException:

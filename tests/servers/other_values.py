@@ -116,6 +116,7 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("logistic-objective", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
     ("logistic-step", "ranges"): {"ranges": ("a=0:2",)},
     ("logistic-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
+    ("quantile-by-max", "fanned"): {"fanned": True, "within": (0.25, 0.5)},
     ("residual-cells", "lengths"): {"lengths": (8.0, 9.0)},
     ("residual-cells-curated", "lengths"): {"lengths": (8.0, 9.0)},
     ("residual-cells", "method"): {"method": "laplace", "lengths": ()},
