@@ -120,7 +120,7 @@ def answered(
         opened.bill,
         opened.seconds,
         errors,
-        tuple(setting.notes(question, opened)),
+        (*setting.notes(question, opened), *statistic.remarks(opened.total, release.exact)),
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,

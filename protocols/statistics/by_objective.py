@@ -26,6 +26,8 @@ EXACT_GRID = 1 << 40
 EXACT_PENALTY = 1e-9
 """λ for each record where there is no noise: it moves no coefficient that is determined, and gives
 separable classes and collinear columns an answer."""
+CERTAIN = 20.0
+"""Of coefficients of terms within [−1, 1]: e^20 to 1 is as good as certain."""
 FARTHEST = (1 << 20) * GRID
 """Of coefficients that are published: what lies beyond stands there."""
 
@@ -66,6 +68,15 @@ class ByObjective(Gathered):
         penalty = max(self.penalty, EXACT_PENALTY) * len(records)
         found = minimum(records / STEPS, positive, penalty, np.zeros(self.released))
         return np.rint(found * EXACT_GRID).astype(np.int64).view(np.uint64)
+
+    def remarks(self, released: Vector, exact: bool) -> tuple[str, ...]:
+        if np.abs(self.coefficients(released, exact)).max() <= CERTAIN:
+            return ()
+        return (
+            f"coefficients are beyond ±{CERTAIN:g} on columns scaled to [−1, 1]: the classes are "
+            "separable, so that the penalty alone holds them back, or bounds are far wider than "
+            "the values",
+        )
 
     def coefficients(self, released: Vector, exact: bool) -> Column:
         found: Column = signed(released) / (EXACT_GRID if exact else GRID)

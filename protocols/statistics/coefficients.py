@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_DRAWN = 12
-BOTH = "95 % interval of sampling and noise"
 
 
 @dataclass(frozen=True)
 class Coefficients(Shape):
-    """`errors` are those of sampling, as without privacy; intervals add the noise's. `residual` is
-    the standard deviation of residuals, NaN where a model has none. `weak` tells in how many
+    """`errors` are those of sampling, as without privacy. `residual` is the standard deviation of
+    residuals, NaN where a model has none: intervals of linear models are of sampling and noise, of
+    others of the noise alone. `weak` tells in how many
     directions noise hides how far the columns spread: coefficients are shrunk there."""
 
     target: str
@@ -54,14 +54,12 @@ class Coefficients(Shape):
     def draw(self, axes: "Axes", truth: Estimate | None, beside: Beside) -> None:
         """One line for each coefficient, each on a scale of its own."""
         axes.set_axis_off()
-        axes.plot([], [], "o", color=PRIVATE, label=f"{beside.label}, {BOTH}")
+        bars, what = self._bars(beside)
+        axes.plot([], [], "o", color=PRIVATE, label=f"{beside.label}{what}")
         true = truth if isinstance(truth, Coefficients) and truth.terms == self.terms else None
         if true is not None:
-            axes.plot([], [], "|", color=TRUTH, ms=10, mew=2, label="least squares on raw records")
+            axes.plot([], [], "|", color=TRUTH, ms=10, mew=2, label="fit to the raw records")
         shown = self.terms[:MOST_DRAWN]
-        half = 1.96 * np.array(self.errors)
-        bars = beside.bars(self.values())
-        low, high = (half, half) if bars is None else bars
         room = 0.8 / len(shown)  # the legend has the rest
         for at, term in enumerate(shown):
             line = axes.inset_axes((0.2, 0.8 - (at + 0.9) * room, 0.78, 0.45 * room))
@@ -70,12 +68,22 @@ class Coefficients(Shape):
             line.tick_params(axis="y", length=0)
             line.tick_params(axis="x", labelsize=8)
             line.axvline(0.0, color=QUIET, lw=0.8, ls=":")
-            across = [[low[at]], [high[at]]]
+            across = None if bars is None else bars[:, [at]]
             line.errorbar(
                 [self.coefficients[at]], [0], xerr=across, fmt="o", color=PRIVATE, capsize=4
             )
             if true is not None:
                 line.plot([true.coefficients[at]], [0], "|", color=TRUTH, ms=14, mew=2)
+
+    def _bars(self, beside: Beside) -> tuple[Column | None, str]:
+        """How far they go to either side, and what they are of: without noise, of sampling."""
+        found = beside.bars(self.values())
+        if found is not None:
+            of = "the noise" if np.isnan(self.residual) else "sampling and noise"
+            return found, f", 95 % interval of {of}"
+        if beside.noisy or np.isnan(self.errors).any():
+            return None, ""
+        return np.tile(1.96 * np.array(self.errors), (2, 1)), ", 95 % interval of sampling"
 
     def __str__(self) -> str:
         parts = [f"{self.coefficients[0]:.6g}"]

@@ -145,6 +145,10 @@ class Statistic(Parametrized, ABC):
         deviations = self.deviations_given(released, noise_variance, records)
         return Interval.around(values, deviations, width, self.span)
 
+    def remarks(self, released: Vector, exact: bool) -> tuple[str, ...]:
+        """What the user must be told of such an answer."""
+        return ()
+
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:

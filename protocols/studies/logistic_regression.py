@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
 from protocols.records import Column, Holdings
+from protocols.statistics.by_objective import CERTAIN
 from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.drawing import Style
@@ -27,10 +28,10 @@ Matrix = NDArray[np.float64]
 
 METHODS = ("newton", "objective")
 MAX_STEPS = 100
-FARTHEST = 20.0
-"""Of coefficients of columns within [−1, 1]: e^20 to 1 is as good as certain."""
 LONGEST = 4.0
 """A step at most."""
+SETTLED = 1e-6
+"""Less than this is left to go where there is no noise."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class LogisticRegression(Study):
 
     def steps(self) -> Steps:
         beta = np.zeros(len(self.x) + 1)
-        weak, farther = 0, False
+        weak, farther, unsettled = 0, False, False
         inverse, noise = np.eye(len(beta)), 0.0
         for share in self.shares():
             answer = yield Ask(self._step(beta), share)
@@ -109,27 +110,34 @@ class LogisticRegression(Study):
             inverse, weak = _inverse(curvature, noise, answer.records)
             move = -inverse @ gradient
             move *= min(1.0, LONGEST / max(float(np.linalg.norm(move)), 1e-300))
-            farther = bool((np.abs(beta + move) > FARTHEST).any())
-            beta = np.clip(beta + move, -FARTHEST, FARTHEST)
+            farther = bool((np.abs(beta + move) > CERTAIN).any())
+            beta = np.clip(beta + move, -CERTAIN, CERTAIN)
+            unsettled = _is_unsettled(move, noise * np.sqrt(np.diag(inverse @ inverse)))
         notes = []
         if farther:
             notes.append(
-                "the classes are separable, or noise makes them look so: coefficients stop where "
-                "predictions are certain"
+                f"coefficients stop at ±{CERTAIN:g} on columns scaled to [−1, 1]: the classes are "
+                "separable, or bounds are far wider than the values, or noise makes it look so"
             )
+        elif unsettled and not weak:
+            notes.append("the steps have not settled: too few --newton-steps, or too much noise")
         if weak:
             hidden = "1 direction" if weak == 1 else f"{weak} directions"
-            notes.append(f"noise hides the curvature in {hidden}: steps there are short")
+            notes.append(
+                f"noise hides the curvature in {hidden}: steps there are short, and coefficients "
+                "lie closer to 0 than they should, nobody knows by how much: they have no interval"
+            )
         to_raw = self._to_raw()
         told = [np.sqrt(np.diag(to_raw @ each @ to_raw.T)) for each in (inverse, inverse @ inverse)]
         estimate = Coefficients(
             self.label,
             ["intercept", *self.x],
             (to_raw @ beta).tolist(),
-            told[0].tolist(),
+            [math.nan] * len(beta) if weak else told[0].tolist(),
             weak=weak,
         )
-        return Finding(estimate, tuple(notes), noise * told[1])
+        known = not (weak or farther or unsettled)
+        return Finding(estimate, tuple(notes), noise * told[1] if known else None)
 
     def _to_raw(self) -> Matrix:
         """From coefficients of scaled columns to those of columns as they are."""
@@ -168,6 +176,16 @@ def _sums(answer: Answer) -> tuple[Column, Matrix]:
         raise RunFailed("gradient and curvature are a table")
     cells = np.array(answer.estimate.cells)
     return cells[:, 0], cells[:, 1:]
+
+
+def _is_unsettled(move: Column, deviations: Column) -> bool:
+    """Whether more steps would move coefficients by more than the noise of the last one does.
+
+    The curvature changes by a factor of e^r at most where no record's score moves by more than r,
+    which is the 1-norm of the move for columns within [−1, 1]. So r/2 of a step is left, to first
+    order."""
+    left = np.abs(move) * np.abs(move).sum() / 2
+    return bool((left > np.maximum(deviations, SETTLED)).any())
 
 
 def _inverse(curvature: Matrix, noise: float, records: int) -> tuple[Matrix, int]:

@@ -113,7 +113,7 @@ def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
     show_table(heads, [_cells(each)[: len(heads)] for each in plans])
     print(f"\n{legend}\n")
     for each in plans:
-        print(f"{each.aggregator}: {each.mechanism}; δ {each.delta:g}; error by {each.basis}")
+        print(f"{each.aggregator}: {each.mechanism}; δ {each.delta:g}; error by the {each.basis}")
     for spec, reason in unable:
         print(f"{spec} does not serve: {reason}")
 

@@ -276,6 +276,19 @@ def test_help_is_on_standard_output(tally_here: Tally, words: tuple[str, ...]) -
     assert tally_here("--version").stdout.startswith("tallyroom ")
 
 
+def test_gini_says_that_it_is_the_mean_difference(tally_here: Tally) -> None:
+    assert "mean difference" in tally_here("run", "gini", "--help").stdout
+    assert "coefficient" in tally_here("run", "gini-coefficient", "--help").stdout
+
+
+def test_options_that_nobody_understood_are_told_otherwise(tally_here: Tally) -> None:
+    """There was "How parties that meet do", and "Messages they send before; 0."."""
+    for words in (("run", "auc"), ("run", "ecdf"), ("compare", "mean")):
+        shown = " ".join(tally_here(*words, "--help").stdout.split())
+        assert "that meet do" not in shown
+        assert "send before; 0" not in shown
+
+
 def test_a_small_run_refutes_nothing() -> None:
     from simulation.reproduce.contract import Outcome, Scale
 

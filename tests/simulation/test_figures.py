@@ -13,8 +13,11 @@ from matplotlib.patches import Rectangle
 
 from protocols.privacy.smoothing import smooth
 from protocols.statistics import Curve, Statistic
+from protocols.statistics.coefficients import Coefficients
+from protocols.statistics.drawing import Beside
 from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
+from protocols.statistics.interval import Interval
 from simulation import Federation, Result
 
 
@@ -156,3 +159,28 @@ def test_written_files(kind: Statistic, tmp_path: Path) -> None:
     assert {path.name for path in written} >= {"estimate.png", "communication.png", "report.html"}
     pixels = matplotlib.image.imread(tmp_path / "estimate.png")
     assert pixels.std() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("residual", "noisy", "interval", "said"),
+    [
+        (0.1, True, True, "private, 95 % interval of sampling and noise"),
+        (np.nan, True, True, "private, 95 % interval of the noise"),
+        (np.nan, True, False, "private"),
+        (np.nan, False, False, "without noise, 95 % interval of sampling"),
+    ],
+)
+def test_bars_of_coefficients_say_what_they_are_of(
+    residual: float, noisy: bool, interval: bool, said: str
+) -> None:
+    values = np.array([1.0, 2.0])
+    told = Interval.around(values, np.array([0.1, 0.2]), 1.96, (-9.0, 9.0)) if interval else None
+    figure = Figure()
+    axes = figure.add_subplot()
+    drawn = Coefficients("y", ["intercept", "x"], values.tolist(), [0.3, 0.4], residual)
+    drawn.draw(axes, drawn, Beside(interval=told, noisy=noisy))
+    assert axes.get_legend_handles_labels()[1] == [said, "fit to the raw records"]
+    for line in axes.child_axes:
+        (marked,) = line.containers
+        assert isinstance(marked, ErrorbarContainer)
+        assert marked.has_xerr == (interval or not noisy)

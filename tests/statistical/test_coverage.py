@@ -24,6 +24,7 @@ from protocols.statistics.pairwise import Pairs
 from protocols.statistics.running_sum import RunningSum
 from protocols.studies.contract import Answer
 from protocols.studies.gini_coefficient import GiniCoefficient
+from tests.statistical.discrete_noise import noises, variance_of
 
 RUNS = 6000
 MANY = 2000
@@ -43,20 +44,6 @@ def holdings() -> Holdings:
         "time": np.arange(RECORDS) % 20 + 1.0,
     }
     return Holdings(np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp), columns)
-
-
-def noises(scale: float, servers: int, runs: int, size: int, seed: int) -> np.ndarray:
-    """Discrete Laplace noise of every server, as the difference of two geometric numbers."""
-    generator = np.random.default_rng(seed)
-    rate = -np.expm1(-1 / scale)
-    shape = (servers, runs, size)
-    drawn = generator.geometric(rate, shape) - generator.geometric(rate, shape)
-    return np.asarray(drawn.sum(axis=0), dtype=np.int64)
-
-
-def variance_of(scale: float) -> float:
-    p = np.exp(-1 / scale)
-    return float(2 * p / (1 - p) ** 2)
 
 
 def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:

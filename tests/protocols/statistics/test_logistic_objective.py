@@ -55,6 +55,16 @@ def test_private_coefficients_come_near_for_one_epsilon() -> None:
     assert result.estimate.table()[0] == ["term", "coefficient"]
 
 
+def test_coefficients_that_the_penalty_alone_holds_back_are_noted() -> None:
+    """Without noise, coefficients of separable classes were some 1200, and nothing was said."""
+    columns = data(400)
+    apart = columns | {"label": (columns["a"] > 0).astype(float)}
+    for which, noted in ((columns, False), (apart, True)):
+        with Federation(parties=2, data=which, aggregator="curator", seed=1) as federation:
+            notes = federation.run(STUDY, epsilon="inf").notes
+        assert any("separable" in note for note in notes) == noted
+
+
 def test_separable_and_collinear_columns_have_an_answer() -> None:
     columns = data(400)
     columns |= {"label": (columns["a"] > 0).astype(float), "b": (columns["a"] + 4) * 1.25}
