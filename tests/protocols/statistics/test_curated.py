@@ -12,7 +12,7 @@ from sklearn import metrics
 
 from protocols.aggregation.curator import Curator
 from protocols.aggregation.fss.aggregator import Fss
-from protocols.algebra.ring import Vector
+from protocols.algebra.ring import Vector, add_rows
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
@@ -27,6 +27,7 @@ from protocols.statistics.classifier_estimates import RocEstimate
 from protocols.statistics.curated import (
     BinormalRoc,
     Curated,
+    SmoothArea,
     SmoothAuc,
     SmoothAveragePrecision,
     binormal,
@@ -144,6 +145,30 @@ def test_the_answer_says_what_noise_it_has_and_whom_one_trusts(delta: float, wor
     assert isinstance(result.estimate, float)
     assert 0 <= result.estimate <= 1
     assert np.isnan(result.deviations).all()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+@pytest.mark.parametrize("kind", [SmoothAuc, SmoothAveragePrecision])
+def test_areas_are_near_the_truth_and_clipped(kind: type[SmoothArea], delta: float) -> None:
+    statistic = kind(lower=0.0, upper=1.0)
+    total = add_rows(statistic.encode(holdings()).view(np.uint8))
+    source = Randomness.from_seed(3, "release")
+    precise = statistic.published(total, Fraction(10**5), delta, source)
+    truth = statistic.noiseless(holdings())
+    assert statistic.number(precise, exact=False) == pytest.approx(truth, abs=1e-3)
+    drawn = [statistic.published(total, Fraction(1, 100), delta, source) for _ in range(30)]
+    assert {statistic.number(each, exact=False) for each in drawn} >= {0.0, 1.0}
+    assert all(0 <= statistic.number(each, exact=False) <= 1 for each in drawn)
+
+
+@pytest.mark.parametrize("kind", [SmoothAuc, SmoothAveragePrecision])
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_one_class_alone_has_a_defined_area(kind: type[SmoothArea], label: float) -> None:
+    statistic = kind(lower=0.0, upper=1.0)
+    data = deal({"score": np.array([0.1, 0.2, 0.3]), "label": np.full(3, label)}, 1)
+    total = add_rows(statistic.encode(data).view(np.uint8))
+    found = statistic.published(total, Fraction(1), 0.0, Randomness.from_seed(4, "one"))
+    assert 0 <= statistic.number(found, exact=False) <= 1
 
 
 def test_methods_are_asked_as_statistics_of_their_own() -> None:
