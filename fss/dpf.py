@@ -58,21 +58,8 @@ def evaluate_sum(
     return np.negative(words) if server else words
 
 
-def evaluate_full(
-    server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None
-) -> Words:
-    """(K, 2^bits) shares at every point of the domain."""
-    return evaluate(server, keys, full_domain(bits), bits, ring, threads)
-
-
 def full_domain_sum(
     server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None
 ) -> Words:
     """(2^bits,) shares of the histogram of the keys' α."""
     return evaluate_sum(server, keys, full_domain(bits), bits, ring, threads)
-
-
-def prefix_sum(server: int, keys: Keys, bits: int, ring: Ring, threads: int | None = None) -> Words:
-    """(2^bits,) shares of the number of keys with α ≤ t, for every t."""
-    histogram = full_domain_sum(server, keys, bits, ring, threads)
-    return np.cumsum(histogram, dtype=ring.dtype)

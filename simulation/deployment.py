@@ -60,7 +60,7 @@ class Deployment:
         """What is put here: a study that the aggregator answers at once is a single question, and a
         quantile that is better found in two is a study."""
         if isinstance(asked, Study):
-            return asked.asked_of(self._aggregator.name)
+            return asked.asked_of(self._aggregator.offers)
         if not isinstance(asked, Quantile) or asked.mechanism != "max":
             return asked
         there = self._analyst.describe(deadline)
@@ -149,7 +149,7 @@ class Deployment:
             )
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
-        statistic = statistic.asked_of(aggregator.name)
+        statistic = statistic.asked_of(aggregator.offers)
         return manner.question(statistic, spec, grant, setting.placement(manner.noise, statistic))
 
     def resume(self, key: str, report: Report = _quiet) -> Result:

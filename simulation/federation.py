@@ -211,7 +211,7 @@ class Federation:
         statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
-            statistic = statistic.asked_of(self._aggregator.name)
+            statistic = statistic.asked_of(self._aggregator.offers)
         if not isinstance(statistic, Study):
             return self._ask(statistic, self._spec, whole, manner)[0]
         study, present = statistic, self.holdings
@@ -294,7 +294,7 @@ class Federation:
             )
         if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
             raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
-        statistic = self._with_bounds(statistic).asked_of(aggregator.name)
+        statistic = self._with_bounds(statistic).asked_of(aggregator.offers)
         statistic = self._with_bounds(statistic)  # bins need bounds where order did not
         placement = setting.placement(manner.noise, statistic)
         question = manner.question(statistic, spec, grant, placement)

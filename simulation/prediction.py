@@ -19,7 +19,7 @@ def predicted_links(
     """Bytes by link; nothing where they follow from more than one round, or from answers."""
     if not isinstance(question, Statistic) or aggregator.stages > 1:
         return {}
-    asked = question.asked_of(aggregator.name)
+    asked = question.asked_of(aggregator.offers)
     if asked.machines() is not None:  # pairs speak among themselves
         return {}
     values = {"L": asked.length, "n": parties, "m": servers, "k": records_each}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError, RunFailed
 from protocols.run.query import Query
 from protocols.run.question import Question
@@ -67,7 +68,8 @@ def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
     """Whether a query is what a study asks for, as far as it says: bounds and categories that a
     data set publishes are filled in elsewhere."""
     unit = "record" if query.records_per_unit == 1 else "party"
-    statistic = ask.statistic.asked_of(query.aggregator).with_bounds(put.column_bounds)
+    offers = aggregator_named(query.aggregator).offers
+    statistic = ask.statistic.asked_of(offers).with_bounds(put.column_bounds)
     question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
     asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
     found = put.parameters()

@@ -29,6 +29,7 @@ from protocols.aggregation.curator import Curator
 from protocols.aggregation.exchange import Exchange
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
+from protocols.offers import Offer
 from protocols.privacy.mechanisms import Placement
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
@@ -138,7 +139,7 @@ class AggregatorContract:
         return values
 
     def test_it_says_what_it_promises(self) -> None:
-        assert "sum" in self.aggregator.offers
+        assert Offer.SUM in self.aggregator.offers
         assert self.aggregator.party_bytes
         for servers in self.servers():
             model = self.aggregator.threat_model(servers)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, add_shares
 from protocols.errors import LocalError
+from protocols.offers import Offer, Offers
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -92,6 +93,7 @@ class Aggregator(ABC):
     One with options is a frozen dataclass whose fields are those options, each with a default:
     `NAME?option=value` chooses them.
 
+    `offers` is what questions can ask of it (`protocols.offers`).
     `stages` is how often a server waits for parties, each time for at most the query's deadline.
     `servers` is how many there are if nobody says. `rounds` and `party_bytes` tell what a sum costs
     when all take part: messages that follow one another from the question to the answer, and bytes
@@ -104,7 +106,7 @@ class Aggregator(ABC):
     """
 
     name: ClassVar[str]
-    offers: ClassVar[frozenset[str]] = frozenset({"sum"})
+    offers: ClassVar[Offers] = frozenset({Offer.SUM})
     stages: ClassVar[int] = 1
     servers: ClassVar[int] = 2
     rounds: ClassVar[int] = 5
@@ -212,8 +214,6 @@ class OneRound(Aggregator):
         return add_shares(shares)
 
     def check(self, query: Query) -> None:
-        if query.statistic.on_demand:
-            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
         if query.servers < self.min_servers:
             raise LocalError(
                 f"{self.name} needs at least {self.min_servers} servers, not {query.servers}"

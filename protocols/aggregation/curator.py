@@ -6,6 +6,7 @@ import numpy as np
 
 from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
 from protocols.algebra.ring import Vector, add_rows
+from protocols.offers import Offer, Offers
 from protocols.randomness import Randomness
 
 
@@ -13,6 +14,7 @@ class Curator(OneRound):
     """What every other aggregator is compared with, in its answer and in its cost."""
 
     name: ClassVar[str] = "curator"
+    offers: ClassVar[Offers] = frozenset({Offer.SUM, Offer.CURATE})
     max_servers: ClassVar[int | None] = 1
     servers: ClassVar[int] = 1
     party_bytes: ClassVar[str] = "8L"

@@ -21,12 +21,12 @@ from protocols.joint.noise_circuit import JointGeometric
 from protocols.privacy.mechanisms import Placement, honest_servers
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Rejected, Step
+from protocols.run.machine import Continue, Done, Rejected, SpeaksOnce, Step
 from protocols.run.messages import Message, Phase, Role, address, are_distinct, body_of
 from protocols.run.query import Query
 
 
-class OneRoundParty:
+class OneRoundParty(SpeaksOnce):
     """Sees its own vector. Sends one share to each server, and is done."""
 
     def __init__(
@@ -46,12 +46,6 @@ class OneRoundParty:
         servers = self._query.servers
         bodies = self._aggregator.shard(self._ids, self._vectors, servers, self._randomness)
         return Done(messages=submissions(self._query, self._ids, bodies))
-
-    def receive(self, message: Message) -> Step:
-        return Rejected(message.sender, f"a party expects no {message.phase.label}")
-
-    def expire(self) -> Step:
-        return Done()
 
 
 class ServerState(Enum):

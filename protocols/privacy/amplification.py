@@ -80,19 +80,6 @@ def closed_form(local: float, delta: float, reports: int) -> float:
     return min(local, math.log1p(math.tanh(local / 2) * spread))
 
 
-def central_epsilon(local: Fraction, delta: float, reports: int, values: int) -> float:
-    """The least ε, to 2^-20 of `local`, at which shuffled responses are (ε, `delta`)-private."""
-    response = RandomizedResponse.spending(local, values)
-    low, high = 0.0, float(local)
-    for _ in range(20):
-        middle = (low + high) / 2
-        if shuffled_delta(middle, response, reports) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
 @lru_cache(maxsize=1024)
 def local_epsilon(epsilon: Fraction, delta: float, reports: int, values: int | None) -> Fraction:
     """The largest local ε whose shuffled responses are (`epsilon`, `delta`)-private; with `values`

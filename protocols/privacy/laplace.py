@@ -67,14 +67,6 @@ def geometric(count: int, scale: Fraction, randomness: Randomness) -> Integers:
     return geometric_each(count, scale, _one_stream(randomness))
 
 
-def bernoulli_exp(
-    numerator: Integers, denominator: int, randomness: Randomness
-) -> NDArray[np.bool]:
-    """True with probability exp(-numerator/denominator), for 0 <= numerator <= denominator."""
-    which = np.arange(len(numerator))
-    return _bernoulli_exp_each(which, numerator, denominator, _one_stream(randomness))
-
-
 def uniform(count: int, below: int, randomness: Randomness) -> Integers:
     """Uniform integers in [0, below), by rejection; below <= 2^63."""
     return _uniform_each(np.arange(count), below, _one_stream(randomness))
@@ -92,14 +84,14 @@ def geometric_each(count: int, scale: Fraction, words: Words) -> Integers:
     pending = np.arange(count)
     while len(pending):
         u = _uniform_each(pending, t, words)
-        kept = _bernoulli_exp_each(pending, u, t, words)
+        kept = bernoulli_exp_each(pending, u, t, words)
         remainder[pending[kept]] = u[kept]
         pending = pending[~kept]
     quotient = np.zeros(count, dtype=np.int64)
     running = np.arange(count)
     while len(running):
         ones = np.ones(len(running), dtype=np.int64)
-        running = running[_bernoulli_exp_each(running, ones, 1, words)]
+        running = running[bernoulli_exp_each(running, ones, 1, words)]
         quotient[running] += 1
     if t > 1 and int(quotient.max(initial=0)) > (1 << 62) // t:
         raise ValueError("noise of this scale does not fit the ring")
@@ -107,7 +99,7 @@ def geometric_each(count: int, scale: Fraction, words: Words) -> Integers:
     return samples
 
 
-def _bernoulli_exp_each(
+def bernoulli_exp_each(
     which: NDArray[np.intp], numerator: Integers, denominator: int, words: Words
 ) -> NDArray[np.bool]:
     """Algorithm 1: with A_k true with probability γ/k, the first false A_k has odd k with

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from protocols.errors import LocalError
 from protocols.privacy.laplace import Integers
-from protocols.privacy.selection import Exponential, Selection
+from protocols.privacy.selection import Exponential
 from protocols.randomness import Randomness
 
 Table = NDArray[np.int64]
@@ -35,7 +35,6 @@ def private_projection(
     k: int,
     epsilon: Fraction | None,
     randomness: Randomness,
-    mechanism: type[Selection] = Exponential,
 ) -> list[int]:
     """The columns chosen, in order: Algorithm 1 (PRIVATEKD), in k·d passes over the n rows.
 
@@ -51,7 +50,7 @@ def private_projection(
         return list(range(d))
     chooser = None
     if epsilon is not None:
-        chooser = mechanism.spending(epsilon / k, max(1, n - 1))
+        chooser = Exponential.spending(epsilon / k, max(1, n - 1))
     parts = np.zeros(n, dtype=np.int64)
     chosen: list[int] = []
     for _ in range(k):

@@ -66,22 +66,6 @@ def smooth_quantile(values: Integers, q: Fraction, lower: int, upper: int, beta:
     return best
 
 
-def private_quantile(
-    values: ArrayLike,
-    q: Fraction,
-    lower: int,
-    upper: int,
-    noise: SmoothNoise,
-    randomness: Randomness,
-) -> int:
-    """The quantile under noise, clipped to the bounds; raises ValueError as `checked_values`, or
-    for a q outside [0, 1]."""
-    ordered = checked_values(values, lower, upper)
-    if not 0 <= q <= 1:
-        raise ValueError(f"a quantile is within 0 and 1, not {float(q):g}")
-    return min(max(_noisy(ordered, q, lower, upper, noise, randomness), lower), upper)
-
-
 def recursive_medians(
     values: ArrayLike, depth: int, lower: int, upper: int, epsilon: Fraction, randomness: Randomness
 ) -> list[int]:

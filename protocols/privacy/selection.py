@@ -11,20 +11,14 @@ Scores are *monotone* if, between any two adjacent data sets, all of them move i
 replacement, which this project assumes, the counts of disjoint cells are not (one gains what
 another loses), but the counts below increasing thresholds are.
 
-- Report noisy max (Dwork and Roth 2014, §3.3; Ding et al. 2018 on 2Δ): fix all noises but the
-  winner's. It wins if its noise is at least some integer t, and t moves by at most 2Δ (monotone: Δ)
-  to the adjacent data; P(η ≥ t + 2Δ) ≥ e^(−2Δ/s)·P(η ≥ t) for discrete Laplace of scale s. A tie
-  goes to the lower index, a rule that reads no data, so t stays an integer and the proof whole.
 - Exponential mechanism (McSherry and Talwar 2007): P(i) ∝ exp(score_i/s), s = 2Δ/ε or Δ/ε.
-- Permute-and-flip (McKenna and Sheldon 2020): same map, and never a worse choice in expectation.
 - Above threshold (Dwork and Roth 2014, Algorithm 1): threshold noise of scale 2Δ/ε, query noise of
   4Δ/ε (monotone: 2Δ/ε; Lyu, Su and Li 2017), and nothing answered after the first yes.
 
 How long a choice takes depends on the scores (rejection): hide it where time can be observed.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
@@ -48,8 +42,12 @@ LARGEST_SCORE = 1 << 60
 
 
 @dataclass(frozen=True)
-class Selection(ABC):
-    """Chooses the index of a high score; `scale` is in the unit of the scores."""
+class Exponential:
+    """P(i) ∝ exp(score_i / scale), exactly: no weight is ever rounded.
+
+    A uniform candidate is kept with probability exp(−gap/scale), gap being what it lacks to the
+    best: the chance that a geometric variable reaches the gap. About N tries at worst.
+    """
 
     scale: Fraction
 
@@ -70,73 +68,21 @@ class Selection(ABC):
         """Raises ValueError for no score, scores that are no integers, or any beyond ±2^60."""
         return int(self.choose_often(1, scores, randomness)[0])
 
-    @abstractmethod
     def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
         """`count` independent choices, each of which costs the ε of one; raises as `choose`."""
-
-
-class NoisyMax(Selection):
-    """The largest score after discrete Laplace noise on each; the lower index of a tie."""
-
-    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
-        exact = checked_scores(scores)
-        noise = discrete_laplace(count * len(exact), self.scale, randomness)
-        winners: Integers = np.argmax(exact + noise.reshape(count, len(exact)), axis=1)
-        return winners
-
-
-class Exponential(Selection):
-    """P(i) ∝ exp(score_i / scale), exactly: no weight is ever rounded.
-
-    A uniform candidate is kept with probability exp(−gap/scale), gap being what it lacks to the
-    best: the chance that a geometric variable reaches the gap. About N tries at worst.
-    """
-
-    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
         gaps = _gaps(scores)
-
-        def kept(_: Integers, tried: Integers) -> Flags:
-            coins = geometric(tried.size, self.scale, randomness).reshape(tried.shape)
-            return coins >= gaps[tried]
-
-        return _first_kept(count, len(gaps), kept, randomness)
-
-
-class PermuteAndFlip(Selection):
-    """The first candidate in random order whose coin, of probability exp(−gap/scale), shows heads.
-
-    The coins do not depend on the order, so this is a uniform choice among all heads.
-    """
-
-    def choose_often(self, count: int, scores: ArrayLike, randomness: Randomness) -> Integers:
-        gaps = _gaps(scores)
-        coins = geometric(count * len(gaps), self.scale, randomness)
-        heads = coins.reshape(count, len(gaps)) >= gaps
-
-        def kept(rows: Integers, tried: Integers) -> Flags:
-            return np.take_along_axis(heads[rows], tried, axis=1)
-
-        return _first_kept(count, len(gaps), kept, randomness)
-
-
-def _first_kept(
-    count: int,
-    candidates: int,
-    kept: Callable[[Integers, Integers], Flags],
-    randomness: Randomness,
-) -> Integers:
-    """For each of `count` rows the first uniform candidate that `kept(rows, tried)` keeps."""
-    chosen = np.empty(count, dtype=np.int64)
-    pending = np.arange(count)
-    while len(pending):
-        tried = uniform(len(pending) * candidates, candidates, randomness)
-        tried = tried.reshape(len(pending), candidates)
-        keep = kept(pending, tried)
-        done = keep.any(axis=1)
-        first = np.argmax(keep[done], axis=1)
-        chosen[pending[done]] = np.take_along_axis(tried[done], first[:, None], axis=1)[:, 0]
-        pending = pending[~done]
-    return chosen
+        chosen = np.empty(count, dtype=np.int64)
+        pending = np.arange(count)
+        while len(pending):
+            tried = uniform(len(pending) * len(gaps), len(gaps), randomness)
+            coins = geometric(tried.size, self.scale, randomness)
+            keep = (coins >= gaps[tried]).reshape(len(pending), len(gaps))
+            done = keep.any(axis=1)
+            first = np.argmax(keep[done], axis=1)
+            rows = tried.reshape(keep.shape)[done]
+            chosen[pending[done]] = np.take_along_axis(rows, first[:, None], axis=1)[:, 0]
+            pending = pending[~done]
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -162,7 +108,7 @@ class AboveThreshold:
 
     @classmethod
     def spending(cls, epsilon: Fraction, sensitivity: int, monotone: bool = False) -> Self:
-        """Half of ε for the threshold, half for the query that is above it; raises as Selection."""
+        """Half of ε for the threshold, half for the query above it; raises as Exponential."""
         return cls(
             _scale(2 * sensitivity, epsilon),
             _scale((2 if monotone else 4) * sensitivity, epsilon),

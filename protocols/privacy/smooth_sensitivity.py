@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from protocols.errors import LocalError
 from protocols.privacy.rounded_noise import Cauchy, Laplace, rounded
@@ -76,24 +76,6 @@ class SmoothNoise:
         """The value with noise, on the multiples of a public grid; not clipped."""
         noise = Laplace if self.delta else Cauchy
         return grid * rounded(value, self.scale(smooth), grid, noise, randomness)
-
-
-def private_auc(
-    scores: ArrayLike, labels: ArrayLike, noise: SmoothNoise, randomness: Randomness
-) -> Fraction:
-    """The AUC under noise, clipped to [0, 1]; raises ValueError as `checked_classes`."""
-    positive, negative = checked_classes(scores, labels)
-    smooth = smooth_auc(len(positive), len(negative), noise.beta)
-    return _clip(noise.release(auc(positive, negative), smooth, GRID, randomness))
-
-
-def private_average_precision(
-    scores: ArrayLike, labels: ArrayLike, noise: SmoothNoise, randomness: Randomness
-) -> Fraction:
-    """Average precision under noise, clipped to [0, 1]; raises ValueError as `checked_classes`."""
-    positive, negative = checked_classes(scores, labels)
-    smooth = smooth_average_precision(len(positive), len(negative), noise.beta)
-    return _clip(noise.release(average_precision(positive, negative), smooth, GRID, randomness))
 
 
 # --- the statistics ---
@@ -169,21 +151,3 @@ def smooth_average_precision(positives: int, negatives: int, beta: float) -> flo
 def _smooth(local: Vector, positives: int, beta: float) -> float:
     distance = np.abs(np.arange(len(local)) - positives)
     return float((local * np.exp(-beta * distance)).max())
-
-
-def checked_classes(scores: ArrayLike, labels: ArrayLike) -> tuple[Vector, Vector]:
-    """Scores of the positives and of the negatives. Raises ValueError for no record, vectors of
-    different lengths, scores that are NaN, and labels other than 0 and 1."""
-    x, y = np.asarray(scores, dtype=np.float64), np.asarray(labels)
-    if x.ndim != 1 or x.shape != y.shape or not len(x):
-        raise ValueError(f"scores of shape {x.shape} and labels of shape {y.shape}")
-    if np.isnan(x).any():
-        raise ValueError("a score is NaN")
-    positive = y == 1
-    if not (positive | (y == 0)).all():
-        raise ValueError("labels must be 0 or 1")
-    return x[positive], x[~positive]
-
-
-def _clip(value: Fraction) -> Fraction:
-    return min(max(value, Fraction(0)), Fraction(1))

@@ -84,3 +84,13 @@ class Machine(Protocol):
 
     def expire(self) -> Step:
         """The deadline of what the machine is waiting for has passed."""
+
+
+class SpeaksOnce:
+    """A party that is done when it has started: nobody answers it, and it waits for nothing."""
+
+    def receive(self, message: Message) -> Step:
+        return Rejected(message.sender, f"a party expects no {message.phase.label}")
+
+    def expire(self) -> Step:
+        return Done()

@@ -1,6 +1,6 @@
 """The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
 
-from protocols.aggregation import aggregator_named
+from protocols.aggregation import aggregator_named, aggregators
 from protocols.aggregation.contract import Bulk, Records
 from protocols.aggregation.one_round import SummingServer
 from protocols.aggregation.vouched import Vouched
@@ -19,9 +19,13 @@ from protocols.run.query import Query
 def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so."""
     aggregator = aggregator_named(query.aggregator)
-    able = query.statistic.aggregators
-    if able and aggregator.name not in able:
-        raise LocalError(f"{query.statistic.name} is asked of {', '.join(sorted(able))} alone")
+    needs = query.statistic.needs
+    if needs is not None and needs not in aggregator.offers:
+        able = [name for name, each in aggregators().items() if needs in each.offers]
+        raise LocalError(
+            f"{query.statistic.asked_as} cannot be asked of {aggregator.name} like this: "
+            f"take --aggregator {' or '.join(able)}"
+        )
     if (own := query.statistic.machines()) is not None:
         own.check(aggregator, query)
     aggregator.check(query)

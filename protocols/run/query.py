@@ -34,8 +34,6 @@ MAX_SERVERS = 64
 MAX_LENGTH = MAX_ROW // 8
 """A share of the whole vector is one row of a message."""
 MAX_DEADLINE = 86400
-CURATOR = "curator"
-"""The aggregator whose server sees exact sums, and is trusted with them."""
 MAX_SPEC = 200
 MAX_RECORDS = 1 << 32
 """The sum of that many of the largest values, and the noise, fit the ring."""
@@ -183,18 +181,13 @@ class Query:
                 f"{MAX_JOINT_NOISES} at most"
             )
         statistic.check_asked(self.parties, self.noise)
-        if statistic.curated and not self._has_curator:
+        if statistic.curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
             raise LocalError(
                 f"{statistic.asked_as} by this method: its noise depends on the exact counts, "
                 "which a trusted curator alone may see: --aggregator curator, without --noise"
             )
         if statistic.curated and self.records_per_unit != 1:
             raise LocalError(f"{statistic.name} protects one record only: --unit record")
-
-    @property
-    def _has_curator(self) -> bool:
-        one = self.servers == 1 and self.noise is Placement.CURATOR
-        return one and self.aggregator.partition("?")[0] == CURATOR
 
     @cached_property
     def run(self) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.names import look_up
+from protocols.offers import Offers
 from protocols.privacy.smooth_sensitivity import average_precision
 from protocols.records import Column, Holdings
 from protocols.statistics.classifier_curves import ClassCounts, ClassifierCurves
@@ -109,7 +110,7 @@ class AveragePrecision(AveragePrecisionByCurve):
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(METHODS))
 
-    def asked_of(self, aggregator: str) -> Statistic:
+    def asked_of(self, offers: Offers) -> Statistic:
         kind = AveragePrecisionByCurve if self.method == "curve" else SmoothAveragePrecision
         return way(self, kind)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.offers import Offer
 from protocols.randomness import Randomness
 from protocols.records import Column
 from protocols.statistics.contract import Statistic
@@ -27,6 +28,7 @@ class ByCurator(Statistic):
     """
 
     curated: ClassVar[bool] = True
+    needs: ClassVar[Offer | None] = Offer.CURATE
 
     @abstractmethod
     def published(

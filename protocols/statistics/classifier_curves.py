@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.names import look_up
+from protocols.offers import Offers
 from protocols.privacy.class_curves import (
     SMOOTHINGS,
     ClassCurves,
@@ -316,7 +317,7 @@ class Roc(Rates):
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(ROC_METHODS))
 
-    def asked_of(self, aggregator: str) -> Statistic:
+    def asked_of(self, offers: Offers) -> Statistic:
         if self.method == "curve":
             return self
         from protocols.statistics.areas import way

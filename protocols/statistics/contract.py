@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
+from protocols.offers import Offer, Offers
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
@@ -58,8 +59,8 @@ class Statistic(Parametrized, ABC):
 
     way_of: ClassVar[str] = ""
     """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
-    aggregators: ClassVar[frozenset[str]] = frozenset()
-    """Those that it can be asked of; any, if there are none."""
+    needs: ClassVar[Offer | None] = None
+    """What an aggregator must offer for it to be asked; any will do, if this is None."""
     curated: ClassVar[bool] = False
     """Whether its noise depends on the exact sum, which a trusted curator alone may see: it
     publishes what `published` says."""
@@ -236,8 +237,8 @@ class Statistic(Parametrized, ABC):
         it is not, nobody knows what is missing."""
         return True
 
-    def asked_of(self, aggregator: str) -> "Statistic":
-        """The statistic that is put to a federation with that aggregator.
+    def asked_of(self, offers: Offers) -> "Statistic":
+        """The statistic that is put to a federation whose aggregator offers that.
 
         Most are asked as they are. One with several ways to its answer (in pairs, from a curve,
         from reports of the local model) is asked as the statistic of the way that is chosen; that

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
+from protocols.offers import Offers
 from protocols.privacy.curves import MECHANISMS, CurveMechanism
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Statistic
@@ -75,7 +76,7 @@ class Quantile(QuantilesAmongThresholds):
             return
         super().__post_init__()
 
-    def asked_of(self, aggregator: str) -> Statistic:
+    def asked_of(self, offers: Offers) -> Statistic:
         return self._by_max if self.mechanism == "max" else self
 
     @property

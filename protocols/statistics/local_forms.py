@@ -21,12 +21,13 @@ from protocols.local import LocalBudget, LocalRandomizer
 from protocols.local.auc import MAX_DEPTH
 from protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
 from protocols.local.pairs_by_oracle import pair_randomizer
+from protocols.offers import Offer
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.labels import is_positive
 from protocols.statistics.measurement import Measurement
-from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
+from protocols.statistics.pairwise import Pairs
 from protocols.statistics.scores_and_labels import ScoresAndLabels
 
 MAX_CELLS = 1 << 10
@@ -44,7 +45,7 @@ class LocalForm(Statistic):
     asked: str = "{}"
 
     way_of: ClassVar[str] = "pairwise"
-    aggregators: ClassVar[frozenset[str]] = LOCAL_MODELS
+    needs: ClassVar[Offer | None] = Offer.RANDOMIZE
 
     def __post_init__(self) -> None:
         if encoded(self.inner) != self.asked:

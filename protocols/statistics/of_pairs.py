@@ -11,6 +11,7 @@ import numpy as np
 from protocols.errors import LocalError
 from protocols.local.every_level import ASKED
 from protocols.names import look_up
+from protocols.offers import Offer, Offers
 from protocols.pairwise.kernels import bundled as kernels
 from protocols.pairwise.kernels.contract import Grid, Kernel
 from protocols.pairwise.kernels.expression import Expression
@@ -21,7 +22,7 @@ from protocols.records import Holdings
 from protocols.statistics.bounded import OneColumn
 from protocols.statistics.contract import Statistic
 from protocols.statistics.option import option, role
-from protocols.statistics.pairwise import LOCAL_MODELS, Pairs
+from protocols.statistics.pairwise import Pairs
 
 LABELS = ("private", "public")
 AUC_METHODS = ("pairs", "curve", "smooth")
@@ -170,10 +171,10 @@ class Auc(Ordered):
         look_up("labels", self.labels, dict.fromkeys(LABELS))
         look_up("levels", self.levels, ASKED)
 
-    def asked_of(self, aggregator: str) -> Statistic:
+    def asked_of(self, offers: Offers) -> Statistic:
         """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
         methods as a statistic of both classes' counts."""
-        if self.method == "pairs" and aggregator in LOCAL_MODELS:
+        if self.method == "pairs" and Offer.RANDOMIZE in offers:
             from protocols.statistics.local_forms import LocalAuc, encoded
 
             return LocalAuc(self.name, encoded(self))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.offers import Offer
 from protocols.privacy.curves import CurveMechanism, TreeMechanism
 from protocols.privacy.tree import Tree
 from protocols.records import Column, Holdings
@@ -35,6 +36,8 @@ class OnDemand(Cumulative):
 
     mechanism: str = "tree"  # no other can be asked point by point
     smooth: str = "none"  # points by themselves are no curve
+
+    needs: ClassVar[Offer | None] = Offer.COMPARE
 
     def __post_init__(self) -> None:
         super().__post_init__()

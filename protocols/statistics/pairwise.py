@@ -18,6 +18,7 @@ from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
 from protocols.local import AUTO
 from protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from protocols.names import look_up
+from protocols.offers import Offer, Offers
 from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
 from protocols.pairwise.sampling.estimator import (
     Zetas,
@@ -39,8 +40,6 @@ from protocols.statistics.option import option
 if TYPE_CHECKING:
     from protocols.run.role_machines import RoleMachines
 
-LOCAL_MODELS = frozenset({"local", "shuffle"})
-"""Aggregators of the local model: parties report by themselves, and do not meet."""
 ROUNDINGS = ("simple", "randomized")
 MAX_BINS = 1 << 24
 SEED_BYTES = 16
@@ -194,9 +193,9 @@ class Pairs(Bounded):
     def as_pairs(self) -> "Pairs":
         return self
 
-    def asked_of(self, aggregator: str) -> Statistic:
+    def asked_of(self, offers: Offers) -> Statistic:
         """In the local model records are quantized and reported; elsewhere parties meet."""
-        if aggregator not in LOCAL_MODELS:
+        if Offer.RANDOMIZE not in offers:
             return self
         from protocols.statistics.local_forms import LocalPairs, encoded
 

@@ -30,6 +30,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from protocols.errors import LocalError, RunFailed
+from protocols.offers import Offers
 from protocols.records import Column, Holdings
 from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.estimates import Estimate, shape_of
@@ -141,8 +142,8 @@ class Study(Parametrized, ABC):
         """What its result is called."""
         return self.name
 
-    def asked_of(self, aggregator: str) -> "Study | Statistic":
-        """What is put to a federation with that aggregator.
+    def asked_of(self, offers: Offers) -> "Study | Statistic":
+        """What is put to a federation whose aggregator offers that.
 
         Most studies are the same everywhere. One that a single release of some aggregator answers
         is asked as that statistic there.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
+from protocols.offers import Offers
 from protocols.records import Column, Holdings
 from protocols.statistics.by_objective import CERTAIN
 from protocols.statistics.coefficients import Coefficients
@@ -66,7 +67,7 @@ class LogisticRegression(Study):
         self._objective()
         self._step(np.zeros(len(self.x) + 1))
 
-    def asked_of(self, aggregator: str) -> "Study | Statistic":
+    def asked_of(self, offers: Offers) -> "Study | Statistic":
         """Objective perturbation is one question."""
         return self if self.method == "newton" else self._objective()
 

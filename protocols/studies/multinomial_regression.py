@@ -15,6 +15,7 @@ import numpy as np
 
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
+from protocols.offers import Offer, Offers
 from protocols.records import Holdings
 from protocols.statistics.attributes import Attribute, outside_of, parse_schema
 from protocols.statistics.class_model import (
@@ -35,7 +36,6 @@ from protocols.studies.contract import Ask, Finding, Steps, Study
 from protocols.studies.projected_histogram import ProjectedHistogram
 
 METHODS = ("histogram", "objective")
-CURATOR = "curator"
 MAX_CLASSES = 64
 
 
@@ -110,8 +110,8 @@ class MultinomialRegression(Study):
     def columns(self) -> tuple[str, ...]:
         return self._histogram.columns
 
-    def asked_of(self, aggregator: str) -> "MultinomialRegression":
-        return dataclasses.replace(self, curated=aggregator == CURATOR)
+    def asked_of(self, offers: Offers) -> "MultinomialRegression":
+        return dataclasses.replace(self, curated=Offer.CURATE in offers)
 
     def of_records(self, records: int) -> Self:
         return dataclasses.replace(self, records=records)

@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
+from protocols.offers import Offer, Offers
 from protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
 from protocols.privacy.thresholded import MAX_SPACE
 from protocols.records import Holdings
@@ -29,7 +30,6 @@ from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 from protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
-CURATOR = "curator"
 SIMULATED = 20_000
 """Records at most that §2.3's choice of k and γ is simulated with."""
 
@@ -77,8 +77,8 @@ class ProjectedHistogram(Study):
         predictors, target = self._schema
         return (*(each.name for each in predictors), target.name)
 
-    def asked_of(self, aggregator: str) -> "ProjectedHistogram":
-        return dataclasses.replace(self, curated=aggregator == CURATOR)
+    def asked_of(self, offers: Offers) -> "ProjectedHistogram":
+        return dataclasses.replace(self, curated=Offer.CURATE in offers)
 
     def of_records(self, records: int) -> Self:
         return dataclasses.replace(self, records=records)

@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
+from protocols.offers import Offer, Offers
 from protocols.records import Holdings
 from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.cumulative import SPACINGS
@@ -68,8 +69,8 @@ class QuantileSearchStudy(Study):
         bounded = self.stored().with_bounds(published)
         return replace(self, lower=bounded.lower, upper=bounded.upper)
 
-    def asked_of(self, aggregator: str) -> Study | Statistic:
-        return self.stored() if aggregator == "fss" else self
+    def asked_of(self, offers: Offers) -> Study | Statistic:
+        return self.stored() if Offer.COMPARE in offers else self
 
     def shares(self) -> tuple[Fraction, ...]:
         questions = self.halvings * len(self.quantile)

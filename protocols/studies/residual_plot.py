@@ -11,6 +11,7 @@ import numpy as np
 
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
+from protocols.offers import Offer, Offers
 from protocols.privacy.dawa import PARTITION_SHARE, partition_of_noisy
 from protocols.privacy.ledger import as_written
 from protocols.privacy.prirp import SIDES, PlotGrid, side_for
@@ -33,7 +34,6 @@ from protocols.statistics.residuals import (
 )
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
-CURATOR = "curator"
 REACHES = ("counts", "sparse-vector")
 
 
@@ -107,9 +107,9 @@ class ResidualPlot(Study):
     def columns(self) -> tuple[str, ...]:
         return (*self.x, self.y)
 
-    def asked_of(self, aggregator: str) -> "ResidualPlot":
+    def asked_of(self, offers: Offers) -> "ResidualPlot":
         """A curator may see exact counts: bounds by the sparse vector technique, DAWA whole."""
-        return dataclasses.replace(self, curated=aggregator == CURATOR)
+        return dataclasses.replace(self, curated=Offer.CURATE in offers)
 
     def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
         if self.coefficients:

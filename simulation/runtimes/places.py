@@ -117,11 +117,6 @@ class ActorPlace:
             if told.taken:
                 return answer
 
-    def settle(self) -> None:
-        """Waits for all that it was told."""
-        while self._pending:
-            self.answer()
-
     def forget(self, runs: Iterable[bytes]) -> None:
         over = set(runs)
         for told in self.journal:

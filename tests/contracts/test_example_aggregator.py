@@ -70,7 +70,7 @@ def test_it_runs_by_name(installed: Path, tmp_path: Path, runtime: str) -> None:
 
 def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
     """By the suite that it imports, in a process that knows it only from where it is installed."""
-    suites = ["pads_contract.py", "spread_contract.py", "counting_contract.py"]
+    suites = [f"{name}_contract.py" for name in ("pads", "renamed", "spread", "counting")]
     for name in suites:
         shutil.copy(SOURCE / name, tmp_path / name)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suites]
@@ -78,6 +78,29 @@ def test_it_passes_the_contract(installed: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "passed" in done.stdout
     assert "failed" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "ours", "theirs", "way"),
+    [
+        (("gini",), "local", "ballots", "randomized response"),
+        (("auc", "--method", "smooth"), "curator", "trustee", "Cauchy"),
+    ],
+)
+def test_what_it_offers_decides_how_it_is_asked(
+    installed: Path, tmp_path: Path, words: tuple[str, ...], ours: str, theirs: str, way: str
+) -> None:
+    """Whatever its name: pairs would meet otherwise, and no curator would be found."""
+    options = ("--parties", "300", "--epsilon", "4", "--json")
+    found = {}
+    for name in (ours, theirs):
+        command = [*COMMAND, "run", *words, *options, "--aggregator", name]
+        done = with_package(installed, command, tmp_path)
+        assert done.returncode == 0, done.stderr
+        found[name] = json.loads(done.stdout)
+    assert found[theirs]["federation"]["aggregator"] == theirs
+    assert found[theirs]["privacy"] == found[ours]["privacy"]
+    assert way in found[theirs]["privacy"]["mechanism"]
 
 
 def test_its_study_runs_by_name_over_its_aggregator(installed: Path, tmp_path: Path) -> None:

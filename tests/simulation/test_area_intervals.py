@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from protocols.aggregation.curator import Curator
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
 from protocols.records import deal
@@ -76,7 +77,7 @@ def test_a_curator_rounds_to_1024_steps_or_more() -> None:
             AveragePrecision(method="smooth", thresholds=asked),
             Roc(method="priroc", thresholds=asked),
         ):
-            assert each.asked_of("curator").parameters()["thresholds"] == steps
+            assert each.asked_of(Curator.offers).parameters()["thresholds"] == steps
 
 
 def test_of_pairs_it_says_what_it_leaves_out() -> None:

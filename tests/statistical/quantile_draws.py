@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from protocols.aggregation.additive import Additive
 from protocols.joint.choice import Choice
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.records import Column, Holdings, deal
@@ -36,7 +37,7 @@ def draw(
 def _chosen(
     asked: Statistic, epsilon: Fraction, holdings: Holdings, generator: np.random.Generator
 ) -> Estimate:
-    statistic = asked.asked_of("additive")
+    statistic = asked.asked_of(Additive.offers)
     assert isinstance(statistic, QuantileByMax)
     choice = statistic.choice(holdings.rows)
     assert isinstance(choice, Choice)

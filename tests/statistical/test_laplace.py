@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from protocols.privacy.laplace import (
-    bernoulli_exp,
+    Integers,
+    bernoulli_exp_each,
     discrete_laplace,
     geometric,
     representable,
@@ -72,12 +74,18 @@ def test_geometric_samples_have_the_exact_distribution(scale: Fraction) -> None:
     assert fits(samples, support, ((1 - q) * q**support).astype(np.float64)) > ALPHA
 
 
+def tossed(numerators: Integers, denominator: int, label: str) -> NDArray[np.bool]:
+    stream = randomness(label)
+    which = np.arange(len(numerators))
+    return bernoulli_exp_each(
+        which, numerators, denominator, lambda asked: stream.words(len(asked))
+    )
+
+
 @pytest.mark.parametrize(("numerator", "denominator"), [(0, 1), (1, 1), (1, 2), (3, 7), (99, 100)])
 def test_the_coin_is_exactly_exp_of_minus_gamma(numerator: int, denominator: int) -> None:
     """n = 200,000, alpha = 1e-9, two-sided binomial: a bias of 0.7 % is found."""
-    coins = bernoulli_exp(
-        np.full(N, numerator), denominator, randomness(f"{numerator}/{denominator}")
-    )
+    coins = tossed(np.full(N, numerator), denominator, f"{numerator}/{denominator}")
     heads = int(np.count_nonzero(coins))
     expected = math.exp(-numerator / denominator)
     if numerator == 0:
@@ -88,7 +96,7 @@ def test_the_coin_is_exactly_exp_of_minus_gamma(numerator: int, denominator: int
 
 def test_coins_of_different_bias_are_tossed_together() -> None:
     numerators = np.tile(np.arange(5), N // 5)
-    coins = bernoulli_exp(numerators, 4, randomness("together"))
+    coins = tossed(numerators, 4, "together")
     for numerator in range(1, 5):
         mine = coins[numerators == numerator]
         p = math.exp(-numerator / 4)

@@ -297,7 +297,7 @@ def answers(
     alone = isinstance(statistic, Pairs) and lower != 1.7e9
     parties = 1 if alone else min(PARTIES, len(columns["value"]))
     for name in aggregator_names():
-        if isinstance(statistic.asked_of(name), LocalForm):
+        if isinstance(statistic.asked_of(aggregator_named(name).offers), LocalForm):
             continue  # quantized to bins, which is tested elsewhere
         servers = {aggregator_named(name).servers} | ({3} if name == "fss" else set())
         for count in sorted(servers):

@@ -47,6 +47,7 @@ from protocols.aggregation.partial_sums import total_over
 from protocols.aggregation.rosters import submissions
 from protocols.algebra.ring import Vector, add_shares
 from protocols.errors import LocalError
+from protocols.offers import Offer, Offers
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -72,7 +73,7 @@ class Fss(Aggregator):
     domain: str = ASKED
 
     name: ClassVar[str] = "fss"
-    offers: ClassVar[frozenset[str]] = frozenset({"compare"})
+    offers: ClassVar[Offers] = frozenset({Offer.COMPARE})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
     rounds: ClassVar[int] = 5

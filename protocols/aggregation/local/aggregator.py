@@ -26,6 +26,7 @@ from protocols.aggregation.reports import (
 )
 from protocols.errors import LocalError
 from protocols.local import LocalRandomizer
+from protocols.offers import Offer, Offers
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -39,6 +40,7 @@ class Local(Aggregator):
     """Randomized reports to one server that nobody needs to trust, at the price of error."""
 
     name: ClassVar[str] = "local"
+    offers: ClassVar[Offers] = frozenset({Offer.SUM, Offer.RANDOMIZE})
     servers: ClassVar[int] = 1
     party_bytes: ClassVar[str] = "a byte per record, more where reports are longer than 8 bits"
 
@@ -55,8 +57,6 @@ class Local(Aggregator):
         return not is_private(query)
 
     def check(self, query: Query) -> None:
-        if query.statistic.on_demand:
-            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
         if query.servers != 1:
             raise LocalError(f"local has 1 server, not {query.servers}")
         if is_private(query):

@@ -10,12 +10,12 @@ from protocols.aggregation.rosters import submissions
 from protocols.errors import LocalError
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
+from protocols.run.machine import Continue, Done, Failed, Rejected, SpeaksOnce, Step
 from protocols.run.messages import Message, Phase
 from protocols.run.query import Query
 
 
-class LocalParty:
+class LocalParty(SpeaksOnce):
     """Sees its own records. Sends a report for each, and is done."""
 
     def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
@@ -34,12 +34,6 @@ class LocalParty:
             rows = payloads.reshape(len(chosen), -1)
             messages += submissions(self._query, self._holdings.ids[chosen], [rows])
         return Done(messages=messages)
-
-    def receive(self, message: Message) -> Step:
-        return Rejected(message.sender, f"a party expects no {message.phase.label}")
-
-    def expire(self) -> Step:
-        return Done()
 
 
 class LocalServer(CollectingServer):

@@ -38,7 +38,7 @@ from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.run.machine import Done, Machine, Rejected, Step
+from protocols.run.machine import Done, Machine, SpeaksOnce, Step
 from protocols.run.messages import Message
 from protocols.run.query import Query
 from protocols.statistics.contract import sum_by_party
@@ -88,7 +88,7 @@ class Prio3(Aggregator):
         return Prio3Collector(reporting(query), query, records)
 
 
-class Prio3Party:
+class Prio3Party(SpeaksOnce):
     """Sees its own records. Sends each server a share of every record and its proof, and is done.
 
     `claims` is each party's vector. A party that claims another than that of its records puts the
@@ -120,12 +120,6 @@ class Prio3Party:
         for count in np.unique(counts):
             messages += self._submit(np.flatnonzero(counts == count), int(count))
         return Done(messages=tuple(messages))
-
-    def receive(self, message: Message) -> Step:
-        return Rejected(message.sender, f"a party expects no {message.phase.label}")
-
-    def expire(self) -> Step:
-        return Done()
 
     def _submit(self, chosen: NDArray[np.intp], count: int) -> tuple[Message, ...]:
         ids = self._holdings.ids[chosen]

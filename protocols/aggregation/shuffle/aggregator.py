@@ -27,6 +27,7 @@ from protocols.aggregation.shuffle.reports import (
 )
 from protocols.errors import LocalError
 from protocols.identity.sealing import OVERHEAD
+from protocols.offers import Offer, Offers
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Holdings
@@ -49,6 +50,7 @@ class Shuffle(Aggregator):
     honest: float = 0.9
 
     name: ClassVar[str] = "shuffle"
+    offers: ClassVar[Offers] = frozenset({Offer.SUM, Offer.RANDOMIZE})
     servers: ClassVar[int] = 1
     party_bytes: ClassVar[str] = (
         "52 bytes per record, more where reports are longer; without privacy 56 + 8L"
@@ -70,8 +72,6 @@ class Shuffle(Aggregator):
         )
 
     def check(self, query: Query) -> None:
-        if query.statistic.on_demand:
-            raise LocalError(f"{query.statistic.name} needs keys: --aggregator fss")
         if query.servers != 1:
             raise LocalError(f"shuffle has 1 server, the shuffler, not {query.servers}")
         if is_private(query):

@@ -43,7 +43,7 @@ from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
 from protocols.pairwise.sampling.schedule import pairs_of
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
+from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, SpeaksOnce, Step
 from protocols.run.messages import MAX_ROW, Message, Phase
 from protocols.run.query import Query
 from protocols.statistics.pairwise import Pairs
@@ -100,7 +100,7 @@ class ServerMachines:
         return MeetingCollector(query, records)
 
 
-class SubmittingParty:
+class SubmittingParty(SpeaksOnce):
     """Sees its own records. Sends each server a share of them, and is done."""
 
     def __init__(self, query: Query, holdings: Holdings, randomness: Randomness) -> None:
@@ -125,12 +125,6 @@ class SubmittingParty:
             bodies = [np.ascontiguousarray(np.hstack([head, each])) for each in (masked, seeds)]
             messages += submissions(self._query, ids, bodies)
         return Done(messages=tuple(messages))
-
-    def receive(self, message: Message) -> Step:
-        return Rejected(message.sender, f"a party expects no {message.phase.label}")
-
-    def expire(self) -> Step:
-        return Done()
 
 
 class MeetingServer(SummingServer):

@@ -14,7 +14,7 @@ import numpy as np
 from protocols.errors import LocalError
 from protocols.garbling.laplace_circuit import OFFSET
 from protocols.pairwise.kernels.contract import Integers, Kernel
-from protocols.pairwise.sampling.matchings import RecordPairs, rounds
+from protocols.pairwise.sampling.matchings import rounds
 from protocols.records import Column
 
 
@@ -92,29 +92,17 @@ def unbiased_zetas(values: Column) -> tuple[float, float]:
     return float(one), float(two)
 
 
-def variance_of_pairs(pairs: RecordPairs, records: int, zetas: Zetas) -> float:
-    """Variance of the mean over exactly these pairs of records (rows of two, repeats allowed)."""
-    pairs = pairs.reshape(-1, 2)
-    degrees = np.bincount(pairs.ravel(), minlength=records)
-    _, repeats = np.unique(np.sort(pairs, axis=1), axis=0, return_counts=True)
-    same = int((repeats.astype(np.int64) ** 2).sum())
-    # Σ degree² counts a couple of pairs once for each record that they share.
-    sharing = int((degrees**2).sum()) - 2 * same
-    return (zetas.two * same + zetas.one * sharing) / len(pairs) ** 2
-
-
 @dataclass(frozen=True)
 class Design:
-    """`matchings` matchings (P) of `records` records (n), distinct or independent."""
+    """`matchings` matchings (P) of `records` records (n) that share no pair."""
 
     records: int
     matchings: int
-    distinct: bool = True
 
     def __post_init__(self) -> None:
         if self.records < 2 or self.matchings < 1:
             raise LocalError("a design needs two records and one matching")
-        if self.distinct and self.matchings > rounds(self.records):
+        if self.matchings > rounds(self.records):
             raise LocalError(
                 f"{self.records} records have {rounds(self.records)} matchings "
                 "without a common pair"
@@ -127,28 +115,23 @@ class Design:
     @property
     def met(self) -> int:
         """The most pairs that a record is in: of an odd number, every one sits out one of all."""
-        return min(self.matchings, self.records - 1) if self.distinct else self.matchings
+        return min(self.matchings, self.records - 1)
 
     def sampling_variance(self, zetas: Zetas) -> float:
         """Variance of the mean over the pairs, without noise.
 
-        For even n and independent matchings that is the first term of S1, Theorem 5:
-        2/(Pn) · (2(P−1)(1 − 1/(n−1)) ζ1 + (1 + (P−1)/(n−1)) ζ2). Two distinct matchings never share
-        a pair, which leaves 2/(Pn) · (2(P−1) ζ1 + ζ2): less, as 2ζ1 ≤ ζ2, and with all n − 1 of
-        them the variance of the full U-statistic (S1, Eq. 3).
+        For even n that is 2/(Pn) · (2(P−1) ζ1 + ζ2), with all n − 1 matchings the variance of the
+        full U-statistic (S1, Eq. 3). S1's Theorem 5 is about independent matchings, which may share
+        a pair: its first term is 2/(Pn) · (2(P−1)(1 − 1/(n−1)) ζ1 + (1 + (P−1)/(n−1)) ζ2), which is
+        more, as 2ζ1 ≤ ζ2.
         """
-        same, sharing = self._couples()
-        others = self.matchings - 1
-        couples = zetas.two * (1 + others * same) + zetas.one * others * sharing
-        return couples / self.pairs
+        return (zetas.two + zetas.one * (self.matchings - 1) * self.sharing) / self.pairs
 
-    def _couples(self) -> tuple[float, float]:
-        """How many pairs of one matching, on average, equal a pair of another or share a record."""
-        n, each = self.records, self.records // 2
-        if self.distinct:  # of an odd number, two rounds leave out different records
-            return 0.0, 2.0 if n % 2 == 0 else (n - 2) / each
-        same = 1 / rounds(n)
-        return same, 2 * (2 * each / n) - 2 * same
+    @property
+    def sharing(self) -> float:
+        """How many pairs of one matching, on average, share a record with a pair of another: of an
+        odd number, two rounds leave out different records."""
+        return 2.0 if self.records % 2 == 0 else (self.records - 2) / (self.records // 2)
 
     def per_pair_variance(self, sensitivity: float, epsilon: float) -> float:
         """What noise Lap(PΔ/ε) on every pair adds, P the pairs of a record: 4PΔ²/(nε²) for even n.
@@ -156,10 +139,6 @@ class Design:
         S1, Theorem 5 has half of that: the mean of Pn/2 noises of variance 2(P/ε)² is 4P/(nε²).
         """
         return 2 * (self.met * sensitivity / epsilon) ** 2 / self.pairs
-
-    def total_sensitivity(self, sensitivity: int) -> int:
-        """The most that a replaced record moves the total over all pairs: it is in P of them."""
-        return self.met * sensitivity
 
     def total_variance(self, sensitivity: float, epsilon: float, noises: int = 1) -> float:
         """What noise Lap(PΔ/ε) on the total adds, drawn `noises` times: 8Δ²/(n²ε²), for any P."""
@@ -173,7 +152,7 @@ def best_matchings(records: int, zetas: Zetas, sensitivity: float, epsilon: floa
     P = ε √((ζ2 − 2ζ1)/2)/Δ. Without a pilot, `Zetas.worst` makes that ε/√8: one pair a record for
     ε up to 4.
     """
-    _, sharing = Design(records, 1)._couples()
+    sharing = Design(records, 1).sharing
     ideal = epsilon * math.sqrt(max(0.0, zetas.two - sharing * zetas.one) / 2) / sensitivity
 
     def error(matchings: int) -> float:

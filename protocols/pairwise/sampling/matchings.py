@@ -20,14 +20,6 @@ def rounds(records: int) -> int:
     return records - 1 if records % 2 == 0 else records
 
 
-def independent_matchings(records: int, count: int, seed: bytes) -> RecordPairs:
-    """`count` uniform matchings, shape (count, records // 2, 2): S1 §5. A pair may come twice."""
-    _check(records, count)
-    orders = _orders(count, records, Randomness(seed).derive("independent matchings"))
-    pairs: RecordPairs = orders[:, : records // 2 * 2].reshape(count, records // 2, 2)
-    return pairs
-
-
 def distinct_matchings(records: int, count: int, seed: bytes) -> RecordPairs:
     """`count` matchings without a common pair, shape (count, records // 2, 2).
 
@@ -40,7 +32,7 @@ def distinct_matchings(records: int, count: int, seed: bytes) -> RecordPairs:
     turns = rounds(records)
     if count > turns:
         raise LocalError(f"{records} records have {turns} matchings without a common pair")
-    shuffled = _orders(1, records, Randomness(seed).derive("distinct matchings"))[0]
+    shuffled = _order(records, Randomness(seed).derive("distinct matchings"))
     turn = np.arange(count)[:, None]
     distance = np.arange(1, turns // 2 + 1)
     places = np.stack([turn + distance, turn - distance], axis=2) % turns
@@ -60,10 +52,9 @@ def _check(records: int, count: int) -> None:
         raise LocalError(f"a record is in at least one pair, not {count}")
 
 
-def _orders(count: int, length: int, randomness: Randomness) -> NDArray[np.uint32]:
-    """Random permutations, one a row, by sorting random words.
+def _order(length: int, randomness: Randomness) -> NDArray[np.uint32]:
+    """A random permutation, by sorting random words.
 
-    Equal words keep their order, which biases a row by less than length²/2^65.
+    Equal words keep their order, which biases it by less than length²/2^65.
     """
-    words = randomness.words(count * length).reshape(count, length)
-    return np.argsort(words, axis=1, kind="stable").astype(np.uint32)
+    return np.argsort(randomness.words(length), kind="stable").astype(np.uint32)

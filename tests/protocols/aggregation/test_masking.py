@@ -14,6 +14,7 @@ from protocols.aggregation.masking.aggregator import Masking
 from protocols.aggregation.masking.graph import MaskingPlan
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
+from protocols.run.machines import check
 from protocols.run.messages import Phase, Role
 from protocols.statistics.on_demand import QuantileSearch
 from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors, sum_over
@@ -229,8 +230,8 @@ def test_options_that_cannot_be_are_refused(spec: str, parties: int, reason: str
 def test_one_server_and_no_keys() -> None:
     with pytest.raises(LocalError, match="masking has 1 server, not 2"):
         Masking().check(replace(a_masked_query(4), servers=2))
-    with pytest.raises(LocalError, match="fss"):
-        Masking().check(replace(a_masked_query(4), statistic=QuantileSearch(lower=0.0, upper=1.0)))
+    with pytest.raises(LocalError, match="take --aggregator fss"):
+        check(replace(a_masked_query(4), statistic=QuantileSearch(lower=0.0, upper=1.0)))
 
 
 def test_the_threat_model_says_what_is_trusted() -> None:

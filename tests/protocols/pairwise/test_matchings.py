@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,14 +14,11 @@ from protocols.errors import LocalError
 from protocols.pairwise.sampling.matchings import (
     RecordPairs,
     distinct_matchings,
-    independent_matchings,
     rounds,
 )
 from protocols.pairwise.sampling.pair_assignment import garblers_of
 from tests.goodness import ALPHA
 
-Draw = Callable[[int, int, bytes], RecordPairs]
-BOTH: list[Draw] = [independent_matchings, distinct_matchings]
 SEED = bytes(range(16))
 
 
@@ -30,11 +26,10 @@ def seeds(count: int) -> list[bytes]:
     return [seed.to_bytes(16, "little") for seed in range(count)]
 
 
-@pytest.mark.parametrize("draw", BOTH)
 @pytest.mark.parametrize("records", [2, 3, 4, 5, 6, 7, 50, 51, 100_000])
-def test_each_record_is_in_each_matching_once(draw: Draw, records: int) -> None:
+def test_each_record_is_in_each_matching_once(records: int) -> None:
     count = min(5, rounds(records))
-    drawn = draw(records, count, SEED)
+    drawn = distinct_matchings(records, count, SEED)
     assert drawn.shape == (count, records // 2, 2)
     assert drawn.dtype == np.uint32
     for matching in drawn:
@@ -65,10 +60,7 @@ def named(matching: RecordPairs) -> tuple[tuple[int, int], ...]:
 
 @pytest.mark.parametrize(("records", "matchings"), [(4, 3), (5, 15), (6, 15)])
 def test_each_matching_is_uniform(records: int, matchings: int) -> None:
-    """30,000 independent ones; and 3,000 seeds of two distinct ones, of which each is uniform."""
-    free = Counter(map(named, independent_matchings(records, 30_000, SEED)))
-    assert len(free) == matchings
-    assert stats.chisquare(list(free.values())).pvalue > ALPHA
+    """3,000 seeds of two matchings, of which each is uniform."""
     drawn = [distinct_matchings(records, 2, seed) for seed in seeds(3_000)]
     for at in range(2):
         bound = Counter(named(each[at]) for each in drawn)
@@ -76,35 +68,25 @@ def test_each_matching_is_uniform(records: int, matchings: int) -> None:
         assert stats.chisquare(list(bound.values())).pvalue > ALPHA
 
 
-def test_matchings_of_one_seed_are_independent() -> None:
-    """15,000 couples of matchings of six records: all 15² are as likely."""
-    drawn = [named(each) for each in independent_matchings(6, 30_000, SEED)]
-    couples = Counter(zip(drawn[::2], drawn[1::2], strict=True))
-    assert len(couples) == 15 * 15
-    assert stats.chisquare(list(couples.values())).pvalue > ALPHA
-
-
-@pytest.mark.parametrize("draw", BOTH)
-def test_both_orders_of_a_pair_are_as_likely(draw: Draw) -> None:
-    ordered = draw(40_000, 2, SEED)
+def test_both_orders_of_a_pair_are_as_likely() -> None:
+    ordered = distinct_matchings(40_000, 2, SEED)
     first = int((ordered[:, :, 0] < ordered[:, :, 1]).sum())
     assert stats.binomtest(first, 40_000).pvalue > ALPHA
 
 
-@pytest.mark.parametrize("draw", BOTH)
-def test_the_seed_decides_all(draw: Draw) -> None:
-    assert np.array_equal(draw(100, 3, SEED), draw(100, 3, SEED))
-    assert not np.array_equal(draw(100, 3, SEED), draw(100, 3, bytes(16)))
+def test_the_seed_decides_all() -> None:
+    drawn = distinct_matchings(100, 3, SEED)
+    assert np.array_equal(drawn, distinct_matchings(100, 3, SEED))
+    assert not np.array_equal(drawn, distinct_matchings(100, 3, bytes(16)))
 
 
-@pytest.mark.parametrize("draw", BOTH)
-def test_what_cannot_be_paired_is_refused(draw: Draw) -> None:
+def test_what_cannot_be_paired_is_refused() -> None:
     with pytest.raises(LocalError, match="two records"):
-        draw(1, 1, SEED)
+        distinct_matchings(1, 1, SEED)
     with pytest.raises(LocalError, match="too many records"):
-        draw(1 << 32, 1, SEED)
+        distinct_matchings(1 << 32, 1, SEED)
     with pytest.raises(LocalError, match="at least one pair"):
-        draw(4, 0, SEED)
+        distinct_matchings(4, 0, SEED)
     with pytest.raises(LocalError, match="5 records have 5 matchings"):
         distinct_matchings(5, 6, SEED)
 

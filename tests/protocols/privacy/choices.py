@@ -15,35 +15,10 @@ REACH = 60
 """Noise is enumerated up to this many scales: what is left weighs below e^-60."""
 
 
-def noisy_max_probabilities(scores: Sequence[int], scale: float) -> Vector:
-    """Each index to win report noisy max, ties to the lower one: a sum over the winning value."""
-    reach = math.ceil(REACH * scale)
-    values = np.arange(min(scores) - reach, max(scores) + reach + 1)
-    pmf = [discrete_laplace_pmf(values - score, scale) for score in scores]
-    below = [np.concatenate([[0.0], np.cumsum(p)[:-1]]) for p in pmf]
-    at_most = [np.cumsum(p) for p in pmf]
-    chances = []
-    for i in range(len(scores)):
-        others = [below[j] if j < i else at_most[j] for j in range(len(scores)) if j != i]
-        chances.append(float((pmf[i] * np.prod(others, axis=0)).sum()))
-    return np.array(chances)
-
-
 def exponential_probabilities(scores: Sequence[int], scale: float) -> Vector:
     weights = np.exp((np.array(scores) - max(scores)) / scale)
     shares: Vector = weights / weights.sum()
     return shares
-
-
-def permute_and_flip_probabilities(scores: Sequence[int], scale: float) -> Vector:
-    """By all outcomes of all coins."""
-    heads = np.exp((np.array(scores) - max(scores)) / scale)
-    chances = np.zeros(len(scores))
-    for outcome in range(1, 2 ** len(scores)):
-        shown = np.array([outcome >> i & 1 for i in range(len(scores))], dtype=bool)
-        weight = np.prod(np.where(shown, heads, 1 - heads))
-        chances[shown] += weight / shown.sum()
-    return chances
 
 
 def above_threshold_probabilities(

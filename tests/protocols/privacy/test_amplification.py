@@ -18,7 +18,6 @@ from protocols.privacy import amplification
 from protocols.privacy.amplification import (
     GRID,
     MAX_LOCAL,
-    central_epsilon,
     clones_delta,
     closed_form,
     local_epsilon,
@@ -28,6 +27,19 @@ from protocols.privacy.amplification import (
 
 DELTA = 1e-6
 Counts = NDArray[np.float64]
+
+
+def central_epsilon(local: Fraction, delta: float, reports: int, values: int) -> float:
+    """The least ε, to 2^-20 of `local`, at which shuffled responses are (ε, `delta`)-private."""
+    response = RandomizedResponse.spending(local, values)
+    low, high = 0.0, float(local)
+    for _ in range(20):
+        middle = (low + high) / 2
+        if shuffled_delta(middle, response, reports) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def hockey_stick(one: Counts, other: Counts, epsilon: float) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from protocols.privacy.quantiles import (
-    private_quantile,
     quantile,
     rank,
     recursive_medians,
@@ -86,24 +85,19 @@ def test_halving_finds_what_all_pairs_find() -> None:
                 assert ours == pytest.approx(naive(ordered, rank(q, records), beta))
 
 
-def test_a_private_quantile_is_near_when_epsilon_is_large_and_within_bounds_always() -> None:
+def test_a_private_median_is_near_when_epsilon_is_large_and_within_bounds_always() -> None:
     rng = np.random.default_rng(12)
     values = rng.integers(-500, 10_000, 2001)
     source = Randomness.from_seed(6, "quantile")
-    for q in QUANTILES[:4]:
-        noisy = private_quantile(values, q, -500, 10_000, SmoothNoise(Fraction(10**4)), source)
-        truth = np.sort(values)[rank(q, 2001) - 1]
-        assert abs(noisy - truth) <= 5
+    (noisy,) = recursive_medians(values, 1, -500, 10_000, Fraction(10**4), source)
+    assert abs(noisy - np.median(values)) <= 5
     for values_ in ([], [3], [-500, 10_000]):
         drawn = [
-            private_quantile(
-                values_, Fraction(1, 2), -500, 10_000, SmoothNoise(Fraction(1)), source
-            )
-            for _ in range(20)
+            recursive_medians(values_, 1, -500, 10_000, Fraction(1), source)[0] for _ in range(20)
         ]
         assert all(-500 <= value <= 10_000 for value in drawn)
         assert len(set(drawn)) > 2
-    assert private_quantile([7, 7], Fraction(1), 7, 7, SmoothNoise(Fraction(1)), source) == 7
+    assert recursive_medians([7, 7], 1, 7, 7, Fraction(1), source) == [7]
 
 
 def test_recursive_medians_part_the_values_evenly() -> None:
@@ -135,7 +129,6 @@ def test_each_median_spends_what_the_docstring_says(monkeypatch: pytest.MonkeyPa
 
 def test_bad_input_is_refused() -> None:
     source = Randomness.from_seed(9, "bad")
-    noise = SmoothNoise(Fraction(1))
     for values, lower, upper, message in (
         ([1], 2, 1, "range"),
         ([1], 0, 1 << 51, "range"),
@@ -146,10 +139,7 @@ def test_bad_input_is_refused() -> None:
         ([-1], 0, 1, "outside"),
     ):
         with pytest.raises(ValueError, match=message):
-            private_quantile(values, Fraction(1, 2), lower, upper, noise, source)
-    for q in (Fraction(-1, 9), Fraction(10, 9)):
-        with pytest.raises(ValueError, match="quantile"):
-            private_quantile([1], q, 0, 1, noise, source)
+            recursive_medians(values, 1, lower, upper, Fraction(1), source)
     for depth in (0, 21, -1):
         with pytest.raises(ValueError, match="depth"):
             recursive_medians([1], depth, 0, 1, Fraction(1), source)

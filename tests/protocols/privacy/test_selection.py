@@ -7,7 +7,6 @@ refused with probability at most ALPHA a check.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -19,45 +18,30 @@ from protocols.privacy.selection import (
     Above,
     AboveThreshold,
     Exponential,
-    NoisyMax,
     NoneAbove,
-    PermuteAndFlip,
-    Selection,
 )
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.privacy.choices import (
     above_threshold_probabilities,
     exponential_probabilities,
-    noisy_max_probabilities,
-    permute_and_flip_probabilities,
     proven_epsilon,
     worst_loss,
 )
 
 RUNS = 4000
-Probabilities = Callable[[Sequence[int], float], NDArray[np.float64]]
-SELECTIONS: list[tuple[type[Selection], Probabilities]] = [
-    (NoisyMax, noisy_max_probabilities),
-    (Exponential, exponential_probabilities),
-    (PermuteAndFlip, permute_and_flip_probabilities),
-]
-selections = pytest.mark.parametrize(("kind", "exact"), SELECTIONS)
 
 
 def randomness(label: str) -> Randomness:
     return Randomness.from_seed(5, label)
 
 
-@selections
 @pytest.mark.parametrize("epsilon", [Fraction(1, 3), Fraction(2)])
 @pytest.mark.parametrize("sensitivity", [1, 3])
-def test_exact_probabilities_lose_at_most_epsilon(
-    kind: type[Selection], exact: Probabilities, epsilon: Fraction, sensitivity: int
-) -> None:
+def test_exact_probabilities_lose_at_most_epsilon(epsilon: Fraction, sensitivity: int) -> None:
     """All moves of three scores by the sensitivity at most; monotone ones with half the noise."""
-    general = kind.spending(epsilon, sensitivity)
-    monotone = kind.spending(epsilon, sensitivity, monotone=True)
+    general = Exponential.spending(epsilon, sensitivity)
+    monotone = Exponential.spending(epsilon, sensitivity, monotone=True)
     assert general.scale == 2 * monotone.scale
     assert general.privacy_map(sensitivity) == monotone.privacy_map(sensitivity, True) == epsilon
     worst = {False: 0.0, True: 0.0}
@@ -68,7 +52,10 @@ def test_exact_probabilities_lose_at_most_epsilon(
             for mechanism, counts in ((general, True), (monotone, one_way)):
                 if counts:
                     scale = float(mechanism.scale)
-                    loss = worst_loss(exact(scores, scale), exact(moved, scale))
+                    loss = worst_loss(
+                        exponential_probabilities(scores, scale),
+                        exponential_probabilities(moved, scale),
+                    )
                     key = mechanism is monotone
                     worst[key] = max(worst[key], loss)
     assert worst[False] <= float(epsilon) + 1e-9
@@ -77,12 +64,9 @@ def test_exact_probabilities_lose_at_most_epsilon(
     assert worst[False] >= 0.6 * float(epsilon)
 
 
-@selections
 @pytest.mark.parametrize("scores", [[3], [0, 0], [5, 0, 4, 5, -9], [-(2**60), 2**60, 2**60 - 1]])
-def test_choices_have_their_exact_probabilities(
-    kind: type[Selection], exact: Probabilities, scores: list[int]
-) -> None:
-    mechanism = kind(Fraction(5, 3))
+def test_choices_have_their_exact_probabilities(scores: list[int]) -> None:
+    mechanism = Exponential(Fraction(5, 3))
     chosen = mechanism.choose_often(RUNS, scores, randomness("fit"))
     counts = np.bincount(chosen, minlength=len(scores))
     if max(scores) > 2**59:  # enumerate what is within reach of the best
@@ -91,28 +75,25 @@ def test_choices_have_their_exact_probabilities(
     if len(scores) == 1:
         assert counts.tolist() == [RUNS]
     else:
-        assert chi_square_p(counts, exact(scores, 5 / 3) * RUNS) > ALPHA
+        assert chi_square_p(counts, exponential_probabilities(scores, 5 / 3) * RUNS) > ALPHA
     assert 0 <= mechanism.choose(scores, randomness("one")) < len(scores)
 
 
-@selections
-def test_the_measured_epsilon_stays_below_epsilon_and_halved_noise_is_caught(
-    kind: type[Selection], exact: Probabilities
-) -> None:
+def test_the_measured_epsilon_stays_below_epsilon_and_halved_noise_is_caught() -> None:
     """One candidate falls by Δ while nine others rise by Δ. Bounds at 1e-7 on each side."""
     here, there = [1] + [0] * 9, [0] + [1] * 9
     epsilon = Fraction(2)
 
-    def proven(mechanism: Selection) -> float:
+    def proven(mechanism: Exponential) -> float:
         hits = [
             int((mechanism.choose_often(RUNS, scores, randomness(str(scores))) == 0).sum())
             for scores in (here, there)
         ]
         return proven_epsilon(hits[0], hits[1], RUNS, 1e-7)
 
-    honest = kind.spending(epsilon, 1)
+    honest = Exponential.spending(epsilon, 1)
     assert 1 < proven(honest) <= 2
-    assert proven(kind(honest.scale / 2)) > 2
+    assert proven(Exponential(honest.scale / 2)) > 2
 
 
 def found(
@@ -194,18 +175,15 @@ def test_a_search_looks_at_nothing_after_the_first_yes_and_stops_at_its_limit() 
 @pytest.mark.parametrize(
     "scores", [[], [[1]], [0.5], [float("nan")], [2**60 + 1], [2**64], [True, False], ["1"]]
 )
-@selections
-def test_bad_scores_are_refused(
-    kind: type[Selection], exact: Probabilities, scores: list[int]
-) -> None:
+def test_bad_scores_are_refused(scores: list[int]) -> None:
     with pytest.raises(ValueError, match="score"):
-        kind(Fraction(1)).choose(scores, randomness("bad"))
+        Exponential(Fraction(1)).choose(scores, randomness("bad"))
 
 
 def test_bad_parameters_are_refused() -> None:
     for epsilon, sensitivity in ((Fraction(0), 1), (Fraction(-1), 1), (Fraction(1), 0)):
         with pytest.raises(ValueError, match="positive"):
-            NoisyMax.spending(epsilon, sensitivity)
+            Exponential.spending(epsilon, sensitivity)
         with pytest.raises(ValueError, match="positive"):
             AboveThreshold.spending(epsilon, sensitivity)
     with pytest.raises(LocalError, match="too small"):

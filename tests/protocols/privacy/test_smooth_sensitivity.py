@@ -12,34 +12,35 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from protocols.errors import LocalError
 from protocols.privacy.smooth_sensitivity import (
-    GRID,
     SmoothNoise,
     auc,
     average_precision,
-    checked_classes,
     local_auc,
     local_average_precision,
-    private_auc,
-    private_average_precision,
     smooth_auc,
     smooth_average_precision,
 )
-from protocols.randomness import Randomness
 
 Vector = NDArray[np.float64]
 Labels = tuple[int, ...]
 RECORDS = 7
 
 
+def classes(scores: ArrayLike, labels: ArrayLike) -> tuple[Vector, Vector]:
+    """Scores of the positives and of the negatives."""
+    x, positive = np.asarray(scores, dtype=np.float64), np.asarray(labels) == 1
+    return x[positive], x[~positive]
+
+
 def value_of(statistic: Callable[[Vector, Vector], Fraction], labels: Labels) -> float:
-    return float(statistic(*checked_classes(np.arange(len(labels)), labels)))
+    return float(statistic(*classes(np.arange(len(labels)), labels)))
 
 
 @cache
@@ -181,7 +182,7 @@ def test_parameters_of_the_noise() -> None:
             SmoothNoise(epsilon)
 
 
-# --- the statistics and their releases ---
+# --- the statistics ---
 
 
 def test_the_statistics_are_scikit_learns_without_ties() -> None:
@@ -191,51 +192,13 @@ def test_the_statistics_are_scikit_learns_without_ties() -> None:
     for records in (2, 9, 200):
         scores = rng.permutation(records) / records
         labels = np.arange(records) % 2
-        positive, negative = checked_classes(scores, labels)
+        positive, negative = classes(scores, labels)
         assert float(auc(positive, negative)) == pytest.approx(roc_auc_score(labels, scores))
         reference = average_precision_score(labels, scores)
         assert float(average_precision(positive, negative)) == pytest.approx(reference)
 
 
 def test_ties_put_negatives_before_positives() -> None:
-    positive, negative = checked_classes([1.0, 1.0, 2.0], [0, 1, 1])
+    positive, negative = classes([1.0, 1.0, 2.0], [0, 1, 1])
     assert auc(positive, negative) == Fraction(1, 2)
     assert float(average_precision(positive, negative)) == pytest.approx((1 + 2 / 3) / 2)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-4])
-def test_releases_are_on_the_grid_near_the_truth_and_clipped(delta: float) -> None:
-    rng = np.random.default_rng(10)
-    labels = np.arange(4000) % 2
-    scores = rng.normal(labels.astype(float))
-    source = Randomness.from_seed(3, "release")
-    for release, statistic in (
-        (private_auc, auc),
-        (private_average_precision, average_precision),
-    ):
-        exact = float(statistic(*checked_classes(scores, labels)))
-        precise = release(scores, labels, SmoothNoise(Fraction(10**4), delta), source)
-        assert float(precise) == pytest.approx(exact, abs=1e-3)
-        assert (precise / GRID).denominator == 1
-        wild = SmoothNoise(Fraction(1, 100), delta)
-        drawn = [release(scores[:20], labels[:20], wild, source) for _ in range(30)]
-        assert {Fraction(0), Fraction(1)} <= set(drawn)
-        assert all(0 <= value <= 1 for value in drawn)
-
-
-def test_one_class_has_a_defined_answer_and_bad_input_none() -> None:
-    for labels in ([0, 0, 0], [1, 1, 1]):
-        noise = SmoothNoise(Fraction(1))
-        source = Randomness.from_seed(4, "one")
-        assert 0 <= private_auc([1.0, 2.0, 3.0], labels, noise, source) <= 1
-        assert 0 <= private_average_precision([1.0, 2.0, 3.0], labels, noise, source) <= 1
-    bad: list[tuple[list[float], list[float], str]] = [
-        ([], [], "shape"),
-        ([1.0], [1, 0], "shape"),
-        ([math.nan], [1], "NaN"),
-        ([1.0], [2], "labels"),
-        ([1.0], [math.nan], "labels"),
-    ]
-    for scores, classes, message in bad:
-        with pytest.raises(ValueError, match=message):
-            checked_classes(scores, classes)

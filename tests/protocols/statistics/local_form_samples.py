@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from protocols.aggregation.local.aggregator import Local
 from protocols.privacy.mechanisms import Placement
 from protocols.records import Holdings
 from protocols.run.query import Query
@@ -31,7 +32,7 @@ def holdings() -> Holdings:
 
 
 def form_of(statistic: Pairs, epsilon: Fraction | None = Fraction(1)) -> Statistic:
-    return statistic.asked_of("local").prepared(
+    return statistic.asked_of(Local.offers).prepared(
         Circumstances(RECORDS, 50, epsilon, False, bytes(16))
     )
 

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from protocols.algebra.ring import Vector
+from protocols.aggregation.curator import Curator
+from protocols.aggregation.fss.aggregator import Fss
+from protocols.algebra.ring import Vector, add_rows
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
+from protocols.run.machines import check
 from protocols.statistics import Statistic, statistics
 from protocols.statistics.areas import AveragePrecision, AveragePrecisionByCurve
 from protocols.statistics.by_curator import ByCurator
@@ -24,6 +27,7 @@ from protocols.statistics.classifier_estimates import RocEstimate
 from protocols.statistics.curated import (
     BinormalRoc,
     Curated,
+    SmoothArea,
     SmoothAuc,
     SmoothAveragePrecision,
     binormal,
@@ -114,7 +118,7 @@ def test_no_query_puts_them_to_anybody_but_a_curator(
     """Whoever wrote the query: parties and servers build it from the wire."""
     statistic = kind(lower=0.0, upper=1.0)
     with pytest.raises(LocalError, match=words):
-        a_query(statistic=statistic, epsilon=Fraction(1), **changes)
+        check(a_query(statistic=statistic, epsilon=Fraction(1), **changes))
     with pytest.raises(LocalError, match="no linear function"):
         statistic.measure(np.zeros(statistic.length, dtype=np.uint64))
 
@@ -143,15 +147,39 @@ def test_the_answer_says_what_noise_it_has_and_whom_one_trusts(delta: float, wor
     assert np.isnan(result.deviations).all()
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-4])
+@pytest.mark.parametrize("kind", [SmoothAuc, SmoothAveragePrecision])
+def test_areas_are_near_the_truth_and_clipped(kind: type[SmoothArea], delta: float) -> None:
+    statistic = kind(lower=0.0, upper=1.0)
+    total = add_rows(statistic.encode(holdings()).view(np.uint8))
+    source = Randomness.from_seed(3, "release")
+    precise = statistic.published(total, Fraction(10**5), delta, source)
+    truth = statistic.noiseless(holdings())
+    assert statistic.number(precise, exact=False) == pytest.approx(truth, abs=1e-3)
+    drawn = [statistic.published(total, Fraction(1, 100), delta, source) for _ in range(30)]
+    assert {statistic.number(each, exact=False) for each in drawn} >= {0.0, 1.0}
+    assert all(0 <= statistic.number(each, exact=False) <= 1 for each in drawn)
+
+
+@pytest.mark.parametrize("kind", [SmoothAuc, SmoothAveragePrecision])
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_one_class_alone_has_a_defined_area(kind: type[SmoothArea], label: float) -> None:
+    statistic = kind(lower=0.0, upper=1.0)
+    data = deal({"score": np.array([0.1, 0.2, 0.3]), "label": np.full(3, label)}, 1)
+    total = add_rows(statistic.encode(data).view(np.uint8))
+    found = statistic.published(total, Fraction(1), 0.0, Randomness.from_seed(4, "one"))
+    assert 0 <= statistic.number(found, exact=False) <= 1
+
+
 def test_methods_are_asked_as_statistics_of_their_own() -> None:
-    asked = Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0).asked_of("fss")
+    asked = Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0).asked_of(Fss.offers)
     assert (asked.name, asked.way_of) == ("auc-by-curve", "auc")
     assert asked.parameters()["score"] == ("s",)
     assert asked.parameters()["thresholds"] == 32
-    assert Auc().asked_of("fss") == Auc()
-    assert type(AveragePrecision().asked_of("fss")) is AveragePrecisionByCurve
-    assert type(AveragePrecision(method="smooth").asked_of("x")) is SmoothAveragePrecision
-    assert type(Roc(method="binormal").asked_of("curator")) is BinormalRoc
+    assert Auc().asked_of(Fss.offers) == Auc()
+    assert type(AveragePrecision().asked_of(Fss.offers)) is AveragePrecisionByCurve
+    assert type(AveragePrecision(method="smooth").asked_of(frozenset())) is SmoothAveragePrecision
+    assert type(Roc(method="binormal").asked_of(Curator.offers)) is BinormalRoc
     for kind, name in ((Auc, "method"), (Roc, "method"), (AveragePrecision, "method")):
         with pytest.raises(LocalError, match="no method 'best'"):
             kind(**{name: "best"})  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def test_randomized_rounding_goes_to_points_and_has_their_kernel() -> None:
 def test_bins_are_those_of_corollary_1(
     statistic: Pairs, records: int, epsilon: Fraction, bins: tuple[int, ...]
 ) -> None:
-    form = statistic.asked_of("local").prepared(
+    form = statistic.asked_of(Local.offers).prepared(
         Circumstances(records, 1, Fraction(epsilon), False, b"")
     )
     assert isinstance(form, LocalPairs)
@@ -118,7 +118,7 @@ def test_a_form_goes_over_the_wire_and_is_asked_of_the_local_model_alone() -> No
             ("curator", 1, Placement.CURATOR),
         ):
             other = replace(query, aggregator=aggregator, servers=servers, noise=noise)
-            with pytest.raises(LocalError, match="is asked of local, shuffle alone"):
+            with pytest.raises(LocalError, match="take --aggregator local or shuffle"):
                 check(other)
 
 

@@ -1,0 +1,33 @@
+"""Studies go by what an aggregator offers."""
+
+import pytest
+
+from protocols.offers import Offer
+from protocols.statistics.on_demand import QuantileSearch
+from protocols.studies.contract import Study
+from protocols.studies.multinomial_regression import MultinomialRegression
+from protocols.studies.projected_histogram import ProjectedHistogram
+from protocols.studies.quantile_search import QuantileSearchStudy
+from protocols.studies.residual_plot import ResidualPlot
+
+SCHEMA = ("target=a,b", "colour=red,green")
+
+
+def test_stored_keys_are_searched_in_one_question_and_sums_in_many() -> None:
+    study = QuantileSearchStudy(lower=0.0, upper=1.0)
+    assert isinstance(study.asked_of(frozenset({Offer.COMPARE})), QuantileSearch)
+    assert study.asked_of(frozenset({Offer.SUM})) is study
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        ResidualPlot(),
+        ProjectedHistogram(attributes=SCHEMA),
+        MultinomialRegression(attributes=SCHEMA),
+    ],
+    ids=lambda study: str(study.name),
+)
+def test_a_curator_is_whoever_says_so(study: Study) -> None:
+    for offers, curated in (({Offer.SUM}, False), ({Offer.SUM, Offer.CURATE}, True)):
+        assert study.asked_of(frozenset(offers)).parameters()["curated"] is curated
