@@ -67,7 +67,8 @@ def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
     """Whether a query is what a study asks for, as far as it says: bounds and categories that a
     data set publishes are filled in elsewhere."""
     unit = "record" if query.records_per_unit == 1 else "party"
-    statistic = ask.statistic.asked_of(query.aggregator).with_bounds(put.column_bounds)
+    name = query.aggregator.partition("?")[0]
+    statistic = ask.statistic.asked_of(name).with_bounds(put.column_bounds)
     question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
     asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
     found = put.parameters()
