@@ -154,8 +154,8 @@ def test_one_servers_keys_are_counted_by_workers_of_both_nodes(two_nodes: TwoNod
     step = Fss("no").party(query, holdings, Randomness.from_seed(1, "parties")).start()
     assert isinstance(step, Done)
     (message,) = (m for m in step.messages if m.receiver_role is Role.SERVER and not m.receivers[0])
-    spread, memory = SpreadBulk(task_bytes=20_000), Memory()
-    for chunk in message.chunks(limit=16_000):
+    spread, memory = SpreadBulk(task_bytes=4_000), Memory()
+    for chunk in message.chunks(limit=3_000):
         for bulk in (spread, memory):
             bulk.append(chunk.senders, chunk.rows().reshape(-1))
     keys = comparison(query)
