@@ -13,6 +13,7 @@ import numpy as np
 from parties.frames import Data, dataset_of
 from parties.peer_config import PeerConfig
 from protocols.aggregation import aggregator_named
+from protocols.aggregation.contract import Aggregator
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import parse_epsilon
 from protocols.randomness import Randomness
@@ -162,11 +163,18 @@ class Federation:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def settled(self, question: Statistic | Study) -> Aggregator:
+        """With what a question is put; a study as it was chosen: its questions may differ."""
+        if isinstance(question, Study):
+            return self._aggregator
+        statistic = self._with_bounds(question).asked_of(self._aggregator.name)
+        return self._setting.settled(self._spec, statistic)
+
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
         setting = self._setting
         return predicted_links(
-            setting.aggregator,
+            self.settled(question),
             self._with_bounds(question) if isinstance(question, Statistic) else question,
             setting.parties,
             setting.servers,
@@ -267,11 +275,12 @@ class Federation:
         about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
         result, release = answered(question, opened, self.data.name, about, self.runtime.trust)
         assert result.proof is not None
+        notes = self._notes(question, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
             result,
             truth=truth,
             seconds=seconds | opened.seconds,
-            notes=(*result.notes, *self._notes(question, opened, clipped)),
+            notes=(*result.notes, *notes),
             unsmoothed=None if release.exact else _unsmoothed(statistic, opened),
             noiseless=_noiseless(result.proof.statistic, present, opened),
         )
@@ -350,7 +359,6 @@ class Federation:
         notes += [
             *self.data.notes,
             *self.misbehaviour.silence(opened.contributors.tolist()),
-            *self._missed(opened),
         ]
         if clipped:
             ranges = set(question.statistic.column_bounds.values())
@@ -365,14 +373,14 @@ class Federation:
             )
         return notes
 
-    def _missed(self, opened: Opened) -> list[str]:
+    def _missed(self, result: Result, refused: int) -> list[str]:
         """Which parties cheated without being caught, and why."""
-        name = self._aggregator.name
-        checks = self._aggregator.threat_model(self.servers).catches
+        aggregator = aggregator_named(str(result.federation["aggregator"]))
+        name, checks = aggregator.name, aggregator.threat_model(self.servers).catches
         why = f"{name} found nothing wrong" if checks else f"{name} does not verify submissions"
-        if opened.refused:
+        if refused:
             why = f"{name} left reports out and cannot name their senders"
-        missed = self.misbehaviour.cheats.keys() - {party for party, _ in opened.caught}
+        missed = self.misbehaviour.cheats.keys() - {party for party, _ in result.caught}
         return [
             f"{Role.PARTY.named(party)} cheated and was not caught: {why}"
             for party in sorted(missed)

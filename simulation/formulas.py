@@ -2,15 +2,19 @@
 
 sum      = product (("+" | "−") product)*
 product  = factor ("·"? factor)*
-factor   = whole number | L | n | m | k | b | "(" sum ")"
+factor   = whole number | L | n | m | k | b | c | "(" sum ")"
 
-b is the number of bits that count L things: ⌈log₂ L⌉, at least 1.
+b is the number of bits that count L things: ⌈log₂ L⌉, at least 1. c is the bytes of a comparison
+key that can be checked, which has two constructions (`fss.grid`, `fss.verified`).
 """
 
 import re
 from collections.abc import Mapping
 
-_TOKEN = re.compile(r"\s*([0-9]+|[Lnmkb]|[-+−·*()])")
+from fss.verified import MIN_BITS
+from protocols.aggregation.fss.verified_keys import GRID_BITS
+
+_TOKEN = re.compile(r"\s*([0-9]+|[Lnmkbc]|[-+−·*()])")
 
 
 class NotAFormula(ValueError):  # noqa: N818 - it names what was read, which need be no mistake
@@ -22,8 +26,13 @@ def evaluate(text: str, values: Mapping[str, int]) -> int:
 
     Raises `NotAFormula` on anything else.
     """
-    bits = {"b": max(1, (values["L"] - 1).bit_length())} if "L" in values else {}
-    reader = _Reader(_tokens(text.partition(";")[0].strip()), {**bits, **values})
+    known = dict(values)
+    if "L" in known:
+        known.setdefault("b", max(1, (known["L"] - 1).bit_length()))
+    if "b" in known:
+        bits = known["b"]
+        known["c"] = 16 * (bits + 12) if bits in GRID_BITS else 48 * max(MIN_BITS, bits) - 16
+    reader = _Reader(_tokens(text.partition(";")[0].strip()), known)
     value = reader.sum()
     if reader.tokens:
         raise NotAFormula(f"{text!r}: {reader.tokens[0]!r} is left over")

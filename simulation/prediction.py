@@ -1,7 +1,7 @@
 """What a question will cost before it is asked, where its aggregator states that in a formula."""
 
 from protocols.aggregation.contract import Aggregator
-from protocols.aggregation.fss.aggregator import Fss
+from protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES, Fss
 from protocols.aggregation.fss.submission import FINE, bits_for
 from protocols.run.messages import SINGLE_BYTES
 from protocols.statistics import Statistic
@@ -23,12 +23,14 @@ def predicted_links(
     if asked.machines() is not None:  # pairs speak among themselves
         return {}
     values = {"L": asked.length, "n": parties, "m": servers, "k": records_each}
+    formula = aggregator.party_bytes
     if isinstance(aggregator, Fss):
-        if aggregator.checks or servers != 2:  # the formula is that of other keys
+        if servers != 2:  # keys of another kind
             return {}
+        formula = CHECKED_BYTES if aggregator.checks else PLAIN_BYTES
         values["b"] = bits_for(asked, aggregator.domain == FINE)
     try:
-        sent = evaluate(aggregator.party_bytes, values)
+        sent = evaluate(formula, values)
     except NotAFormula:
         return {}
     return {"party->server": parties * (sent + SINGLE_BYTES * servers)}

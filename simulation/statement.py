@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Aggregator
 from protocols.aggregation.release import Release
+from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_noise
-from protocols.run.messages import Role
+from protocols.run.messages import NONCE_BYTES, Role
 from protocols.run.question import Question
 from protocols.run.refusal import refusal_words
 from protocols.statistics import Statistic
@@ -38,6 +40,16 @@ class Setting:
         if noise is None:
             return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
         return parse_noise(noise)[0]
+
+    def settled(self, spec: str, statistic: Statistic) -> Aggregator:
+        """The aggregator with which a statistic would be put, its options all settled."""
+        asked = Question(statistic, spec, Fraction(1), self.placement(None, statistic))
+        most, nonce = self.max_records_per_party, bytes(NONCE_BYTES)
+        try:
+            query = asked.query(nonce, self.parties, self.servers, self.records, most)
+        except LocalError:  # the run will say why
+            return self.aggregator
+        return aggregator_named(query.aggregator)
 
     def privacy(self, question: Question, release: Release) -> Privacy:
         record = question.unit == "record"
@@ -94,7 +106,7 @@ def answered(
     """
     query, proof = opened.prove(question)
     setting = Setting(
-        aggregator_named(question.aggregator),
+        aggregator_named(query.aggregator),
         query.parties,
         query.servers,
         query.max_records_per_party,
@@ -114,7 +126,7 @@ def answered(
         {
             "parties": setting.parties,
             "servers": setting.servers,
-            "aggregator": question.aggregator,
+            "aggregator": query.aggregator,
             **about,
         },
         opened.bill,

@@ -119,6 +119,12 @@ class Aggregator(ABC):
     def check(self, query: Query) -> None:
         """Raises `LocalError` where this aggregator cannot do what is asked."""
 
+    def settled(self, query: Query) -> str:
+        """The name and options that a query about to be put must have. One with an option that
+        leaves something to what is asked says here what it is: nobody who is asked has to guess,
+        and a query that still leaves it open is refused by `check`."""
+        return query.aggregator
+
     @abstractmethod
     def threat_model(self, servers: int) -> ThreatModel:
         """What holds with that many servers."""

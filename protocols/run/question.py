@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
+from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement, parse_epsilon
 from protocols.run.query import (
@@ -76,11 +77,15 @@ class Question:
     def query(
         self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
     ) -> Query:
-        """The question as it is put to a federation. Raises `LocalError` if it cannot be."""
+        """The question as it is put to a federation. Raises `LocalError` if it cannot be.
+
+        What the aggregator's options leave open is settled here, for all who are asked and in all
+        that they sign.
+        """
         records_per_unit = {"record": 1, "party": max_records_per_party}.get(self.unit)
         if records_per_unit is None:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
-        return Query(
+        query = Query(
             nonce=nonce,
             statistic=self.statistic.prepared(
                 Circumstances(
@@ -108,6 +113,7 @@ class Question:
             asking=self.asking,
             honest=self.honest,
         )
+        return replace(query, aggregator=aggregator_named(self.aggregator).settled(query))
 
     def as_put(self, query: Query) -> Query:
         """The query that this question would have been, for the federation of `query`."""

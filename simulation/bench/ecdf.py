@@ -23,6 +23,7 @@ from simulation.bench.row import Row, seconds
 
 PARTIES = 100_000
 THRESHOLDS = 1024
+PLAIN = "fss?verified=no"
 REPEATS = 7
 BITS, RING = THRESHOLDS.bit_length() - 1, Z64
 
@@ -33,7 +34,7 @@ def rows() -> list[Row]:
     query = Query(
         nonce=bytes(8),
         statistic=Ecdf(lower=0.0, upper=1.0, thresholds=THRESHOLDS),
-        aggregator="fss",
+        aggregator=PLAIN,
         parties=PARTIES,
         servers=2,
         records=PARTIES,
@@ -42,7 +43,7 @@ def rows() -> list[Row]:
         data="uniform",
         min_parties=PARTIES,
     )
-    aggregator = aggregator_named("fss")
+    aggregator = aggregator_named(PLAIN)
     submitted = aggregator.party(query, holdings, Randomness.from_seed(1, "parties")).start()
     assert isinstance(submitted, Done)
     keys = _raw_keys()
@@ -61,7 +62,7 @@ def rows() -> list[Row]:
 
 
 def _release_seconds(query: Query, submission: Message) -> float:
-    server = aggregator_named("fss").server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
+    server = aggregator_named(PLAIN).server(query, 0, Randomness.from_seed(1, "server-0"), Memory())
     server.start()
     server.receive(submission)
     everyone = np.packbits(np.ones(PARTIES, dtype=bool)).tobytes()

@@ -5,6 +5,8 @@ Over gRPC with mutual TLS between processes, the parties dealt to a few hosts. `
 for the question, which on a busy machine says more than `seconds` does.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from parties.data import Dataset
@@ -19,12 +21,14 @@ from simulation.runtimes.processes import Processes
 PARTIES = 1_000_000
 BINS = 100
 THRESHOLDS = 1024
+KEYS = {"ecdf-fss": "fss?verified=no", "ecdf-fss-verified": "fss?verified=yes"}
 
 
-def rows(parties: int = PARTIES, keys: str = "fss") -> list[Row]:
+def rows(parties: int = PARTIES, keys: Mapping[str, str] = KEYS) -> list[Row]:
+    curve = Ecdf(thresholds=THRESHOLDS)
     return [
         _row(f"histogram-{parties}", "additive", Histogram(bins=BINS), _uniform(parties)),
-        _row(f"ecdf-fss-{parties}", keys, Ecdf(thresholds=THRESHOLDS), _uniform(parties)),
+        *(_row(f"{name}-{parties}", spec, curve, _uniform(parties)) for name, spec in keys.items()),
         auc_row(parties),
     ]
 

@@ -66,7 +66,7 @@ def curve_row(parties: int = PARTIES, thresholds: int = THRESHOLDS, repeats: int
         data="uniform",
         min_parties=parties,
     )
-    plain_query = replace(query, aggregator="fss")
+    plain_query = replace(query, aggregator="fss?verified=no")
     sent, plain_sent = _submissions(query), _submissions(plain_query)
     other = _server(query, 1)
     (contribution,) = _between(other, sent[1])

@@ -187,7 +187,7 @@ def simulated(
     )
     about = about_run(question.name, spec, options) | {
         "servers": simulation.servers,
-        "trust": str(aggregator_named(spec).threat_model(simulation.servers)),
+        "trust": str(simulation.settled(question).threat_model(simulation.servers)),
         "party_sends": aggregator_named(spec).party_bytes,
         "predicted": simulation.predicted_links(question),
     }

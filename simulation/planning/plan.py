@@ -122,7 +122,7 @@ def plan(rehearse: Rehearse, spec: str, epsilon: float | str, share: float = 1.0
     computing = sum(v for k, v in result.seconds.items() if k != "start") / share
     servers = result.federation["servers"]
     return Planned(
-        spec,
+        spec if result.questions else str(result.federation["aggregator"]),
         servers if isinstance(servers, int) else 1,
         result.privacy.epsilon,
         result.privacy.delta,

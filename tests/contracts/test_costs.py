@@ -5,6 +5,7 @@ import pytest
 
 from parties.data import Dataset
 from protocols.aggregation import aggregator_named, aggregators
+from protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES
 from protocols.run.messages import Phase, Role
 from protocols.run.meter import Bill
 from protocols.statistics import Statistic
@@ -40,9 +41,17 @@ def test_rounds_are_those_of_a_run(aggregator: str) -> None:
     assert bill_of(aggregator, 12, 8).rounds == aggregator_named(aggregator).rounds
 
 
-def test_a_check_of_keys_takes_three_rounds_more() -> None:
-    checked = "fss?verified=yes"
-    assert bill_of(checked, 12, 8).rounds == aggregator_named(checked).rounds + 3
+def test_a_check_of_keys_takes_three_rounds() -> None:
+    plain = "fss?verified=no"
+    assert bill_of(plain, 12, 8).rounds == aggregator_named(plain).rounds - 3
+
+
+@pytest.mark.parametrize("length", [1, 2, 8, 32, 33, 1024])
+@pytest.mark.parametrize("formula", [CHECKED_BYTES, PLAIN_BYTES])
+def test_keys_have_the_bytes_of_their_formula(formula: str, length: int) -> None:
+    keys = "fss?verified=yes" if formula == CHECKED_BYTES else "fss?verified=no"
+    stated = evaluate(formula, {"L": length, "m": 2, "k": RECORDS})
+    assert sent_by_a_party(bill_of(keys, 3, length)) == stated
 
 
 @pytest.mark.parametrize("aggregator", INSTALLED)
@@ -68,7 +77,7 @@ def test_additive_shares_among_more_servers() -> None:
 
 @pytest.mark.parametrize(
     ("aggregator", "sent"),
-    [("additive", 8 * 5 + 16), ("curator", 8 * 5), ("fss", 2 * (8 + 24 * 3 * 3))],
+    [("additive", 8 * 5 + 16), ("curator", 8 * 5), ("fss", 2 * (8 + (48 * 3 - 16) * 3))],
 )
 def test_our_own_formulas_can_be_read(aggregator: str, sent: int) -> None:
     values = {"L": 5, "n": 7, "m": 2, "k": 3}

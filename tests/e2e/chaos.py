@@ -91,7 +91,7 @@ PAIRS = "pairs"
 KINDS = {
     "additive": Kind("additive"),
     "fss": Kind("fss", curve),
-    "verified keys": Kind("fss?verified=yes", curve),
+    "keys that nobody checks": Kind("fss?verified=no", curve),
     "masking": Kind("masking"),
     "prio3": Kind("prio3"),
     "shamir": Kind("shamir"),

@@ -17,6 +17,7 @@ from tests.samples import a_message, a_query, holdings_of
 
 WIDE = 1 << 18
 PARTIES = 64
+PLAIN = {"ecdf": "fss?domain=fine&verified=no"}
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "store"])
@@ -58,7 +59,7 @@ def test_many_keys_through_small_processes() -> None:
     """90,000 parties more are 70 MB more a server and 35 MB more a host, were they kept in memory
     just once. Keys of 768 bytes, so that also the fewer of them fill all buffers."""
     few, many = (
-        {row.name.split("-")[0]: row.details for row in scale.rows(parties, "fss?domain=fine")}
+        {row.name.split("-")[0]: row.details for row in scale.rows(parties, PLAIN)}
         for parties in (30_000, 120_000)
     )
     for name in ("histogram", "ecdf"):

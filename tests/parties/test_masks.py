@@ -36,11 +36,18 @@ QUERIES = {
     "masking": a_query(parties=PARTIES, aggregator="masking", servers=1),
     "prio3": a_query(parties=PARTIES, aggregator="prio3"),
     "fss": a_query(
-        parties=PARTIES, aggregator="fss", statistic=Ecdf(lower=0.0, upper=1.0, thresholds=8)
+        parties=PARTIES,
+        aggregator="fss?verified=yes",
+        statistic=Ecdf(lower=0.0, upper=1.0, thresholds=8),
+    ),
+    "fss, not checked": a_query(
+        parties=PARTIES,
+        aggregator="fss?verified=no",
+        statistic=Ecdf(lower=0.0, upper=1.0, thresholds=8),
     ),
     "fss, three servers": a_query(
         parties=PARTIES,
-        aggregator="fss",
+        aggregator="fss?verified=no",
         servers=3,
         statistic=Ecdf(lower=0.0, upper=1.0, thresholds=8),
     ),
@@ -95,7 +102,7 @@ def alike(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
 
 def test_every_aggregator_is_here() -> None:
     known = {name for name in aggregator_names() if name != "curator"}
-    assert known <= {query.aggregator for query in QUERIES.values()}
+    assert known <= {query.aggregator.partition("?")[0] for query in QUERIES.values()}
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))

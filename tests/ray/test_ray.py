@@ -149,9 +149,9 @@ def test_a_node_that_is_lost_in_a_run_changes_nothing(two_nodes: TwoNodes) -> No
 
 def test_one_servers_keys_are_counted_by_workers_of_both_nodes(two_nodes: TwoNodes) -> None:
     holdings = deal({"value": np.random.default_rng(1).random(400)}, 400)
-    question = asked(Ecdf(thresholds=64, **BOUNDS), "fss", "many")
+    question = asked(Ecdf(thresholds=64, **BOUNDS), "fss?verified=no", "many")
     query = question.query(bytes(8), 400, 2, 400, 1)
-    step = Fss().party(query, holdings, Randomness.from_seed(1, "parties")).start()
+    step = Fss("no").party(query, holdings, Randomness.from_seed(1, "parties")).start()
     assert isinstance(step, Done)
     (message,) = (m for m in step.messages if m.receiver_role is Role.SERVER and not m.receivers[0])
     spread, memory = SpreadBulk(task_bytes=4_000), Memory()

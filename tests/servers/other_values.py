@@ -20,7 +20,7 @@ COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
 OTHER: dict[str, Callable[[Query], Any]] = {
     "nonce": lambda query: bytes(8),
     "statistic": lambda query: another_statistic(query.statistic),
-    "aggregator": lambda query: "curator" if query.aggregator != "curator" else "masking",
+    "aggregator": lambda query: another_aggregator(query.aggregator),
     "parties": lambda query: query.parties - 1,
     "servers": lambda query: query.servers + 1,
     "records": lambda query: query.records + 1,
@@ -140,11 +140,19 @@ ONE_VALUE = {
 """Parameters that have one value only: there is nothing else that anybody could be told."""
 
 
+def another_aggregator(spec: str) -> str:
+    """Of keys, those that are checked where they are not to be, and the other way round."""
+    if spec.startswith("fss"):
+        return "fss?verified=no" if "verified=yes" in spec else "fss?verified=yes"
+    return "curator" if spec != "curator" else "masking"
+
+
 def another_placement(query: Query) -> Placement:
     """One that the aggregator can do, if it can do another."""
     if query.noise not in (Placement.EACH_SERVER, Placement.CURATOR):
         return Placement.EACH_SERVER
-    return Placement.CURATOR if query.aggregator in ("prio3", "fss") else Placement.PARTIES
+    by_servers = query.aggregator.partition("?")[0] in ("prio3", "fss")
+    return Placement.CURATOR if by_servers else Placement.PARTIES
 
 
 def another_statistic(statistic: Statistic) -> Statistic:

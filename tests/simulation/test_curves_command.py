@@ -13,8 +13,9 @@ from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from simulation import Federation
 from tests.conftest import Tally
 
-HEADER, KEY_HEADER, LEVEL = 54, 8, 24
-"""Bytes of a message's header with two addresses, of the header of keys, and of a key."""
+HEADER, KEY_HEADER, LEVEL, CHECK = 54, 8, 16, 192
+"""Bytes of a message's header with two addresses, of the header of keys, of a level of a
+key that is checked, and of what it has to be checked by."""
 
 
 def document(tally: Tally, *words: object) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def test_one_seed_gives_one_curve_in_both_runtimes(
 def test_keys_give_the_exact_curve_at_a_price_that_thresholds_hardly_raise(
     tally_here: Tally, runtime: str
 ) -> None:
-    """2000 parties with a record each: a key of 24 bytes a bit of N to each server."""
+    """2000 parties with a record each: a key of 16 bytes a bit of N and 192 to each server."""
     sent = {}
     for aggregator, thresholds in (("fss", 64), ("fss", 128), ("additive", 64), ("additive", 128)):
         words = ("--aggregator", aggregator, "--thresholds", thresholds, "--runtime", runtime)
@@ -130,8 +131,8 @@ def test_keys_give_the_exact_curve_at_a_price_that_thresholds_hardly_raise(
         assert found["estimate"] == found["truth"]
         links = found["communication"]["links"]
         sent[aggregator, thresholds] = links["party->server"]["bytes"]
-    assert sent["fss", 64] == 2000 * 2 * (HEADER + KEY_HEADER + 6 * LEVEL)
-    assert sent["fss", 128] == 2000 * 2 * (HEADER + KEY_HEADER + 7 * LEVEL)
+    assert sent["fss", 64] == 2000 * 2 * (HEADER + KEY_HEADER + 6 * LEVEL + CHECK)
+    assert sent["fss", 128] == 2000 * 2 * (HEADER + KEY_HEADER + 7 * LEVEL + CHECK)
     for thresholds in (64, 128):
         assert sent["additive", thresholds] == 2000 * (2 * HEADER + 8 * thresholds + 16)
 

@@ -300,6 +300,6 @@ def test_a_question_may_name_its_aggregator() -> None:
 
     with Federation(parties=4, seed=1) as federation:
         result = federation.run(Elsewhere(), epsilon=5)
-    assert result.questions[0].federation["aggregator"] == "fss"
+    assert result.questions[0].federation["aggregator"] == "fss?verified=yes"
     assert np.isnan(result.deviations).all()
     assert dataclasses.replace(result, questions=()).as_json()["privacy"]

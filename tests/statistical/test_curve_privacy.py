@@ -87,6 +87,8 @@ def ecdf(thresholds: int, mechanism: str) -> Ecdf:
     return Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, mechanism=mechanism)
 
 
+KEYS = "fss?verified=no"
+
 HIERARCHY = Attack(
     ecdf(4, "hierarchy"), Fraction(1), (0.1, 1), (0.9, 1), all_shifted([0], [3]), 1.0, 4000
 )
@@ -156,9 +158,9 @@ gives 1.39, of which 0.43 goes into the bounds."""
     ("attack", "aggregator"),
     [
         (HIERARCHY, "additive"),
-        (HIERARCHY, "fss"),
+        (HIERARCHY, KEYS),
         (TWO_LEVELS, "additive"),
-        (POINTS, "fss"),
+        (POINTS, KEYS),
     ],
     ids=["hierarchy-additive", "hierarchy-fss", "two-levels", "points-on-demand"],
 )
@@ -174,7 +176,7 @@ def test_what_can_be_measured_is_what_is_due(
 
 @pytest.mark.parametrize(
     ("attack", "aggregator", "least"),
-    [(TREE, "fss", 0.9), (RUNNING, "additive", 0.7)],
+    [(TREE, KEYS, 0.9), (RUNNING, "additive", 0.7)],
     ids=["tree", "running-sum"],
 )
 def test_less_than_epsilon_can_be_measured(
@@ -188,7 +190,7 @@ def test_less_than_epsilon_can_be_measured(
 
 @pytest.mark.parametrize(
     ("attack", "aggregator"),
-    [(HIERARCHY, "additive"), (TREE, "additive"), (RUNNING, "additive"), (POINTS, "fss")],
+    [(HIERARCHY, "additive"), (TREE, "additive"), (RUNNING, "additive"), (POINTS, KEYS)],
     ids=["hierarchy", "tree", "running-sum", "points-on-demand"],
 )
 def test_noise_that_was_halved_is_caught(
@@ -211,7 +213,7 @@ def test_noise_follows_from_a_machines_own_randomness() -> None:
 def test_asking_again_says_no_more() -> None:
     """Noise that was drawn anew for every question would average away."""
     repeated = tuple(point for _ in range(64) for point in POINTS.points)
-    query = a_query(statistic=POINTS.statistic, aggregator="fss", parties=1, epsilon=Fraction(33))
+    query = a_query(statistic=POINTS.statistic, aggregator=KEYS, parties=1, epsilon=Fraction(33))
     holdings = deal({"value": np.array([0.5])}, 1)
     keys = submissions(query, holdings, "party")[0]
     server = collected(query, 0, Randomness.from_seed(1, "server-0"), keys)

@@ -5,9 +5,9 @@ communication O(n + m·|B|) where asking the parties again costs O(n·|B|). Wher
 what t will be, the domain has these |B| points alone: keys are then shorter by a factor of
 32 / log₂ |B| and counted in less than half of the time. `domain=fine` has S0's to the letter.
 
-Threat model: semi-honest. A server sees keys that are pseudorandom without the other servers', and
-how many records a party has. A party that deviates can upload a well-formed key that counts twice,
-or at a threshold of its choice; no server alone can see that.
+Threat model: semi-honest servers. A server sees keys that are pseudorandom without the other
+servers', and how many records a party has. A party that deviates can upload a well-formed key that
+counts twice, or at a threshold of its choice; no server alone can see that.
 
 With `verified=yes` the two servers check the keys together (`fss.verified`, `verified_server`): who
 sent one that is not a single step of weight one is named and left out, and the rest is exact. A bad
@@ -15,10 +15,15 @@ key passes with a chance below 2^-40. How many keys a party sends is held agains
 number is public. What is checked is that a key is a possible one: a party may still lie about its
 data. A server that deviates learns nothing by the check, but can have any party refused, and change
 the answer, as it can without.
+
+`verified=auto`, which is what a question says by default, is settled when the query is made of it:
+every query says `yes` or `no`, and with it the run's name, receipts and results. Keys are checked
+where two servers count all that is asked at once. They are not for points on demand: a bad key that
+a later question meets would end a tree that is paid for.
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -55,6 +60,9 @@ from protocols.run.machine import Done, Machine, Rejected, Step
 from protocols.run.messages import MAX_ROW, Message
 from protocols.run.query import Query
 
+AUTO = "auto"
+CHECKED_BYTES = "m(8 + ck)"
+PLAIN_BYTES = "m(8 + 24bk)"
 VERSION = 2
 RING = Ring(64)
 _HEADER = struct.Struct("<BBBBI")
@@ -64,28 +72,29 @@ _HEADER = struct.Struct("<BBBBI")
 class Fss(Aggregator):
     """Comparison keys, uploaded once; any m-1 of m servers may collude.
 
-    `verified`: `yes` has two servers check that each key is one record's, `no` trusts the parties.
+    `verified`: `yes` has two servers check that each key is one record's, `no` trusts the parties,
+    `auto` checks what two servers count at once: all but choices and points on demand.
     `domain`: keys are over the thresholds that are `asked`, or between two servers over the `fine`
     grid of 2^32 lines, whatever is asked. Points on demand always have the fine one.
     """
 
-    verified: str = "no"
+    verified: str = AUTO
     domain: str = ASKED
 
     name: ClassVar[str] = "fss"
     offers: ClassVar[Offers] = frozenset({Offer.COMPARE})
     joint: ClassVar[bool] = True
     chooses: ClassVar[bool] = True
-    rounds: ClassVar[int] = 5
-    """And three more with `verified`, where no key is bad."""
+    rounds: ClassVar[int] = 8
+    """Where no key is bad. Three fewer where keys are not checked."""
     party_bytes: ClassVar[str] = (
-        "m(8 + 24bk); b = ⌈log₂ L⌉; for m ≥ 3 about (8L + 16m)k; "
-        "verified m(8 + 16(b + 12)k), up to 32 thresholds m(8 + (48b − 16)k)"
+        f"{CHECKED_BYTES}; c = 16(b + 12), up to 32 thresholds 48b − 16; b = ⌈log₂ L⌉; "
+        f"unchecked {PLAIN_BYTES}, for m ≥ 3 about (8L + 16m)k"
     )
 
     def __post_init__(self) -> None:
-        if self.verified not in ("yes", "no"):
-            raise LocalError(f"fss: verified is yes or no, not {self.verified!r}")
+        if self.verified not in (AUTO, "yes", "no"):
+            raise LocalError(f"fss: verified is {AUTO}, yes or no, not {self.verified!r}")
         if self.domain not in (ASKED, FINE):
             raise LocalError(f"fss: domain is {ASKED} or {FINE}, not {self.domain!r}")
 
@@ -93,16 +102,34 @@ class Fss(Aggregator):
     def checks(self) -> bool:
         return self.verified == "yes"
 
+    def settled(self, query: Query) -> str:
+        if self.verified != AUTO:
+            return query.aggregator
+        checked = not query.statistic.on_demand and self._can_check(query)
+        name, _, options = query.aggregator.partition("?")
+        kept = [each for each in options.split("&") if each and each != f"verified={AUTO}"]
+        return f"{name}?{'&'.join([*kept, 'verified=yes' if checked else 'verified=no'])}"
+
+    def _can_check(self, query: Query) -> bool:
+        try:
+            replace(self, verified="yes").check(query)
+        except LocalError:
+            return False
+        return True
+
     def threat_model(self, servers: int) -> ThreatModel:
-        parties = "malicious parties, which are caught," if self.checks else "semi-honest parties"
+        checks = self.checks or (self.verified == AUTO and servers == SERVERS)
+        parties = "malicious parties, which are caught," if checks else "semi-honest parties"
+        if checks and not self.checks:
+            parties += " but for choices and points on demand,"
         return ThreatModel(
             colluding=servers - 1,
             behaviour=f"{parties} and {servers} semi-honest servers",
             dropouts="any number of parties may drop out before the release, no server may",
             reveals="the analyst and the servers see who contributed and how many records, "
             "the analyst the noisy counts"
-            + (", and all of them whose keys do not verify" if self.checks else ""),
-            catches=self.checks,
+            + (", and all of them whose keys do not verify" if checks else ""),
+            catches=checks,
         )
 
     def check(self, query: Query) -> None:
@@ -118,6 +145,8 @@ class Fss(Aggregator):
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         if self.domain == FINE and query.servers != 2:
             raise LocalError("fss?domain=fine takes exactly 2 servers")
+        if self.verified == AUTO:
+            raise LocalError("fss: a query says whether keys are verified, yes or no")
         if not self.checks:
             comparison(query)
             return
@@ -126,7 +155,7 @@ class Fss(Aggregator):
         if query.choice is not None:
             raise LocalError(
                 f"{query.statistic.name} is chosen by the two servers, who check no keys then: "
-                "fss without verified, or additive"
+                "fss?verified=no, or additive"
             )
         size = self.row_bytes(query, query.max_records_per_party)
         if size + 4 * query.parties > MAX_ROW:

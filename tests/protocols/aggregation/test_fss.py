@@ -7,7 +7,6 @@ import pytest
 
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss.aggregator import Fss
 from protocols.aggregation.one_round import SummingServer
 from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
@@ -21,15 +20,18 @@ from protocols.statistics.ecdf import Ecdf
 from protocols.statistics.moments import Mean
 from tests.protocols.aggregation.fss_samples import (
     PARTIES,
+    PLAIN,
     a_query,
     release,
     some_holdings,
     submissions,
 )
 
+KEYS, FINE_KEYS = "fss?verified=no", "fss?domain=fine&verified=no"
+
 
 def a_server(query: Query, index: int) -> SummingServer:
-    machine = Fss().server(query, index, Randomness.from_seed(2, f"server-{index}"), Memory())
+    machine = PLAIN.server(query, index, Randomness.from_seed(2, f"server-{index}"), Memory())
     assert isinstance(machine, SummingServer)
     return machine
 
@@ -88,18 +90,18 @@ def test_uploads_grow_by_a_level_where_thresholds_double_and_pointwise_doubles()
     sizes = {}
     for thresholds in (16, 64, 1024):
         statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds)
-        for name in ("fss", "fss?domain=fine", "additive"):
+        for name in (KEYS, FINE_KEYS, "additive"):
             query = replace(a_query(statistic=statistic), aggregator=name)
             party = aggregator_named(name).party(query, some_holdings(), Randomness(bytes(16)))
             step = party.start()
             assert isinstance(step, Done)
             sizes[name, thresholds] = sum(m.links * m.charge for m in step.messages)
-    fine = {sizes["fss?domain=fine", thresholds] for thresholds in (16, 64, 1024)}
+    fine = {sizes[FINE_KEYS, thresholds] for thresholds in (16, 64, 1024)}
     assert len(fine) == 1
     level = 2 * 24 * some_holdings().rows
-    assert sizes["fss", 64] - sizes["fss", 16] == 2 * level
-    assert sizes["fss", 1024] - sizes["fss", 64] == 4 * level
-    assert fine.pop() - sizes["fss", 1024] == (32 - 10) * level
+    assert sizes[KEYS, 64] - sizes[KEYS, 16] == 2 * level
+    assert sizes[KEYS, 1024] - sizes[KEYS, 64] == 4 * level
+    assert fine.pop() - sizes[KEYS, 1024] == (32 - 10) * level
     growth = (sizes["additive", 1024] - sizes["additive", 64]) / (1024 - 64)
     assert growth == 8 * PARTIES
 
@@ -179,6 +181,6 @@ def test_a_bad_key_is_refused_by_name_and_the_rest_goes_on(change: str) -> None:
 def test_what_keys_cannot_do_is_said(query: Query, reason: str) -> None:
     if reason:
         with pytest.raises(LocalError, match=reason):
-            Fss().check(query)
+            PLAIN.check(query)
     else:
-        Fss().check(query)
+        PLAIN.check(query)

@@ -10,7 +10,6 @@ from fss.verified import Verified
 from protocols.aggregation import aggregator_named
 from protocols.aggregation.contract import Bodies
 from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.fss.aggregator import Fss
 from protocols.aggregation.fss.submission import compared
 from protocols.aggregation.fss.verified_keys import HEADER, verified_keys
 from protocols.errors import LocalError
@@ -22,6 +21,7 @@ from protocols.statistics.ecdf import Ecdf, Quantile
 from protocols.statistics.histogram import Histogram
 from simulation import Federation
 from simulation.scripted_parties import lying_machine
+from tests.protocols.aggregation.fss_samples import PLAIN
 from tests.protocols.aggregation.fss_verified_runs import (
     FSS,
     INVALID,
@@ -80,8 +80,8 @@ def test_honest_servers_say_a_contribution_and_a_digest_each() -> None:
 def test_the_same_answer_as_keys_that_are_not_checked() -> None:
     holdings = some_holdings()
     query = query_about(holdings)
-    plain = Exchange(Fss(), replace(query, aggregator="fss"), records=holdings.counts)
-    plain.enter(holdings.ids, Fss().party(plain.query, holdings, plain.randomness))
+    plain = Exchange(PLAIN, replace(query, aggregator="fss?verified=no"), records=holdings.counts)
+    plain.enter(holdings.ids, PLAIN.party(plain.query, holdings, plain.randomness))
     checked = total_of(exchange_over(holdings, query))
     assert total_of(plain).vector.tolist() == checked.vector.tolist()
 
@@ -290,12 +290,12 @@ def test_it_says_what_it_cannot_do() -> None:
     query = query_about(holdings)
     with pytest.raises(LocalError, match="exactly 2 servers"):
         FSS.check(replace(query, servers=3))
-    with pytest.raises(LocalError, match="verified is yes or no"):
+    with pytest.raises(LocalError, match="verified is auto, yes or no"):
         aggregator_named("fss?verified=maybe")
     with pytest.raises(LocalError, match="do not fit a message"):
         FSS.check(replace(query, max_records_per_party=10**5, records=10**6))
     assert FSS.threat_model(2).catches
-    assert not Fss().threat_model(2).catches
+    assert not PLAIN.threat_model(2).catches
 
 
 def test_keys_are_as_deep_as_there_are_thresholds() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import tracemalloc
-from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -37,6 +36,8 @@ NOISE = {
     "masking": Placement.PARTIES,
 }
 
+SPECS = ["curator", "additive", "fss?verified=no", "fss?verified=yes"]
+
 
 def holdings_of(parties: int = PARTIES) -> Holdings:
     """Parties with one, two or three records."""
@@ -48,7 +49,7 @@ def holdings_of(parties: int = PARTIES) -> Holdings:
 def query_of(aggregator: str, holdings: Holdings) -> Query:
     statistic = (
         Ecdf(lower=0.0, upper=1.0, thresholds=8)
-        if aggregator == "fss"
+        if aggregator.startswith("fss")
         else Histogram(lower=0.0, upper=1.0, bins=8)
     )
     return Query(
@@ -86,7 +87,9 @@ def rows_of(steps: list[Step]) -> dict[tuple[int, int], bytes]:
     return found
 
 
-@pytest.mark.parametrize("aggregator", ["curator", "additive", "fss"])
+@pytest.mark.parametrize(
+    "aggregator", ["curator", "additive", "fss?verified=no", "fss?verified=yes"]
+)
 def test_parts_say_what_the_whole_says(aggregator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     holdings = holdings_of()
     query = query_of(aggregator, holdings)
@@ -104,7 +107,7 @@ def test_parts_say_what_the_whole_says(aggregator: str, monkeypatch: pytest.Monk
 def test_a_part_holds_about_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most as many and one party's more, whatever each party holds."""
     holdings = holdings_of()
-    query = query_of("fss", holdings)
+    query = query_of("fss?verified=no", holdings)
     monkeypatch.setattr(in_parts, "PART_BYTES", 10_000)
     for step in spoken(party_machine(query, holdings, Randomness.from_seed(1, "parties"))):
         assert isinstance(step, Continue | Done)
@@ -126,7 +129,7 @@ def test_parties_that_must_be_computed_together_are(
 def test_memory_is_that_of_a_part() -> None:
     """24,000 keys are 2 × 19 MB; a part is 2 MiB to each of two servers."""
     holdings = deal({"value": np.random.default_rng(1).random(24_000)}, 24_000)
-    query = replace(query_of("fss", holdings), aggregator="fss?domain=fine")
+    query = query_of("fss?domain=fine&verified=no", holdings)
     machine = party_machine(query, holdings, Randomness.from_seed(1, "parties"))
     tracemalloc.start()
     try:
