@@ -167,7 +167,7 @@ class Federation:
         """With what a question is put; a study as it was chosen: its questions may differ."""
         if isinstance(question, Study):
             return self._aggregator
-        statistic = self._with_bounds(question).asked_of(self._aggregator.name)
+        statistic = self._with_bounds(question).asked_of(self._aggregator.offers)
         return self._setting.settled(self._spec, statistic)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:

@@ -21,8 +21,8 @@ from simulation import Federation
 @pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])
 def test_the_standard_error_is_the_spread_of_answers(kind: type[Area]) -> None:
     """Of 1500 releases of the same records: its relative error is 1.8 %, that of 40 times 100
-    redraws 1.5 %, and to first order it is right within 4 %. 16 % is 5 standard deviations from
-    there."""
+    redraws 1.5 %, and to first order it was seen to be right within 4.5 %. 16 % is 5 standard
+    deviations from there, about."""
     generator = np.random.default_rng(2)
     label = (generator.random(3000) < 0.4).astype(float)
     score = np.clip(generator.beta(2, 3, 3000) + 0.2 * label, 0, 1)
