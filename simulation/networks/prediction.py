@@ -51,21 +51,21 @@ def acknowledgements(bill: Bill) -> Counter[Role]:
     """One-way delays that a question takes beside one for each round, by who is at the other end
     from the coordinator: how the processes speak.
 
-    The coordinator speaks to one server after the other, each time until that has acknowledged it:
-    a round to m servers takes m - 1 calls more, and the query one more, because parties are asked
-    when all servers know. What parties say to each other through the coordinator goes two ways in
-    one round; and they hand in their accounts before they say that they are done.
+    The coordinator tells one server after the other of the query, each time until that has
+    acknowledged it, and parties are asked when all servers know. Whatever else servers are told,
+    they are told side by side. What parties say to each other through the coordinator goes two ways
+    in one round; and they hand in their accounts before they say that they are done.
     """
-    told: dict[tuple[int, Phase], set[int]] = {}
+    told: dict[int, set[int]] = {}
     relayed: set[int] = set()
     meet = False
     for link in bill.accounts:
-        if link.sender is Role.COORDINATOR and link.receiver is Role.SERVER:
-            told.setdefault((link.round, link.phase), set()).add(link.station)
+        if link.phase is Phase.QUERY and link.receiver is Role.SERVER:
+            told.setdefault(link.round, set()).add(link.station)
         meet |= link.phase is Phase.PAIR
         if link.phase is Phase.PAIR and link.receiver is Role.COORDINATOR:
             relayed.add(link.round)
-    calls = sum(len(servers) - (phase is not Phase.QUERY) for (_, phase), servers in told.items())
+    calls = sum(map(len, told.values()))
     return Counter(
         {
             Role.SERVER: SETTLING + ACKNOWLEDGED * calls,
