@@ -60,7 +60,7 @@ class Setting:
             words, statement = "none needed", "the answer does not depend on any record"
         else:
             words = release.words
-            statement = f"{release.statement}; adjacent: {adjacency} replaced"
+            statement = f"{release.statement}; ε is for {adjacency}, replaced by any other"
         model = f"{self.aggregator.threat_model(self.servers)}; {statement}"
         return Privacy(
             None if question.epsilon is None else float(question.epsilon),

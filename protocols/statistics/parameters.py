@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -51,10 +51,14 @@ class Parametrized:
             if not fits(value, fields[key].type):
                 raise LocalError(f"{cls.name}: {key} cannot be {value!r}")
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()}
-        return cls(**values)  # checked against the fields above
+        try:
+            plain = {k: as_plain(v, fields[k].type) for k, v in values.items()}
+        except OverflowError:
+            raise LocalError(f"{cls.name}: a number is too large") from None
+        return cls(**plain)  # checked against the fields above
 
 
-def as_plain(value: Parameter, annotation: object) -> Parameter:
+def as_plain(value: Any, annotation: object) -> Parameter:
     kinds = get_args(annotation) or (annotation,)
     if isinstance(value, tuple):
         return value if str in kinds else tuple(float(each) for each in value)

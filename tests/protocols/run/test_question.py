@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from protocols.errors import LocalError
 from protocols.privacy.mechanisms import Placement
 from protocols.run.question import Question
 from protocols.statistics import Statistic
@@ -32,3 +33,20 @@ def test_whole_numbers_as_bounds_ask_for_the_same_as_real_ones(statistic: Statis
     parameters = put.statistic.parameters() | {"upper": 2.0}
     other = replace(put, statistic=put.statistic.from_parameters(parameters))
     assert question.difference(other) == "statistic"
+
+
+@pytest.mark.parametrize("bound", [7, 2**53 + 1, int("5" * 27), int("7" * 110)])
+def test_whole_numbers_off_the_wire_are_the_nearest_real_ones(bound: int) -> None:
+    """Whatever their size: else one question had two names."""
+    asked = Question(Ecdf(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.EACH_SERVER)
+    text = asked.encode().replace('"upper": 1.0', f'"upper": {bound}')
+    found = Question.decode(text)
+    assert found.statistic.parameters()["upper"] == float(bound)
+    assert isinstance(found.statistic, Ecdf)
+    assert type(found.statistic.upper) is float
+    assert Question.decode(found.encode()) == found
+
+
+def test_a_number_past_all_real_ones_is_one_line() -> None:
+    with pytest.raises(LocalError, match="a number is too large"):
+        Ecdf.from_parameters({"upper": 10**400})
