@@ -31,7 +31,8 @@ class Dataset:
     `columns` are of numbers, NaN where one is missing; `texts` of names (`protocols.categories`),
     with `why` each is not of numbers; `categories` are a column's names that are counted, if the
     source says. `missing` is what becomes of records that lack a value, once it is known which
-    columns matter (`about`); `notes` is what was done.
+    columns matter (`about`); `notes` is what was done. `public` are the columns of other records,
+    which are public and like these.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Dataset:
     missing: str = REFUSE
     from_file: bool = False
     notes: tuple[str, ...] = ()
+    public: dict[str, Column] = field(default_factory=dict)
 
     @property
     def all_columns(self) -> dict[str, Column]:

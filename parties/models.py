@@ -1,5 +1,6 @@
 """Scores for those who have none: a model trained on one part of a file, which is taken to be
-public, scores the other part, which parties then hold. The two parts share no record.
+public, scores the other part, which parties then hold. The two parts share no record. Thresholds of
+curves can follow the training part's own scores (`Statistic.planned_by`).
 
 Columns of numbers are scaled, others become one column per value that is common in the training
 part. Nothing of the held-out part is used before it is scored.
@@ -102,11 +103,12 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
     inputs = features({k: v for k, v in columns.items() if k != name}, training)
     fitted = build().fit(inputs[training], label[training])
     held = ~training | whole
-    score: Column = fitted.predict_proba(inputs[held])[:, 1]
+    score: Column = fitted.predict_proba(inputs)[:, 1]
     unit = (0.0, 1.0)
     return Dataset(
         f"{spec} by {model}",
-        {"score": score, "label": label[held].astype(np.float64)},
+        {"score": score[held], "label": label[held].astype(np.float64)},
         {"score": unit, "label": unit},
         {"value": "score", "score": "score", "label": "label"},
+        public={"score": score[training], "label": label[training].astype(np.float64)},
     )

@@ -47,7 +47,6 @@ from protocols.statistics.residuals import (
     ResidualCells,
     ResidualReach,
 )
-from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.statistics.running_sum import RunningSum
 from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 
@@ -75,8 +74,7 @@ EVERY: tuple[Statistic, ...] = (
     Mode(**UNIT, bins=8),
     FirstAboveThreshold(**UNIT, bins=4, threshold=2),
     RunningSum(**UNIT, steps=12),
-    Roc(**GRID),
-    RocAt(**GRID, at=(0.2, 0.5, 0.7)),
+    Roc(**GRID, at=(0.2, 0.5, 0.7)),
     PrCurve(**GRID),
     AucByCurve(**GRID),
     AveragePrecision(**GRID),

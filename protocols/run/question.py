@@ -74,6 +74,18 @@ class Question:
     def _may_reuse(self) -> bool:
         return not self.fresh and self.statistic.reuse_key is not None
 
+    def prepared(self, records: int, max_records_per_party: int, seed: bytes) -> Statistic:
+        """The statistic with what is decided before it is put to so many records."""
+        return self.statistic.prepared(
+            Circumstances(
+                records=records,
+                max_records_per_party=max_records_per_party,
+                epsilon=self.epsilon,
+                inside=self.noise is Placement.PER_PAIR,
+                seed=seed,
+            )
+        )
+
     def query(
         self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
     ) -> Query:
@@ -87,14 +99,10 @@ class Question:
             raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         query = Query(
             nonce=nonce,
-            statistic=self.statistic.prepared(
-                Circumstances(
-                    records=records,
-                    max_records_per_party=max_records_per_party,
-                    epsilon=self.epsilon,
-                    inside=self.noise is Placement.PER_PAIR,
-                    seed=hashlib.blake2s(nonce, person=b"matching").digest(),
-                )
+            statistic=self.prepared(
+                records,
+                max_records_per_party,
+                hashlib.blake2s(nonce, person=b"matching").digest(),
             ),
             aggregator=self.aggregator,
             parties=parties,

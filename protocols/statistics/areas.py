@@ -12,7 +12,8 @@ from protocols.names import look_up
 from protocols.offers import Offers
 from protocols.privacy.smooth_sensitivity import average_precision
 from protocols.records import Column, Holdings
-from protocols.statistics.classifier_curves import ClassCounts, ClassifierCurves
+from protocols.statistics.class_counts import ClassCounts
+from protocols.statistics.classifier_curves import ClassifierCurves
 from protocols.statistics.contract import Statistic
 from protocols.statistics.curated import CURATED_STEPS, Curated, SmoothAveragePrecision
 from protocols.statistics.estimates import Estimate, shape_of
@@ -121,5 +122,7 @@ def way(asked: Statistic, kind: type[ClassCounts], **changes: object) -> Statist
     known = kind.__dataclass_fields__
     same = {name: value for name, value in asked.parameters().items() if name in known}
     if issubclass(kind, Curated):  # there is no curve whose points could be too many
+        if asked.parameters().get("at"):
+            raise LocalError("--at is for curves without a curator, who needs no thresholds")
         same["thresholds"] = max(int(str(same["thresholds"])), CURATED_STEPS)
     return kind(**same | changes)  # type: ignore[arg-type]  # checked as they are built

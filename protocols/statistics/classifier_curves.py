@@ -7,12 +7,13 @@ are estimated; with public labels only scores are (`protocols.privacy.class_curv
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
@@ -21,12 +22,16 @@ from protocols.offers import Offers
 from protocols.privacy.class_curves import (
     SMOOTHINGS,
     ClassCurves,
-    ClassDistributions,
     Smoothing,
 )
-from protocols.privacy.curves import MECHANISMS
+from protocols.privacy.curves import MECHANISMS, TreeMechanism
 from protocols.records import Column, Holdings
-from protocols.statistics.bounded import Bounded
+from protocols.statistics.class_counts import (
+    MAX_THRESHOLDS,
+    ClassCounts,
+    shares_of,
+    true_auc,
+)
 from protocols.statistics.classifier_estimates import (
     Judgement,
     Judgements,
@@ -34,107 +39,40 @@ from protocols.statistics.classifier_estimates import (
     RocEstimate,
     cost_of,
 )
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate
-from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.measurement import Measurement, Step
-from protocols.statistics.option import option, role
-from protocols.statistics.thresholds import threshold_values
+from protocols.statistics.option import option
+from protocols.statistics.score_thresholds import (
+    EXACT_POINTS,
+    by_rank,
+    every,
+    followed_points,
+    points_for,
+)
 
-MAX_THRESHOLDS = 1 << 16
-MAX_SCORES = 16
 SOLVERS = ("interior-point", "cvxopt")
 ROC_METHODS = ("curve", "binormal", "priroc", "priroc-fix")
 
 
 @dataclass(frozen=True)
-class ClassCounts(Bounded):
-    """How many records of each class have a score at most each threshold."""
-
-    score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")
-    label: str = role("label", "The column of labels, 0 or 1.")
-    positive: float | None = option(None, "The label of positive records, if it is not 1.")
-    thresholds: int = option(256, "How many points a curve has; a curator uses at least 1024.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.thresholds <= MAX_THRESHOLDS:
-            raise LocalError(
-                f"--thresholds must be between 1 and {MAX_THRESHOLDS}, not {self.thresholds}"
-            )
-        if not 1 <= len(set(self.score)) == len(self.score) <= MAX_SCORES:
-            raise LocalError(f"--score names 1 to {MAX_SCORES} columns, each once")
-        if self.label in self.score:
-            raise LocalError(f"column {self.label!r} cannot be both score and label")
-        if self.positive is not None and not math.isfinite(self.positive):
-            raise LocalError(f"--positive is a finite number, not {self.positive}")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (*self.score, self.label)
-
-    @property
-    def valued(self) -> tuple[str, ...]:
-        return self.score
-
-    @cached_property
-    def x(self) -> Column:
-        """τ_1 < … < τ_N, the last of them the upper bound."""
-        return threshold_values(*self.bounds, self.thresholds, "linear")
-
-    # --- records ---
-
-    @property
-    def measurement(self) -> Measurement | None:
-        """In one row of cells: those of the negatives, then those of the positives. Several scores
-        are in several rows, which keys and proofs do not know."""
-        return Step(2 * self.thresholds) if len(self.score) == 1 else None
-
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._cells(holdings)[0]
-        return found
-
-    def _cells(self, holdings: Holdings) -> NDArray[np.int64]:
-        """Each record's cell in the row of each score."""
-        x, positive = self.x, is_positive(holdings.column(self.label), self.positive)
-        found = [np.searchsorted(x, self._scores(holdings, name)) for name in self.score]
-        return (np.stack(found) + self.thresholds * positive).astype(np.int64)
-
-    def positives(self, holdings: Holdings) -> NDArray[np.bool]:
-        """For the truth. Raises `LocalError` for labels that are none."""
-        return positives_of(holdings.column(self.label), self.label, self.positive)
-
-    def _scores(self, holdings: Holdings, name: str) -> Column:
-        values = holdings.column(name)
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {name!r} has scores that are not finite numbers")
-        return np.clip(values, *self.bounds)
-
-    @property
-    def length(self) -> int:
-        return 2 * self.thresholds * len(self.score)
-
-    def encode(self, holdings: Holdings) -> Vector:
-        width = 2 * self.thresholds
-        rows = [holdings.count_by_party(cells, width) for cells in self._cells(holdings)]
-        return np.concatenate([np.cumsum(row, axis=1) for row in rows], axis=1)
-
-    @property
-    def grid_step(self) -> float:
-        lower, upper = self.bounds
-        return (upper - lower) / self.thresholds
-
-    @property
-    def grid_words(self) -> str:
-        return f"scores are compared with thresholds that are {self.grid_step:.3g} apart"
-
-
-@dataclass(frozen=True)
 class ClassifierCurves(ClassCounts):
     """Both curves of every score within one ε. How they are smoothed, and which threshold is best,
-    is decided after the release and spends nothing."""
+    is decided after the release and spends nothing.
 
+    `at` are all thresholds but the last, which is the upper bound; without them thresholds are
+    evenly spaced, or follow public data (`planned_by`), of whose scores `pilot_scores` are those
+    that thresholds are chosen from.
+    """
+
+    thresholds: int = option(
+        0,
+        "How many points a curve has; 0 chooses by the number of records and ε. A curator uses at "
+        "least 1024.",
+    )
+    at: tuple[float, ...] = option(
+        (), "A public threshold; repeat it for more. Evenly spaced, if left out."
+    )
     labels: str = option(
         "private", "Whether labels are protected too.", choices=("private", "public")
     )
@@ -152,6 +90,7 @@ class ClassifierCurves(ClassCounts):
         "youden",
         "Which threshold is best: youden, or cost=R: a false positive costs R false negatives.",
     )
+    pilot_scores: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,11 +108,76 @@ class ClassifierCurves(ClassCounts):
                 "or --mechanism tree"
             )
         cost_of(self.best)
+        for values in (self.at, self.pilot_scores):
+            self._check_thresholds(values)
+        if self.at and self.thresholds not in (0, len(self.at) + 1):
+            raise LocalError(
+                f"--thresholds is {self.thresholds}, with {len(self.at)} given by --at"
+            )
+
+    def _check_thresholds(self, values: tuple[float, ...]) -> None:
+        if len(values) >= MAX_THRESHOLDS:
+            raise LocalError(f"{len(values)} thresholds are too many: {MAX_THRESHOLDS - 1} at most")
+        if not all(map(math.isfinite, values)) or any(a >= b for a, b in pairwise(values)):
+            raise LocalError("thresholds must rise, and be finite numbers")
+        if not values or self.lower is None or self.upper is None:
+            return
+        if not self.lower <= values[0] <= values[-1] < self.upper:
+            raise LocalError(
+                f"thresholds lie within [{self.lower:g}, {self.upper:g}], and below the upper "
+                "bound, which is one in any case"
+            )
+
+    # --- where thresholds lie ---
+
+    fewest: ClassVar[int] = 0
+    takes_pilot: ClassVar[bool] = True
+
+    @property
+    def points(self) -> int:
+        """Where it is still to be chosen, that of curves without noise."""
+        return len(self.at) + 1 if self.at else self.thresholds or EXACT_POINTS
+
+    @cached_property
+    def x(self) -> Column:
+        return np.array([*self.at, self.bounds[1]]) if self.at else super().x
+
+    @property
+    def grid_words(self) -> str:
+        if self.at:
+            return f"scores are compared with {self.points} thresholds"
+        return super().grid_words
+
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
+        """With thresholds where scores of public data lie, those of all columns together."""
+        if self.at:
+            raise LocalError("--pilot chooses the thresholds: leave --at out")
+        if self.mechanism == TreeMechanism.name:
+            raise LocalError("--pilot goes with another --mechanism: a tree is evenly spaced")
+        lower, upper = self.with_bounds(bounds).bounds
+        scores = np.concatenate([self._scores(pilot, name) for name in self.score])
+        found = by_rank(scores, lower, upper)
+        if not found:
+            raise LocalError(
+                "the scores of --pilot are all at one end: no threshold can follow them"
+            )
+        return replace(self, pilot_scores=found)
+
+    def prepared(self, known: Circumstances) -> Self:
+        if self.at:
+            return replace(self, thresholds=len(self.at) + 1)
+        wanted = self.thresholds or points_for(known.records, known.epsilon)
+        if not self.pilot_scores:
+            return replace(self, thresholds=wanted)
+        if not self.thresholds:
+            wanted = followed_points(wanted)
+        chosen = every(self.pilot_scores, wanted)
+        return replace(self, at=chosen, thresholds=len(chosen) + 1, pilot_scores=())
 
     @cached_property
     def class_curves(self) -> ClassCurves:
         public = self.labels == "public"
-        return ClassCurves(self.thresholds, self.mechanism, public, len(self.score))
+        return ClassCurves(self.points, self.mechanism, public, len(self.score))
 
     @property
     def protected(self) -> str:
@@ -182,6 +186,10 @@ class ClassifierCurves(ClassCounts):
     @property
     def taken_as_public(self) -> tuple[str, ...]:
         return (self.label,) if self.labels == "public" else ()
+
+    @property
+    def open_to_pilot(self) -> bool:
+        return not (self.at or self.thresholds or self.mechanism == TreeMechanism.name)
 
     @property
     def measures(self) -> bool:
@@ -208,7 +216,7 @@ class ClassifierCurves(ClassCounts):
     def release_key(self) -> str:
         """The same for all curves and areas of the same scores."""
         scores = (self.score, self.label, self.positive, *self.bounds)
-        return repr(("classes", *scores, self.thresholds, self.labels, self.mechanism))
+        return repr(("classes", *scores, self.points, self.at, self.labels, self.mechanism))
 
     @property
     def reuse_key(self) -> str | None:
@@ -265,7 +273,7 @@ class ClassifierCurves(ClassCounts):
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the classes' sizes are."""
-        return np.full(2 * (self.thresholds + 1) * len(self.score), np.nan)
+        return np.full(2 * (self.points + 1) * len(self.score), np.nan)
 
 
 @dataclass(frozen=True)
@@ -356,22 +364,3 @@ class PrCurve(Drawn):
             found += [recall, np.divide(spread, taken**2, np.ones_like(taken), where=taken > 1)]
         bounded: Column = np.minimum(np.concatenate(found), 1.0)
         return bounded
-
-
-def shares_of(scores: Column, positive: NDArray[np.bool], x: Column) -> ClassDistributions:
-    """On raw records: those above the range are at most no threshold."""
-    classes = [np.sort(scores[~positive]), np.sort(scores[positive])]
-    shares = [
-        np.searchsorted(each, x, side="right") / len(each) if len(each) else np.full(len(x), np.nan)
-        for each in classes
-    ]
-    return ClassDistributions(float(len(classes[0])), float(len(classes[1])), *shares)
-
-
-def true_auc(scores: Column, positive: NDArray[np.bool]) -> float:
-    """As scikit-learn computes it; NaN if a class is empty."""
-    if positive.all() or not positive.any():
-        return math.nan
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(positive, scores))

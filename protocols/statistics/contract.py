@@ -256,6 +256,11 @@ class Statistic(Parametrized, ABC):
         return self
 
     @property
+    def open_to_pilot(self) -> bool:
+        """Whether something is left open that public data would decide better."""
+        return False
+
+    @property
     def protected(self) -> str:
         """What adjacent data sets differ in, where the unit of privacy is a record."""
         return "one record"

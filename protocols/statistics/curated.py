@@ -28,11 +28,7 @@ from protocols.privacy.smooth_sensitivity import (
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.by_curator import OfSecretScale
-from protocols.statistics.classifier_curves import (
-    ClassCounts,
-    shares_of,
-    true_auc,
-)
+from protocols.statistics.class_counts import ClassCounts, shares_of, true_auc
 from protocols.statistics.classifier_estimates import Judgement, RocEstimate
 from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate

@@ -20,7 +20,7 @@ from protocols.pairwise.kernels.registry import KernelKind, kernel_named
 from protocols.privacy.curves import MECHANISMS
 from protocols.records import Holdings
 from protocols.statistics.bounded import OneColumn
-from protocols.statistics.contract import Statistic
+from protocols.statistics.contract import Bounds, Statistic
 from protocols.statistics.option import option, role
 from protocols.statistics.pairwise import Pairs
 
@@ -147,7 +147,11 @@ class Auc(Ordered):
     method: str = option(
         "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
     )
-    thresholds: int = option(256, "How many points the curve has; a curator uses at least 1024.")
+    thresholds: int = option(
+        0,
+        "How many points the curve has; 0 chooses by the number of records and ε. A curator uses "
+        "at least 1024.",
+    )
     mechanism: str = option(
         "hierarchy", "Which mechanism adds the noise to it.", choices=tuple(MECHANISMS)
     )
@@ -184,6 +188,11 @@ class Auc(Ordered):
         from protocols.statistics.curated import SmoothAuc
 
         return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
+
+    def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
+        if self.method != "pairs":
+            raise LocalError(f"--pilot plans pairs: leave it out with --method {self.method}")
+        return super().planned_by(pilot, bounds)
 
     @property
     def bounded(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from protocols.privacy.priroc import COUNTS, MAX_DEPTH, PrirocRelease, depth_for
 from protocols.privacy.smooth_sensitivity import SmoothNoise
 from protocols.randomness import Randomness
 from protocols.records import Holdings
-from protocols.statistics.classifier_curves import shares_of, true_auc
+from protocols.statistics.class_counts import shares_of, true_auc
 from protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
 from protocols.statistics.contract import Circumstances
 from protocols.statistics.curated import Curated, Integers

@@ -16,14 +16,14 @@ from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.privacy.curves import MECHANISMS
 from protocols.records import Holdings
-from protocols.statistics.classifier_curves import shares_of, true_auc
+from protocols.statistics.class_counts import shares_of, true_auc
+from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
 from protocols.statistics.drawing import Style
 from protocols.statistics.ecdf import Quantile
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.labels import positives_of
 from protocols.statistics.option import option, role
-from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.studies.contract import Ask, Finding, Steps, Study
 
 MAX_BINS = 1 << 10
@@ -48,7 +48,7 @@ class RocMedians(Study):
 
     name: ClassVar[str] = "roc-medians"
     style: ClassVar[Style] = Style()
-    span: ClassVar[tuple[float, float]] = RocAt.span
+    span: ClassVar[tuple[float, float]] = Roc.span
 
     def __post_init__(self) -> None:
         if not 2 <= self.bins <= MAX_BINS:
@@ -74,14 +74,13 @@ class RocMedians(Study):
             mechanism=self.mechanism,
         )
 
-    def _curve(self, at: tuple[float, ...]) -> RocAt:
-        return RocAt(
+    def _curve(self, at: tuple[float, ...]) -> Roc:
+        return Roc(
             score=(self.score,),
             label=self.label,
             positive=self.positive,
             lower=self.lower,
             upper=self.upper,
-            thresholds=len(at) + 1,
             mechanism=self.mechanism,
             best=self.best,
             at=at,

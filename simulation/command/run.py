@@ -245,9 +245,13 @@ def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
 
 
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
-    """The statistic with what it plans by, where that is public data."""
+    """The statistic with what it plans by: public data that is named, or the public part of its own
+    where that helps."""
     from parties.data import load
+    from protocols.records import deal
 
+    if pilot is None and dataset and dataset.public and statistic.open_to_pilot:
+        return statistic.planned_by(deal(dataset.public, 1), dataset.bounds)
     if pilot is None:
         return statistic
     public = load(pilot)

@@ -16,7 +16,7 @@ import numpy as np
 from protocols.privacy.class_curves import ClassCurves, Smoothing
 from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.randomness import Randomness
-from protocols.statistics.classifier_curves import shares_of
+from protocols.statistics.class_counts import shares_of
 from protocols.statistics.classifier_estimates import Judgement, area_between
 from simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
 from simulation.reproduce.classified import SEED, Scores, classified, made_up

@@ -21,7 +21,6 @@ from protocols.statistics.on_demand import OnDemand
 from protocols.statistics.pairwise import Pairs
 from protocols.statistics.projected import NextAttribute, ProjectedCells
 from protocols.statistics.residuals import ResidualCells, ResidualReach
-from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.statistics.running_sum import RunningSum
 
 
@@ -115,9 +114,9 @@ class TestCalibrationCounts(WithLabels):
     statistic = CalibrationCounts(at=(0.2, 0.5, 0.7))
 
 
-class TestRocAt(WithLabels):
+class TestRocAtThresholds(WithLabels):
     __test__ = True
-    statistic = RocAt(lower=0.0, upper=1.0, thresholds=4, at=(0.2, 0.5, 0.7))
+    statistic = Roc(lower=0.0, upper=1.0, at=(0.2, 0.5, 0.7))
 
 
 class TestLinearRegression(StatisticContract):

@@ -44,7 +44,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "lower": lambda value: value - 1,
     "upper": lambda value: value + 1,
     "bins": lambda value: 2 * value if isinstance(value, int) else "7",
-    "thresholds": lambda value: 2 * value,
+    "thresholds": lambda value: 2 * value or 4,
     "steps": lambda value: 2 * value,
     "spacing": lambda value: "log" if value == "linear" else "linear",
     "mechanism": lambda value: "tree" if value == "hierarchy" else "hierarchy",
@@ -52,7 +52,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "box": lambda value: not value,
     "solver": lambda value: "cvxopt" if value == "interior-point" else "interior-point",
     "quantile": lambda value: (0.25,),
-    "at": lambda value: (*value[:-1], value[-1] + 0.01),
+    "at": lambda value: (*value[:-1], value[-1] + 0.01) if value else (0.2, 0.5, 0.7),
+    "pilot_scores": lambda value: (0.1, 0.2),
     "pairs_per_party": lambda value: "2" if value == "1" else "1",
     "bits": lambda value: value + 1 if value < 8 else value - 1,
     "meet": lambda value: "servers" if value == "parties" else "parties",
@@ -124,7 +125,7 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("residual-cells", "side"): {"side": 2, "lengths": (1.0, 4.0)},
     ("residual-cells-curated", "side"): {"side": 2, "lengths": (1.0, 4.0)},
     ("roc", "method"): {"method": "binormal"},
-    ("roc-at", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
+    ("roc", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
 }
 """The same where another value of that statistic is not like that, or is one with others only."""
 

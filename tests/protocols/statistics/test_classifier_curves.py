@@ -188,7 +188,7 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"thresholds": 0}, "thresholds must be between"),
+        ({"thresholds": -1}, "thresholds must be between"),
         ({"thresholds": 1 << 20}, "thresholds must be between"),
         ({"score": ()}, "score names 1 to"),
         ({"score": ("a", "a")}, "each once"),

@@ -8,8 +8,8 @@ from sklearn.metrics import roc_curve
 
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings, deal
+from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.classifier_estimates import RocEstimate
-from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.studies.conformance import conducted
 from protocols.studies.contract import StudyContract
 from protocols.studies.roc_medians import RocMedians
@@ -54,7 +54,7 @@ def test_equal_scores_leave_one_threshold() -> None:
 
     finding, asked = conducted(Exactly.study, Equal().exactly)
     assert len(asked) == 2
-    assert isinstance(asked[1].statistic, RocAt)
+    assert isinstance(asked[1].statistic, Roc)
     assert len(asked[1].statistic.at) == 1
     assert "of 16 bins" in finding.notes[0]
 
@@ -66,17 +66,6 @@ def test_equal_scores_leave_one_threshold() -> None:
 def test_what_it_refuses(wrong: dict[str, float | str]) -> None:
     with pytest.raises(LocalError):
         replace(RocMedians(), **wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("at", [(0.5, 0.5), (0.7, 0.2), (-0.1,), (1.0,), (float("nan"),), ()])
-def test_thresholds_that_are_none(at: tuple[float, ...]) -> None:
-    with pytest.raises(LocalError, match="threshold"):
-        RocAt(lower=0.0, upper=1.0, thresholds=max(len(at), 1) + 1, at=at)
-
-
-def test_other_thresholds_are_another_release() -> None:
-    one, two = (RocAt(lower=0.0, upper=1.0, thresholds=2, at=(each,)) for each in (0.4, 0.5))
-    assert one.release_key() != two.release_key()
 
 
 def test_between_two_servers_with_noise() -> None:

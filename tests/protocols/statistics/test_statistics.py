@@ -25,7 +25,6 @@ from protocols.statistics.local_forms import LocalForm
 from protocols.statistics.moments import Mean, Sum
 from protocols.statistics.on_demand import EcdfPoints
 from protocols.statistics.pairwise import Pairs
-from protocols.statistics.roc_at_thresholds import RocAt
 from protocols.whole_run import whole_run
 from simulation import Federation
 from tests.samples import holdings_of
@@ -155,7 +154,6 @@ def test_what_is_not_a_number_is_refused(statistic: Statistic, bad: float) -> No
 def test_bounds_are_needed(kind: type[Statistic]) -> None:
     thresholds: dict[type[Statistic], dict[str, object]] = {
         EcdfPoints: {"at": [0.5]},
-        RocAt: {"at": [0.5], "thresholds": 2},
     }
     for ends in ({}, {"lower": 0.0}, {"upper": 1.0}):
         with pytest.raises(LocalError, match="needs public bounds"):

@@ -1,0 +1,207 @@
+"""How many thresholds a classifier's curves have and where they lie: by what is public alone."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+from sklearn.metrics import roc_curve
+
+from parties.dataset import Dataset
+from parties.models import SEED, scored
+from protocols.errors import LocalError
+from protocols.records import Column, Holdings, deal
+from protocols.statistics.areas import AucByCurve, AveragePrecision
+from protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
+from protocols.statistics.classifier_estimates import RocEstimate
+from protocols.statistics.contract import Circumstances
+from protocols.statistics.of_pairs import Auc
+from protocols.statistics.score_thresholds import by_rank, every, followed_points, points_for
+from simulation import Federation
+from simulation.command.run import with_pilot
+
+
+def known(records: int, epsilon: Fraction | None = Fraction(1)) -> Circumstances:
+    return Circumstances(records, 1, epsilon, False, bytes(32))
+
+
+def public(scores: ArrayLike) -> Holdings:
+    values: Column = np.array(scores, dtype=np.float64)
+    return deal({"score": values, "label": np.arange(len(values)) % 2.0}, 1)
+
+
+# --- how many ---
+
+
+@given(st.integers(1, 10**7), st.fractions(Fraction(1, 1000), 100))
+def test_as_many_as_the_root_of_records_times_epsilon(records: int, epsilon: Fraction) -> None:
+    found = points_for(records, epsilon)
+    assert found & (found - 1) == 0
+    root = math.sqrt(records * epsilon)
+    if 9 < root < 1020:
+        assert found <= root * (1 + 1e-9) < 2 * found * (1 + 1e-9)
+    assert 8 <= found <= 1024
+
+
+@pytest.mark.parametrize("kind", [Roc, PrCurve, AucByCurve, AveragePrecision])
+def test_thresholds_that_nobody_chose_follow_from_records_and_epsilon(
+    kind: type[ClassifierCurves],
+) -> None:
+    asked = kind(lower=0.0, upper=1.0)
+    assert asked.prepared(known(10_000)).thresholds == 64
+    assert asked.prepared(known(10_000, Fraction(1, 100))).thresholds == 8
+    assert asked.prepared(known(10_000, None)).thresholds == 256
+    assert kind(lower=0.0, upper=1.0, thresholds=5).prepared(known(10_000)).thresholds == 5
+
+
+# --- where ---
+
+
+def test_thresholds_follow_ranks_and_are_denser_at_high_scores() -> None:
+    scores = np.random.default_rng(1).beta(1, 9, 20_000)
+    found = np.array(by_rank(scores, 0.0, 1.0))
+    assert len(found) == 255
+    above = np.array([(scores >= at).mean() for at in found])[::-1]
+    gaps = np.diff(above, prepend=0.0)
+    assert gaps[:20].max() < 1 / 256 < gaps[-20:].min()
+    assert gaps.max() < 3 / 256  # nowhere are there none: a part is even in ranks
+
+
+@given(
+    st.lists(st.floats(-2, 2), min_size=1, max_size=40),
+    st.integers(2, 400),
+)
+def test_whatever_the_scores_thresholds_rise_within_the_bounds(
+    scores: list[float], points: int
+) -> None:
+    found = by_rank(np.clip(scores, -1, 1), -1.0, 1.0)
+    assert set(found) <= set(np.clip(scores, -1, 1).tolist())
+    assert len(found) <= 255
+    assert all(-1 <= each < 1 for each in found)
+    chosen = every(found, points)
+    assert list(chosen) == sorted(set(chosen))
+    assert set(chosen) <= set(found)
+    assert len(chosen) == min(points - 1, len(found))
+
+
+def test_a_pilot_places_a_quarter_as_many() -> None:
+    rng = np.random.default_rng(2)
+    planned = Roc(lower=0.0, upper=1.0).planned_by(public(rng.beta(1, 9, 5000)), {})
+    asked = planned.prepared(known(10_000))
+    assert (asked.points, asked.thresholds, asked.pilot_scores) == (16, 16, ())
+    assert followed_points(64) == 16
+    assert asked.x[-1] == 1.0
+    assert asked.at[7] < 0.2  # where the scores are
+    more = replace(planned, thresholds=100).prepared(known(10_000))
+    assert more.points == 100
+    assert more.release_key() != asked.release_key()
+
+
+def test_a_pilot_follows_the_scores_of_all_columns() -> None:
+    columns = {"a": np.full(50, 0.1), "b": np.full(50, 0.9), "label": np.arange(50) % 2.0}
+    asked = Roc(lower=0.0, upper=1.0, score=("a", "b")).planned_by(deal(columns, 1), {})
+    assert asked.pilot_scores == (0.1, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "scores", "words"),
+    [
+        (Roc(lower=0.0, upper=1.0, at=(0.5,)), [0.1, 0.2], "leave --at out"),
+        (Roc(lower=0.0, upper=1.0, mechanism="tree"), [0.1, 0.2], "evenly spaced"),
+        (Roc(lower=0.0, upper=1.0), [1.0, 1.0], "all at one end"),
+        (Roc(lower=0.0, upper=1.0), [0.1, math.nan], "not finite"),
+        (Roc(), [0.1, 0.2], "needs public bounds"),
+        (Auc(lower=0.0, upper=1.0, method="curve"), [0.1, 0.2], "leave it out with --method"),
+    ],
+)
+def test_pilots_that_are_refused(asked: Roc | Auc, scores: list[float], words: str) -> None:
+    with pytest.raises(LocalError, match=words):
+        asked.planned_by(public(scores), {})
+
+
+# --- thresholds that are given ---
+
+
+@pytest.mark.parametrize(
+    "at", [(0.5, 0.5), (0.7, 0.2), (-0.1,), (1.0,), (math.nan,), (math.inf,), (0.5, math.nan)]
+)
+@pytest.mark.parametrize("field", ["at", "pilot_scores"])
+def test_thresholds_that_are_none(at: tuple[float, ...], field: str) -> None:
+    with pytest.raises(LocalError, match="threshold"):
+        Roc(lower=0.0, upper=1.0, **{field: at})  # type: ignore[arg-type]
+
+
+def test_as_many_thresholds_as_are_given() -> None:
+    with pytest.raises(LocalError, match="with 1 given by --at"):
+        Roc(lower=0.0, upper=1.0, thresholds=3, at=(0.4,))
+    with pytest.raises(LocalError, match="too many"):
+        Roc(lower=0.0, upper=1.0, at=tuple(np.linspace(0.0, 0.9, 1 << 16).tolist()))
+    assert Roc(lower=0.0, upper=1.0, at=(0.4,)).prepared(known(10**6)).thresholds == 2
+
+
+def test_a_curator_needs_none() -> None:
+    for asked in (
+        Roc(lower=0.0, upper=1.0, at=(0.5,), method="priroc"),
+        AveragePrecision(lower=0.0, upper=1.0, at=(0.5,), method="smooth"),
+    ):
+        with pytest.raises(LocalError, match="--at is for curves without a curator"):
+            asked.asked_of(frozenset())
+
+
+def test_other_thresholds_are_another_release() -> None:
+    one, two = (Roc(lower=0.0, upper=1.0, at=(each,)) for each in (0.4, 0.5))
+    assert one.release_key() != two.release_key()
+    assert one.release_key() != Roc(lower=0.0, upper=1.0, thresholds=2).release_key()
+
+
+def test_a_run_has_the_truth_of_its_own_thresholds() -> None:
+    """Chosen by nobody, without noise: the curve is scikit-learn's at the thresholds, and so is
+    the truth that it is compared with."""
+    with Federation(3, data="synthetic:scores?n=300", seed=1) as federation:
+        found = federation.run(Roc(), "inf")
+        noisy = federation.run(Roc(), 40)
+        score, label = (federation.holdings.column(name) for name in ("score", "label"))
+    assert isinstance(found.estimate, RocEstimate)
+    [each] = found.estimate.named.values()
+    assert len(each.thresholds) == 257
+    false, true, at = roc_curve(label, score, drop_intermediate=False)
+    for place, threshold in enumerate(each.thresholds):
+        last = np.flatnonzero(at > threshold)[-1]
+        assert each.false_positive[place] == pytest.approx(false[last])
+        assert each.true_positive[place] == pytest.approx(true[last])
+    assert isinstance(noisy.estimate, RocEstimate)
+    assert isinstance(noisy.truth, RocEstimate)
+    [told], [true_one] = noisy.estimate.named.values(), noisy.truth.named.values()
+    assert len(told.thresholds) == len(true_one.thresholds) == 65  # √(300·40) = 109
+    assert noisy.error is not None
+    assert noisy.error["max"] < 0.2
+
+
+def scored_with(folder: Path, moved: float) -> Dataset:
+    """A model's scores, where the half that it does not train on has values that far away."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=400)
+    positive = generator.random(400) < 1 / (1 + np.exp(-2 * x))
+    held = np.random.default_rng(SEED).permutation(400)[200:]
+    x[held] += moved
+    path = folder / "data.csv"
+    path.write_text("x,y\n" + "".join(f"{a},{int(b)}\n" for a, b in zip(x, positive, strict=True)))
+    return scored(f"{path}?label=y", "logistic")
+
+
+def test_a_models_training_half_places_the_thresholds(tmp_path: Path) -> None:
+    """And nothing of the other half does: other records there, the same thresholds."""
+    one, two = (scored_with(tmp_path, moved) for moved in (0.0, 5.0))
+    assert np.abs(one.columns["score"] - two.columns["score"]).mean() > 0.1
+    asked = [with_pilot(Roc(lower=0.0, upper=1.0), None, each) for each in (one, two)]
+    assert asked[0] == asked[1]
+    assert isinstance(asked[0], Roc)
+    assert set(asked[0].pilot_scores) <= set(one.public["score"].tolist())
+    assert len(asked[0].pilot_scores) > 100
+    chosen = Roc(lower=0.0, upper=1.0, thresholds=7)
+    assert with_pilot(chosen, None, one) == chosen
