@@ -32,7 +32,8 @@ def known(records: int, epsilon: Fraction | None = Fraction(1)) -> Circumstances
 
 def public(scores: ArrayLike) -> Holdings:
     values: Column = np.array(scores, dtype=np.float64)
-    return deal({"score": values, "label": np.arange(len(values)) % 2.0}, 1)
+    labels: Column = (np.arange(len(values)) % 2).astype(np.float64)
+    return deal({"score": values, "label": labels}, 1)
 
 
 # --- how many ---
