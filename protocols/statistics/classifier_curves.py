@@ -154,9 +154,9 @@ class ClassifierCurves(ClassCounts):
             raise LocalError("--pilot chooses the thresholds: leave --at out")
         if self.mechanism == TreeMechanism.name:
             raise LocalError("--pilot goes with another --mechanism: a tree is evenly spaced")
-        lower, upper = self.with_bounds(bounds).bounds
-        scores = np.concatenate([self._scores(pilot, name) for name in self.score])
-        found = by_rank(scores, lower, upper)
+        bounded = self.with_bounds(bounds)
+        scores = np.concatenate([bounded._scores(pilot, name) for name in self.score])
+        found = by_rank(scores, *bounded.bounds)
         if not found:
             raise LocalError(
                 "the scores of --pilot are all at one end: no threshold can follow them"
@@ -243,17 +243,17 @@ class ClassifierCurves(ClassCounts):
         }
 
     def true_judgements(self, holdings: Holdings) -> dict[str, Judgement]:
-        """Rates at the thresholds on the raw scores, and their AUC as scikit-learn has it."""
+        """Rates at the thresholds and at every score, on the raw scores, and their AUC as
+        scikit-learn has it."""
         positive = self.positives(holdings)
-        return {
-            name: Judgement.of(
-                shares_of(holdings.column(name), positive, self.x),
-                self.x,
-                self.best,
-                true_auc(holdings.column(name), positive),
-            )
-            for name in self.score
-        }
+        found = {}
+        for name in self.score:
+            scores = holdings.column(name)
+            auc, every_score = true_auc(scores, positive), np.unique(scores)
+            whole = Judgement.of(shares_of(scores, positive, every_score), every_score, self.best)
+            rates = shares_of(scores, positive, self.x)
+            found[name] = Judgement.of(rates, self.x, self.best, auc, whole)
+        return found
 
     def variances(self, noise_variance: float) -> tuple[Column, Column, float]:
         """At −∞ and each threshold: of a class's count, its size being known, before curves are

@@ -46,8 +46,8 @@ def cost_of(best: str) -> float | None:
 class Judgement:
     """One classifier. Rates of classes without records are NaN.
 
-    `thresholds` start at −∞ and grow; both rates fall from 1 to 0. `area` is the AUC where more is
-    known than the rates at the thresholds: the truth.
+    `thresholds` start at −∞ and grow; both rates fall from 1 to 0. Of the truth more is known than
+    the rates at the thresholds: `area` is its AUC, and `whole` the curve at every score.
     """
 
     thresholds: Column
@@ -57,14 +57,20 @@ class Judgement:
     positives: float
     best: str = YOUDEN
     area: float | None = None
+    whole: "Judgement | None" = None
 
     @classmethod
     def of(
-        cls, found: ClassDistributions, x: Column, best: str, area: float | None = None
+        cls,
+        found: ClassDistributions,
+        x: Column,
+        best: str,
+        area: float | None = None,
+        whole: "Judgement | None" = None,
     ) -> "Judgement":
         thresholds = np.concatenate([[-math.inf], x])
         false, true = (1.0 - np.append(0.0, each) for each in (found.negative, found.positive))
-        return cls(thresholds, false, true, found.negatives, found.positives, best, area)
+        return cls(thresholds, false, true, found.negatives, found.positives, best, area, whole)
 
     @cached_property
     def auc(self) -> float:
@@ -177,8 +183,8 @@ class Judgements(Shape):
         return {self.across: np.concatenate(parts[::2]), self.up: np.concatenate(parts[1::2])}
 
     def error(self, truth: Estimate) -> Error:
-        """Of the rates; the area between the curves, the largest of several, NaN where noise lets
-        one cross itself; and of what sums them up."""
+        """Of the rates at the thresholds; the area between the curves, also between thresholds, the
+        largest of several, NaN where noise lets one cross itself; and of what sums them up."""
         if type(truth) is not type(self) or not isinstance(truth, Judgements):
             raise ValueError("curves of another kind")
         if truth.named.keys() != self.named.keys():
@@ -186,9 +192,8 @@ class Judgements(Shape):
         areas, sums, apart = [], [], []
         for name, each in self.named.items():
             true = truth.named[name]
-            areas.append(
-                area_between(self.curve(each), self.curve(true)) if each.monotone else math.nan
-            )
+            whole = self.curve(true.whole or true)
+            areas.append(area_between(self.curve(each), whole) if each.monotone else math.nan)
             sums.append(abs(self.area(each)[1] - self.area(true)[1]))
             apart.append(self._apart(each, true))
         difference = np.concatenate(apart)
@@ -224,7 +229,7 @@ class Judgements(Shape):
             true = truth.named.get(name) if isinstance(truth, Judgements) else None
             if true is not None:
                 axes.plot(
-                    *self.curve(true),
+                    *self.curve(true.whole or true),
                     color=colour if several else TRUTH,
                     lw=1.0 if several else 2.2,
                     ls="--" if several else "-",

@@ -183,6 +183,23 @@ def test_a_run_has_the_truth_of_its_own_thresholds() -> None:
     assert noisy.error["max"] < 0.2
 
 
+def test_the_area_between_curves_counts_what_lies_between_thresholds() -> None:
+    """Four thresholds without noise: at them nothing is off, between them the curve is."""
+    with Federation(3, data="synthetic:scores?n=300", seed=1) as federation:
+        found = federation.run(Roc(thresholds=4), "inf")
+        score, label = (federation.holdings.column(name) for name in ("score", "label"))
+    false, true, _ = roc_curve(label, score)
+    at = (np.arange(200_000) + 0.5) / 200_000
+    rates = [
+        [(score[label == of] > each).mean() for each in (1, 0.75, 0.5, 0.25, -1)] for of in (0, 1)
+    ]
+    apart = np.abs(np.interp(at, false, true) - np.interp(at, *rates)).mean()
+    assert found.error is not None
+    assert found.error["max"] == pytest.approx(0, abs=1e-12)
+    assert found.error["symmetric_difference"] == pytest.approx(apart, rel=1e-3)
+    assert apart > 0.01
+
+
 def scored_with(folder: Path, moved: float) -> Dataset:
     """A model's scores, where the half that it does not train on has values that far away."""
     generator = np.random.default_rng(1)
@@ -199,7 +216,7 @@ def test_a_models_training_half_places_the_thresholds(tmp_path: Path) -> None:
     """And nothing of the other half does: other records there, the same thresholds."""
     one, two = (scored_with(tmp_path, moved) for moved in (0.0, 5.0))
     assert np.abs(one.columns["score"] - two.columns["score"]).mean() > 0.1
-    asked = [with_pilot(Roc(lower=0.0, upper=1.0), None, each) for each in (one, two)]
+    asked = [with_pilot(Roc(), None, each) for each in (one, two)]
     assert asked[0] == asked[1]
     assert isinstance(asked[0], Roc)
     assert set(asked[0].pilot_scores) <= set(one.public["score"].tolist())
