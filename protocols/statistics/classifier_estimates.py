@@ -81,12 +81,14 @@ class Judgement:
 
     @cached_property
     def precision(self) -> Column:
-        """1 where nothing is taken for positive."""
+        """Where nothing is taken for positive, that of the nearest threshold where something is:
+        counts are taken to grow evenly between thresholds. 1 if there is none."""
         right = self.true_positive * self.positives
         taken = right + self.false_positive * self.negatives
         sure = np.abs(taken) > 1e-9
         found: Column = np.divide(right, taken, out=np.ones_like(right), where=sure)
-        return np.where(np.isnan(taken), np.nan, found)
+        nearest = np.maximum.accumulate(np.where(sure, np.arange(len(taken)), 0))
+        return np.where(np.isnan(taken), np.nan, found[nearest])
 
     @cached_property
     def average_precision(self) -> float:

@@ -18,7 +18,7 @@ from protocols.errors import LocalError
 from protocols.records import Column, Holdings, deal
 from protocols.statistics.areas import AucByCurve, AveragePrecision
 from protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
-from protocols.statistics.classifier_estimates import RocEstimate
+from protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
 from protocols.statistics.contract import Circumstances
 from protocols.statistics.of_pairs import Auc
 from protocols.statistics.score_thresholds import by_rank, every, followed_points, points_for
@@ -193,11 +193,21 @@ def test_the_area_between_curves_counts_what_lies_between_thresholds() -> None:
     rates = [
         [(score[label == of] > each).mean() for each in (1, 0.75, 0.5, 0.25, -1)] for of in (0, 1)
     ]
-    apart = np.abs(np.interp(at, false, true) - np.interp(at, *rates)).mean()
+    apart = np.abs(np.interp(at, false, true) - np.interp(at, rates[0], rates[1])).mean()
     assert found.error is not None
     assert found.error["max"] == pytest.approx(0, abs=1e-12)
     assert found.error["symmetric_difference"] == pytest.approx(apart, rel=1e-3)
     assert apart > 0.01
+
+
+def test_precision_where_nothing_is_taken_is_that_of_the_nearest_threshold() -> None:
+    scores = np.array([0.1, 0.3, 0.4, 0.45])
+    found = PrCurve(lower=0.0, upper=1.0, thresholds=4).reference(
+        deal({"score": scores, "label": np.array([0.0, 1.0, 0.0, 1.0])}, 1)
+    )
+    assert isinstance(found, PrecisionRecallEstimate)
+    [each] = found.named.values()
+    assert each.precision.tolist() == pytest.approx([1 / 2, 2 / 3, 2 / 3, 2 / 3, 2 / 3])
 
 
 def scored_with(folder: Path, moved: float) -> Dataset:
