@@ -230,7 +230,8 @@ def as_stated(noise: SmoothNoise) -> bool:
     right, chances = [], []
     for labels, area in (([0, 0, 0, 1, 1, 1, 1, 1], 1.0), ([1, 0, 0, 1, 1, 1, 1, 1], 10 / 12)):
         positives = sum(labels)
-        scale = 2 * smooth_auc(positives, 8 - positives, noise.beta) / float(noise.epsilon)
+        factor = 2 / float(noise.epsilon) if noise.delta else 1 / (2 * math.sinh(2))
+        scale = factor * smooth_auc(positives, 8 - positives, noise.beta)
         chance = float(kind.sf((0.6 - area) / scale))
         seen = releases_above(labels, 0.6, RUNS, noise)
         low, high = (float(stats.binom.ppf(at, RUNS, chance)) for at in (ALPHA, 1 - ALPHA))
