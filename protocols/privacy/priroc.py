@@ -16,8 +16,9 @@ was chosen on scores of normal classes and on calibrated, skewed ones (prevalenc
 0.72 to 0.998; n = 1000 and 10,000), by the mean area between the private and the true curve: there
 4 bins did best at n·ε = 50, 8 at 200 and 400, 16 at 1000, 16 or 32 at 2000, 32 at 4000 and 10,000.
 So few bins are best counted one by one, which is what HB does up to 64 of both classes together:
-DAWA, which spends a quarter on whom to merge, erred up to six times as much on 4 to 32 of them.
-With DAWA the bins are S2's; its second stage is told that TP and FP are ranges from one end.
+DAWA, which spends a quarter on whom to merge, erred up to ten times as much on 4 to 32 of them, and
+less only on the most skewed scores. With DAWA the bins are S2's; its second stage is told that TP
+and FP are ranges from one end.
 """
 
 import math
@@ -52,7 +53,7 @@ def depth_for(records: int, epsilon: Fraction | None, counts: str = "hb") -> int
     most = min(max(records.bit_length() - 1, 1), MAX_DEPTH)
     if counts == "dawa" or epsilon is None:
         return most
-    return min(most, max(1, round(BINS_EXPONENT * math.log2(max(records * epsilon, 1)))))
+    return min(most, max(1, round(BINS_EXPONENT * math.log2(max(float(records * epsilon), 1.0)))))
 
 
 @dataclass(frozen=True)
