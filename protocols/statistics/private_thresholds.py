@@ -29,14 +29,14 @@ FIXED_POINT = 1 << 20
 
 @dataclass(frozen=True)
 class CuratedRoc(Curated):
-    """Both methods. `depth` is for the coordinator to fill in, by the number of records."""
+    """Both methods. A `depth` of 0 is for the coordinator to fill in, by n and ε."""
 
-    counts: str = option("dawa", "How counts are released.", choices=COUNTS)
+    counts: str = option("hb", "How counts are released.", choices=COUNTS)
     best: str = option("youden", "Which threshold is: youden, or cost=R.")
     depth: int = 0
 
     style: ClassVar[Style] = Style()
-    no_interval: ClassVar[str] = "where counts were merged, and by how much they err, is secret"
+    no_interval: ClassVar[str] = "how the curve runs between its thresholds is secret"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +51,8 @@ class CuratedRoc(Curated):
         """Whether thresholds are evenly spaced."""
 
     def prepared(self, known: Circumstances) -> Self:
-        return replace(self, depth=depth_for(known.records))
+        found = self.depth or depth_for(known.records, known.epsilon, self.counts)
+        return replace(self, depth=found)
 
     @property
     def released(self) -> int:

@@ -80,7 +80,7 @@ def noisy_areas(
         release = priroc(
             (~labels).astype(np.int64),
             labels.astype(np.int64),
-            depth_for(len(labels)),
+            depth_for(len(labels), epsilon),
             epsilon,
             Randomness.from_seed(SEED, f"{name} {repeat}"),
             fixed=fixed,

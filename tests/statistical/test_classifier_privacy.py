@@ -22,6 +22,8 @@ from protocols.algebra.ring import signed
 from protocols.local.auc import AucResponse
 from protocols.privacy.dawa import Dawa
 from protocols.privacy.mechanisms import Placement
+from protocols.privacy.quantiles import recursive_medians
+from protocols.privacy.smooth_sensitivity import SmoothNoise
 from protocols.randomness import Randomness
 from protocols.records import deal
 from protocols.statistics.calibration import FIXED_POINT, CalibrationCounts
@@ -184,8 +186,7 @@ def test_private_thresholds_spend_no_more_than_epsilon(
     monkeypatch: pytest.MonkeyPatch, kind: type[PriRoc | PriRocFix], counts: str
 ) -> None:
     """800 releases of one record, which is in the first bin of the negatives or in the last of the
-    positives. This event is too weak for halved noise: see DAWA below, and medians in
-    tests/protocols/privacy/test_quantiles.py."""
+    positives. This event is too weak for halved noise: what follows catches that, of each part."""
     statistic = kind(lower=0.0, upper=1.0, thresholds=16, counts=counts, depth=1)
     in_bulk(monkeypatch)
     low, _ = measured(statistic, Fraction(4), (0.01, 0.0), (0.99, 1.0), apart(0.5), 800)
@@ -199,6 +200,28 @@ def test_halved_noise_of_counts_between_thresholds_is_caught(
     statistic = PriRocFix(lower=0.0, upper=1.0, thresholds=16, counts="hb", depth=1)
     in_bulk(monkeypatch, HALF)
     low, _ = measured(statistic, Fraction(2), (0.01, 0.0), (0.99, 1.0), apart(0.5), 2500)
+    assert low > 2
+
+
+def low_medians(score: int, runs: int) -> int:
+    """How often the threshold of one record comes out in the lowest sixth of 1024 cells."""
+    source = Randomness.from_seed(score, "medians")
+    found = [recursive_medians([score], 1, -1, 1024, Fraction(2), source)[0] for _ in range(runs)]
+    return sum(each <= 160 for each in found)
+
+
+def test_private_thresholds_alone_spend_no_more_than_epsilon() -> None:
+    """The record is at either end. ln(p/p') = 1.69 at ε = 2; 2000 thresholds."""
+    low, high = proven(low_medians(0, 2000), low_medians(1023, 2000), 2000)
+    assert 0.5 < low <= 2
+    assert high >= 1.69
+
+
+def test_halved_noise_of_private_thresholds_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ln(p/p') = 2.83 with half of the scale where 2 is due; 0.4 goes into the bounds of 16,000."""
+    full = SmoothNoise.scale
+    monkeypatch.setattr(SmoothNoise, "scale", lambda self, smooth: full(self, smooth) / 2)
+    low, _ = proven(low_medians(0, 16_000), low_medians(1023, 16_000), 16_000)
     assert low > 2
 
 

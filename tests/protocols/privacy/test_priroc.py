@@ -67,8 +67,37 @@ def test_thresholds_part_the_scores_about_evenly() -> None:
     np.testing.assert_allclose(shares, [0.25, 0.5, 0.75], atol=0.06)
 
 
-def test_sizes() -> None:
-    assert [depth_for(n) for n in (1, 2, 3, 558, 684, 1024, 10**6)] == [1, 1, 1, 9, 9, 10, 10]
+def test_s2_has_as_many_bins_as_the_largest_power_of_two_up_to_n() -> None:
+    for counts, epsilon in (("dawa", Fraction(1)), ("hb", None)):
+        sizes = [depth_for(n, epsilon, counts) for n in (1, 2, 3, 558, 684, 1024, 10**6)]
+        assert sizes == [1, 1, 1, 9, 9, 10, 10]
+
+
+def test_bins_go_by_n_epsilon_alone_and_are_no_more_than_s2_has() -> None:
+    products = (1, 50, 200, 400, 1000, 2000, 4000, 10**5)
+    for n in (10**4, 10**5, 10**7):
+        found = [depth_for(n, Fraction(product, n)) for product in products]
+        assert found == [1, 2, 3, 3, 4, 4, 5, 7]
+    assert depth_for(10**9, Fraction(10**9)) == MAX_DEPTH
+    assert depth_for(20, Fraction(1000)) == 4
+    assert depth_for(1, Fraction(1, 10**9)) == depth_for(0, Fraction(1)) == 1
+
+
+def test_bins_between_equal_thresholds_are_empty_and_take_no_noise() -> None:
+    """All scores in three cells: of 32 bins no more than three can hold a record."""
+    cells = np.array([100, 0, 50])
+    for counts in ("dawa", "hb"):
+        source = Randomness.from_seed(5, "empty")
+        found = priroc(cells, cells[::-1], 5, Fraction(1, 10), source, counts=counts)
+        bins = found.bins.reshape(2, -1)
+        wide = np.diff(found.thresholds, prepend=-1, append=2) > 0
+        assert 1 <= wide.sum() <= 3
+        assert not bins[:, ~wide].any()
+        assert bins.sum() == pytest.approx(300)
+        assert bins[:, wide].all()
+
+
+def test_depths_outside_are_refused() -> None:
     negative, positive = classes()
     for depth in (0, MAX_DEPTH + 1):
         with pytest.raises(ValueError, match="depth"):

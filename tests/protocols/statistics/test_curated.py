@@ -24,6 +24,7 @@ from protocols.statistics.areas import AveragePrecision, AveragePrecisionByCurve
 from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.classifier_curves import Roc
 from protocols.statistics.classifier_estimates import RocEstimate
+from protocols.statistics.contract import Circumstances
 from protocols.statistics.curated import (
     BinormalRoc,
     Curated,
@@ -33,6 +34,7 @@ from protocols.statistics.curated import (
     binormal,
 )
 from protocols.statistics.of_pairs import Auc
+from protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from simulation.federation import Federation
 from tests.samples import a_query
 
@@ -200,6 +202,22 @@ def test_a_binormal_curve_has_its_area() -> None:
     assert drawn.error(BinormalRoc(lower=0.0, upper=1.0).reference(holdings()))["auc"] < 2e-3
 
 
+@pytest.mark.parametrize("kind", [PriRoc, PriRocFix])
+def test_bins_are_chosen_by_n_and_epsilon_unless_somebody_says(
+    kind: type[PriRoc | PriRocFix],
+) -> None:
+    for counts, depth, epsilon, found in (
+        ("hb", 0, Fraction(1), 4),
+        ("hb", 0, Fraction(1, 5), 3),
+        ("dawa", 0, Fraction(1), 9),
+        ("hb", 0, None, 9),
+        ("hb", 6, Fraction(1), 6),
+    ):
+        asked = kind(lower=0.0, upper=1.0, counts=counts, depth=depth)
+        known = Circumstances(1000, 1, epsilon, False, b"")
+        assert asked.prepared(known).depth == found
+
+
 ALPHA = 1e-7
 RUNS = 1500
 
@@ -230,7 +248,8 @@ def as_stated(noise: SmoothNoise) -> bool:
     right, chances = [], []
     for labels, area in (([0, 0, 0, 1, 1, 1, 1, 1], 1.0), ([1, 0, 0, 1, 1, 1, 1, 1], 10 / 12)):
         positives = sum(labels)
-        scale = 2 * smooth_auc(positives, 8 - positives, noise.beta) / float(noise.epsilon)
+        factor = 2 / float(noise.epsilon) if noise.delta else 1 / (2 * math.sinh(2))
+        scale = factor * smooth_auc(positives, 8 - positives, noise.beta)
         chance = float(kind.sf((0.6 - area) / scale))
         seen = releases_above(labels, 0.6, RUNS, noise)
         low, high = (float(stats.binom.ppf(at, RUNS, chance)) for at in (ALPHA, 1 - ALPHA))
