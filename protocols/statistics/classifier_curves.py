@@ -25,6 +25,7 @@ from protocols.privacy.class_curves import (
     Smoothing,
 )
 from protocols.privacy.curves import MECHANISMS, TreeMechanism
+from protocols.privacy.priroc import COUNTS
 from protocols.records import Column, Holdings
 from protocols.statistics.class_counts import (
     MAX_THRESHOLDS,
@@ -318,12 +319,16 @@ class Roc(Rates):
         "How the curve is made; all ways but `curve` need a curator, who sees every score.",
         choices=ROC_METHODS,
     )
+    counts: str = option("hb", "How priroc and priroc-fix count records.", choices=COUNTS)
 
     name: ClassVar[str] = "roc"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(ROC_METHODS))
+        look_up("counts", self.counts, dict.fromkeys(COUNTS))
+        if self.counts != COUNTS[0] and not self.method.startswith("priroc"):
+            raise LocalError("--counts goes with --method priroc or priroc-fix")
 
     def asked_of(self, offers: Offers) -> Statistic:
         if self.method == "curve":

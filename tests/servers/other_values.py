@@ -124,6 +124,7 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("residual-cells-curated", "method"): {"method": "hb", "lengths": ()},
     ("residual-cells", "side"): {"side": 2, "lengths": (1.0, 4.0)},
     ("residual-cells-curated", "side"): {"side": 2, "lengths": (1.0, 4.0)},
+    ("roc", "counts"): {"counts": "dawa", "method": "priroc"},
     ("roc", "method"): {"method": "binormal"},
     ("roc", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
 }

@@ -189,6 +189,8 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
     ("options", "words"),
     [
         ({"thresholds": -1}, "thresholds must be between"),
+        ({"counts": "dawa"}, "--counts goes with --method priroc"),
+        ({"counts": "laplace", "method": "priroc"}, "counts"),
         ({"thresholds": 1 << 20}, "thresholds must be between"),
         ({"score": ()}, "score names 1 to"),
         ({"score": ("a", "a")}, "each once"),
