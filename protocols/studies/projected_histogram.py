@@ -60,9 +60,9 @@ class ProjectedHistogram(Study):
     def __post_init__(self) -> None:
         predictors, _ = self._schema
         if not 0 <= self.k <= len(predictors):
-            raise LocalError(
-                f"--k {self.k}: there are {len(predictors)} attributes besides the target"
-            )
+            count = len(predictors)
+            there = "is 1 attribute" if count == 1 else f"are {count} attributes"
+            raise LocalError(f"--k {self.k}: there {there} besides the target")
         if not 0 <= self.gamma < 1:
             raise LocalError(f"--gamma is between 0 and 1, not {self.gamma:g}")
         if not 0 <= self.bins <= MAX_BINS:

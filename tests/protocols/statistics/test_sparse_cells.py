@@ -93,6 +93,16 @@ def test_a_study_goes_past_a_vector_of_all_cells_with_a_curator(epsilon: str) ->
         assert np.abs(found.records - 140) < 30
 
 
+def test_records_in_cells_of_their_own_have_an_answer() -> None:
+    """What a simulation compares with has no threshold: counts of 1 are below every other."""
+    columns = data(300)
+    study = ProjectedHistogram(SCHEMA, "y", k=2, gamma=0.9, bins=1024)
+    with Federation(parties=2, data=columns, aggregator="curator", seed=2) as federation:
+        result = federation.run(study, epsilon=2)
+    assert isinstance(result.estimate, SyntheticRows)
+    assert result.privacy.epsilon == pytest.approx(2)
+
+
 def test_past_2_to_the_60_is_refused_or_left_out_in_one_line() -> None:
     names = [f"d{at}" for at in range(13)]
     with pytest.raises(LocalError, match="past 2"):
