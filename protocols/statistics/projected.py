@@ -86,6 +86,12 @@ class NextAttribute(OfCounts):
         return tuple(each.size(self.bins) * self._held for each in self.candidates)
 
     @property
+    def can_be_squared(self) -> bool:
+        """Whether two servers could choose among the candidates (`NextByMax`)."""
+        squares = squares_in(self.sizes, self.schema[1].size(self.bins))
+        return len(self.candidates) > 1 and squares <= MAX_SQUARES
+
+    @property
     def length(self) -> int:
         return sum(self.sizes)
 
@@ -178,16 +184,11 @@ class NextByMax(Chosen, NextAttribute):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        squares = squares_in(self.sizes, self._classes)
-        if len(self.candidates) < 2 or squares > MAX_SQUARES:
+        if not self.can_be_squared:
             raise LocalError(
-                f"two servers choose among two attributes or more, whose tables take up to "
-                f"{MAX_SQUARES} squares, not {squares}"
+                "two servers choose among two attributes or more, whose tables take up to "
+                f"{MAX_SQUARES} squares of counts"
             )
-
-    @property
-    def _classes(self) -> int:
-        return self.schema[1].size(self.bins)
 
     @property
     def sensitivity(self) -> int:
@@ -195,7 +196,9 @@ class NextByMax(Chosen, NextAttribute):
         return units_of_epsilon(1, Moved.ANYHOW)
 
     def choice(self, records: int) -> Choice:
-        return Choice(len(self.candidates), records, tables=self.sizes, classes=self._classes)
+        return Choice(
+            len(self.candidates), records, tables=self.sizes, classes=self.schema[1].size(self.bins)
+        )
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         [picked] = self._indices(released, len(self.candidates)).tolist()

@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
-from protocols.joint.discerned import squares_in
 from protocols.names import look_up
 from protocols.offers import Offer, Offers
 from protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
@@ -23,7 +22,6 @@ from protocols.statistics.estimates import Counts, Estimate
 from protocols.statistics.option import option, role
 from protocols.statistics.projected import (
     MAX_CELLS,
-    MAX_SQUARES,
     CuratedNextAttribute,
     CuratedProjectedCells,
     NextAttribute,
@@ -228,10 +226,8 @@ class ProjectedHistogram(Study):
         scores are noisy."""
         if self.curated or self.picks_by != "max":
             return False
-        candidates = NextAttribute(self.attributes, self.target, chosen, self.chosen_bins)
-        classes = self._schema[1].size(self.chosen_bins)
-        few = squares_in(candidates.sizes, classes) <= MAX_SQUARES
-        return few and len(candidates.candidates) > 1
+        given = (self.attributes, self.target, chosen, self.chosen_bins)
+        return NextAttribute(*given).can_be_squared
 
     def _goes_on(self, chosen: tuple[str, ...]) -> bool:
         """Whether a further attribute fits, by the public schema. The first must."""

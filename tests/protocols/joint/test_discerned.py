@@ -21,7 +21,7 @@ from protocols.records import deal
 from protocols.run.policy import DEPLOYED
 from protocols.run.query import Query
 from protocols.statistics.projected import CuratedNextAttribute, NextByMax
-from tests.protocols.joint.test_choice import exact_probabilities
+from tests.protocols.joint.chances import exact_probabilities
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 from tests.samples import a_query
 
