@@ -114,10 +114,11 @@ def test_a_public_file_with_other_columns_is_told(tmp_path: Path) -> None:
 def test_a_target_is_read_with_the_columns_that_predict_it(tmp_path: Path) -> None:
     """It may be of names, and blanks elsewhere are for the question to mind."""
     path = tmp_path / "a.csv"
-    path.write_text("age,sex\n40,Male\n,Female\n")
-    data = load(f"{path}?target=sex&missing=drop")
-    assert set(data.all_columns) == {"age", "sex"}
-    assert data.roles["target"] == "sex"
+    path.write_text("age,sex,job\n40,Male,a\n,Female,b\n")
+    for more in ("", "&value=age"):
+        data = load(f"{path}?target=sex&missing=drop{more}")
+        assert set(data.all_columns) == {"age", "sex", "job"}
+        assert data.roles["target"] == "sex"
     assert len(data.about(["age", "sex"]).columns["age"]) == 1
     with pytest.raises(LocalError, match="no column 'sexx'"):
         load(f"{path}?target=sexx")
