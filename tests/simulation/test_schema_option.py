@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simulation.federation import Federation
 from simulation.web.form import options_of
 from tests.conftest import Tally
 
@@ -117,3 +118,12 @@ def test_a_bad_schema_is_one_line(
 def test_the_page_offers_no_file_of_this_machine() -> None:
     for name in ("projected-histogram", "linear-regression", "mean"):
         assert "--schema" not in [each["flag"] for each in options_of("run", name)]
+
+
+def test_a_picture_names_a_few_of_many_columns() -> None:
+    with Federation(parties=2, data="breast-cancer", aggregator="curator", seed=1) as federation:
+        result = federation.run("projected-histogram", epsilon=5)
+    line = " · ".join(result.origin())
+    assert "mean_radius, radius_error" in line
+    assert "26 other columns" in line
+    assert len(line) < 200
