@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_COLUMNS = 5
+MOST_COLUMNS = 3
 """That the line below a picture names."""
 MOST_BILL_ROWS = 1000
 """Of communication.csv by party; of more, parties are in one row."""
