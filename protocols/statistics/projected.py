@@ -38,8 +38,8 @@ from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.of_schema import Projected
 from protocols.statistics.synthetic_rows import MOST_ROWS
 
-MAX_CELLS = 1 << 20
-"""Of all tables or cells that a party sends."""
+MAX_CELLS = 500_000
+"""Of all tables or cells that a party sends: a vector of them fits a message."""
 MAX_THRESHOLD = 1 << 40
 MAX_SQUARES = 1 << 14
 """Of counts, that two servers compute in one question: some 10 kB each for 50,000 records."""
