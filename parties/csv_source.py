@@ -18,17 +18,19 @@ MOST_SHOWN = 5
 
 
 def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
-    """Columns that roles name must be of numbers, or be made so; all are read if none is named."""
+    """Columns that roles name must be of numbers, or be made so; all are read if none is named, or
+    if one is the target, which others predict."""
     missing = _missing(options.pop("missing", REFUSE))
     table = read_table(path, _delimiter(options.pop("sep", None)))
     party = options.pop("party", None)
-    asked = list(dict.fromkeys(roles.values()))
-    for name in [*asked, *([party] if party else [])]:
+    for name in [*roles.values(), *([party] if party else [])]:
         look_up("column", name, dict.fromkeys(table.header))
+    asked = list(dict.fromkeys(name for role, name in roles.items() if role != "target"))
+    wanted = table.header if "target" in roles or not asked else asked
     columns: dict[str, Column] = {}
     texts: dict[str, Column] = {}
     why: dict[str, str] = {}
-    for name in asked or table.header:
+    for name in wanted:
         cells = table.column(name)
         if (row := cells.first_fault()) is None:
             columns[name] = cells.numbers()

@@ -1,4 +1,5 @@
-"""Data sources: `PATH.csv?value=COL`, and bundled sets that carry public bounds."""
+"""Data sources: `PATH.csv?value=COL`, public files with their published schema (`adult:PATH.csv`),
+and bundled sets that carry public bounds."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,10 +10,13 @@ import numpy as np
 
 from parties.csv_source import Options, from_csv
 from parties.dataset import Dataset as Dataset
+from parties.schema import PUBLISHED, bounds_of, published_words
 from parties.tables import FILES
+from protocols.categories import format_categories
 from protocols.errors import LocalError
 from protocols.names import look_up
 from protocols.records import Column
+from protocols.statistics.attributes import parse_attribute
 
 ROLES = ("value", "label", "score", "x", "y", "target", "time")
 
@@ -22,7 +26,10 @@ def load(spec: str) -> Dataset:
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     roles = {role: options.pop(role) for role in ROLES if role in options}
-    if source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
+    published, colon, file = source.partition(":")
+    if colon and published in PUBLISHED:
+        dataset = _with_schema(from_csv(Path(file), roles, options), published)
+    elif source.startswith("csv:") or source.endswith(FILES) or Path(source).is_file():
         dataset = from_csv(Path(source.removeprefix("csv:")), roles, options)
     else:
         dataset = look_up("data set", source, BUNDLED)(options)
@@ -33,7 +40,30 @@ def load(spec: str) -> Dataset:
     named = dataclasses.replace(dataset, name=spec, roles=dataset.roles | roles)
     if not next(iter(named.all_columns.values())).size:
         raise LocalError(f"{source} has no records")
-    return named.about(roles.values()) if roles else named
+    return named if not roles or "target" in roles else named.about(roles.values())
+
+
+def _with_schema(found: Dataset, published: str) -> Dataset:
+    """A public file, with what its publisher says of the columns that were read. Raises
+    `LocalError` where there is none of those."""
+    schema: list[str] = []
+    categories: dict[str, str] = {}
+    for text in PUBLISHED[published]:
+        each = parse_attribute(text)
+        if each.bounds and each.name in found.texts:
+            raise LocalError(found.why[each.name])
+        if each.name in (found.columns if each.bounds else found.texts):
+            schema.append(text)
+            categories |= {each.name: format_categories(each.names)} if each.names else {}
+    if not schema:
+        raise LocalError(f"{found.name} has none of the columns of {published}")
+    return dataclasses.replace(
+        found,
+        bounds=bounds_of(schema) | found.bounds,
+        categories=categories | found.categories,
+        schema=tuple(schema),
+        notes=(*found.notes, published_words(published)),
+    )
 
 
 def _whole(options: Options, key: str, default: int, least: int = 1, most: int = 10**8) -> int:
@@ -74,7 +104,8 @@ def _scores(options: Options) -> Dataset:
         "scores",
         {"score": score, "label": label},
         {"score": (0.0, 1.0), "label": (0.0, 1.0)},
-        {"value": "score", "score": "score", "label": "label"},
+        {"value": "score", "score": "score", "label": "label", "target": "label"},
+        schema=("score=0:1", "label=0,1"),
     )
 
 
@@ -141,7 +172,14 @@ def _breast_cancer(options: Options) -> Dataset:
             f"{feature}_error": (0.0, error),
             f"worst_{feature}": (0.0, worst),
         }
-    return Dataset("breast-cancer", columns, bounds, {"value": "mean_radius", "label": "label"})
+    schema = [f"{name}={lower:g}:{upper:g}" for name, (lower, upper) in bounds.items()]
+    return Dataset(
+        "breast-cancer",
+        columns,
+        bounds,
+        {"value": "mean_radius", "label": "label", "target": "label"},
+        schema=("label=0,1", *schema[1:]),
+    )
 
 
 BUNDLED: dict[str, Callable[[Options], Dataset]] = {

@@ -30,9 +30,10 @@ class Dataset:
 
     `columns` are of numbers, NaN where one is missing; `texts` of names (`protocols.categories`),
     with `why` each is not of numbers; `categories` are a column's names that are counted, if the
-    source says. `missing` is what becomes of records that lack a value, once it is known which
-    columns matter (`about`); `notes` is what was done. `public` are the columns of other records,
-    which are public and like these.
+    source says; `schema` is what its publisher says of the columns (`parties.schema`). `missing` is
+    what becomes of records that lack a value, once it is known which columns matter (`about`);
+    `notes` is what was done. `public` are the columns of other records, which are public and like
+    these.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Dataset:
     texts: dict[str, Column] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     categories: dict[str, str] = field(default_factory=dict)
+    schema: tuple[str, ...] = ()
     missing: str = REFUSE
     from_file: bool = False
     notes: tuple[str, ...] = ()

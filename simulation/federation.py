@@ -325,7 +325,8 @@ class Federation:
         roles = {role: column for role, column in self.data.roles.items() if role in known}
         if "value" in known and "value" not in roles and len(self.data.columns) == 1:
             roles["value"] = next(iter(self.data.columns))
-        return kind.from_parameters(roles)
+        published = {"attributes": self.data.schema} if "attributes" in known else {}
+        return kind.from_parameters({**roles, **published})
 
     def _check(self, question: Question) -> None:
         """Asks it of a coordinator that has nobody behind it."""

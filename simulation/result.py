@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_COLUMNS = 3
+"""That the line below a picture names."""
 MOST_BILL_ROWS = 1000
 """Of communication.csv by party; of more, parties are in one row."""
 SCHEMA = 1
@@ -151,7 +153,9 @@ class Result:
         said = [str(data["name"])] if "name" in data else []
         columns, bounds = data.get("columns"), data.get("bounds")
         if isinstance(columns, list):
-            said.append(", ".join(map(str, columns)))
+            more = len(columns) - MOST_COLUMNS
+            others = [f"{more} other columns"] if more > 1 else columns[MOST_COLUMNS:]
+            said.append(", ".join(map(str, [*columns[:MOST_COLUMNS], *others])))
         if isinstance(bounds, list):
             said.append(f"[{bounds[0]:g}, {bounds[1]:g}]")
         if "records" in data:

@@ -39,6 +39,7 @@ from protocols.statistics.projected import (
     CuratedNextAttribute,
     CuratedProjectedCells,
     NextAttribute,
+    NextByMax,
     ProjectedCells,
 )
 from protocols.statistics.residuals import (
@@ -95,6 +96,7 @@ EVERY: tuple[Statistic, ...] = (
     ResidualCells(**PLOT),
     CuratedCells(**PLOT),
     NextAttribute(**OF_CELLS),
+    NextByMax((*SCHEMA, "x=0:1"), "y", ("b",), 3),
     CuratedNextAttribute(**OF_CELLS),
     SparseNextAttribute(**OF_CELLS, max_records=4),
     ProjectedCells(**OF_CELLS),

@@ -19,7 +19,9 @@ import pytest
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from parties.schema import PUBLISHED
 from protocols.errors import LocalError
+from protocols.statistics.attributes import parse_attribute
 from simulation.command.main import app
 from tests.conftest import Tally
 
@@ -211,6 +213,20 @@ def test_commands_are_found() -> None:
         assert any(each in command for command in PRINTED), each
 
 
+def adults(records: int) -> str:
+    """Made-up records within the published schema."""
+    generator = np.random.default_rng(2)
+    columns = []
+    for each in map(parse_attribute, PUBLISHED["adult"]):
+        drawn = (
+            generator.choice(each.names, records)
+            if each.bounds is None
+            else generator.integers(int(each.bounds[0]), int(each.bounds[1]), records)
+        )
+        columns.append([each.name, *map(str, drawn)])
+    return "".join(f"{','.join(row)}\n" for row in zip(*columns, strict=True))
+
+
 @pytest.fixture
 def reader(tally_here: Tally, tmp_path: Path) -> Tally:
     """Who reads the documents, with the files of their own that these speak of."""
@@ -219,6 +235,7 @@ def reader(tally_here: Tally, tmp_path: Path) -> Tally:
     (folder / "incomes.csv").write_text("\n".join(["income", *map(str, incomes)]) + "\n")
     ages = [str(18 + at * 7 % 70) for at in range(500)]
     (folder / "patients.csv").write_text("\n".join(["age", *ages]) + "\n")
+    (folder / "adult.csv").write_text(adults(300))
     (folder / "simulation").symlink_to(HERE / "simulation")
     return tally_here
 

@@ -24,6 +24,7 @@ are compared at once, under encryption, so neither time nor traffic depends on w
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,8 @@ class FirstAbove:
     thresholds: tuple[int, ...]
     most: int = 0
     """Records that there can be, whatever the question says of them (`Query.choice`)."""
+    moves: ClassVar[int] = 1
+    """How far a replaced record moves a score at most."""
 
     def __post_init__(self) -> None:
         if self.candidates < 1 or not self.thresholds:

@@ -35,6 +35,7 @@ from protocols.garbling.circuit import Circuit
 from protocols.garbling.circuit_builder import Builder, Word, width_of
 from protocols.garbling.outputs import IntegerShares, OutputShares
 from protocols.joint.computation import GARBLER, Program, Reveal
+from protocols.joint.discerned import shared_together, twice_together
 from protocols.joint.tasks import Part, in_messages, lowest_bits
 
 MAX_WIDTH = 62
@@ -63,12 +64,17 @@ class Choice:
     at most each threshold, and for each rank r the threshold is chosen whose records' ranks are
     nearest to r; a count C_i, C_{i−1} before it, has the score −max(0, r − C_i, C_{i−1} + 1 − r),
     which is 0 at the quantile itself and moves by at most 1 when a record is replaced.
+    With `tables`: a candidate is a table of so many counts, `classes` of them for each part of the
+    records; its score is less the more pairs of different classes are in one part
+    (`protocols.joint.discerned`).
     """
 
     candidates: int
     records: int
     picks: int = 1
     ranks: tuple[int, ...] = ()
+    tables: tuple[int, ...] = ()
+    classes: int = 1
     most: int = 0
     """Records that there can be, whatever the question says of them (`Query.choice`)."""
 
@@ -79,6 +85,9 @@ class Choice:
             raise LocalError(f"{self.picks} of {self.candidates} cannot be chosen")
         if any(not 1 <= rank <= self.records for rank in self.ranks):
             raise LocalError(f"ranks are from 1 to {self.records}")
+        whole = self.classes >= 1 and all(size > 0 == size % self.classes for size in self.tables)
+        if self.tables and not (whole and len(self.tables) == self.candidates):
+            raise LocalError("every candidate has a table of whole parts")
 
     @property
     def contests(self) -> int:
@@ -98,9 +107,16 @@ class Choice:
         """The largest count that scores have room for."""
         return max(self.records, self.most)
 
+    @property
+    def moves(self) -> int:
+        """Δ: how far a replaced record moves a score at most. Pairs with it alone are together or
+        apart by it, and a score counts each of them twice."""
+        return 2 * max(1, self.largest - 1) if self.tables else 1
+
     def width(self, largest_noise: int) -> int:
         """Bits of a noisy score. All are at least 1: 0 is for what takes no part."""
-        width = (self.largest + 1 + largest_noise).bit_length()
+        highest = self.largest**2 if self.tables else self.largest
+        width = (highest + 1 + largest_noise).bit_length()
         if width > MAX_WIDTH:
             raise LocalError(f"scores of {width} bits are too long to compare")
         return width
@@ -111,6 +127,9 @@ class Choice:
 
     def in_clear(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """What is chosen without noise."""
+        if self.tables:
+            together = twice_together(counts.astype(object), self.tables, self.classes)
+            return np.array([int(np.argmin(together))], dtype=np.int64)
         if not self.ranks:
             return np.argsort(-counts, kind="stable")[: self.picks]
         before = np.concatenate([[0], counts[:-1]])
@@ -122,6 +141,13 @@ def choose(choice: Choice, index: int, counts: Vector, noise: Vector | None, wid
     """Shares of the indices, from shares of the counts and of noise, modulo 2^64."""
     if choice.ranks:
         scores = yield from _rank_scores(choice, index, counts)
+    elif choice.tables:
+        width_of_counts = choice.largest.bit_length()
+        together = yield from shared_together(
+            counts, choice.tables, choice.classes, width_of_counts
+        )
+        highest = np.uint64(choice.largest**2 if index == GARBLER else 0)
+        scores = (highest - together).reshape(1, -1)
     else:
         scores = counts.reshape(1, -1).copy()
     if noise is not None:

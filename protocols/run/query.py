@@ -211,6 +211,8 @@ class Query:
     def mechanism(self) -> DiscreteLaplace | None:
         """The noise that makes the answer `epsilon`-private; None when there is to be none."""
         sensitivity = self.statistic.sensitivity * self.records_per_unit
+        if self.choice is not None:
+            sensitivity *= self.choice.moves
         if self.epsilon is None or sensitivity == 0:
             return None
         return DiscreteLaplace.spending(self.epsilon, sensitivity)

@@ -95,7 +95,7 @@ def parse_schema(texts: tuple[str, ...], target: str) -> tuple[list[Attribute], 
     if len(found) < len(texts):
         raise LocalError("each attribute has one --attribute")
     if target not in found:
-        raise LocalError(f"the target needs its values: --attribute {target}=NAME,NAME")
+        raise LocalError(f"the target needs its values: --attribute {target}=NAME,NAME or --schema")
     predictors = [each for name, each in found.items() if name != target]
     if not predictors:
         raise LocalError("a projection needs an attribute besides the target: give --attribute")

@@ -5,7 +5,9 @@ projection fails to discern. They follow from contingency tables of the chosen a
 and the class, which add up over parties. A curator picks by the exponential mechanism on the exact
 tables (S4's PrivateKD). Without one the tables of all candidates are released under noise, and the
 best noisy score is taken: a record is in one cell of each table, so replacing it moves two counts
-of each, and the noise grows with the number of candidates: the price of having no curator.
+of each, and the noise grows with the number of candidates: the price of having no curator. Or two
+servers square the counts that they share inside a circuit, and open which candidate has the best
+score under noise, and nothing else (report noisy max): a curator's accuracy without one.
 """
 
 import math
@@ -19,6 +21,8 @@ from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
+from protocols.joint.choice import Choice, Moved, units_of_epsilon
+from protocols.joint.discerned import squares_in
 from protocols.privacy.laplace import Integers
 from protocols.privacy.selection import Exponential
 from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
@@ -26,15 +30,19 @@ from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.attributes import Attribute
 from protocols.statistics.by_curator import ByCurator
+from protocols.statistics.choices import Chosen
 from protocols.statistics.contract import Circumstances
 from protocols.statistics.estimates import Counts, Estimate
+from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.of_schema import Projected
 from protocols.statistics.synthetic_rows import MOST_ROWS
 
-MAX_CELLS = 1 << 20
-"""Of all tables or cells that a party sends."""
+MAX_CELLS = 500_000
+"""Of all tables or cells that a party sends: a vector of them fits a message."""
 MAX_THRESHOLD = 1 << 40
+MAX_SQUARES = 1 << 14
+"""Of counts, that two servers compute in one question: some 10 kB each for 50,000 records."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,19 @@ class NextAttribute(OfCounts):
         return [each for each in left if each.size(self.bins) <= most]
 
     @cached_property
-    def _sizes(self) -> list[int]:
-        return [each.size(self.bins) * self._held for each in self.candidates]
+    def sizes(self) -> tuple[int, ...]:
+        """How many counts the table of each candidate has."""
+        return tuple(each.size(self.bins) * self._held for each in self.candidates)
+
+    @property
+    def can_be_squared(self) -> bool:
+        """Whether two servers could choose among the candidates (`NextByMax`)."""
+        squares = squares_in(self.sizes, self.schema[1].size(self.bins))
+        return len(self.candidates) > 1 and squares <= MAX_SQUARES
 
     @property
     def length(self) -> int:
-        return sum(self._sizes)
+        return sum(self.sizes)
 
     @property
     def sensitivity(self) -> int:
@@ -87,7 +102,7 @@ class NextAttribute(OfCounts):
     def encode(self, holdings: Holdings) -> Vector:
         tables = [
             holdings.count_by_party(self.cells_of([each, *self.projected], holdings), size)
-            for each, size in zip(self.candidates, self._sizes, strict=True)
+            for each, size in zip(self.candidates, self.sizes, strict=True)
         ]
         return np.concatenate(tables, axis=1)
 
@@ -97,7 +112,7 @@ class NextAttribute(OfCounts):
         Products of two counts, each with a noise of its own: noise does not bias them.
         """
         classes = self.schema[1].size(self.bins)
-        ends = np.cumsum(self._sizes)[:-1]
+        ends = np.cumsum(self.sizes)[:-1]
         found = []
         for table in np.split(signed(total), ends):
             parts = table.reshape(-1, classes).astype(object)  # whole numbers of any size
@@ -131,7 +146,7 @@ class CuratedNextAttribute(ByCurator, NextAttribute):
 
     @property
     def tables(self) -> tuple[int, ...]:
-        return tuple(self._sizes)
+        return self.sizes
 
     @property
     def released(self) -> int:
@@ -141,7 +156,7 @@ class CuratedNextAttribute(ByCurator, NextAttribute):
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
         """Replacing a record changes pairs with it alone, at most n − 1 of them."""
-        records = int(signed(total)[: self._sizes[0]].sum())
+        records = int(signed(total)[: self.sizes[0]].sum())
         chooser = Exponential.spending(epsilon, max(1, records - 1))
         return np.array([chooser.choose(self.scores(total), randomness)], dtype=np.uint64)
 
@@ -155,6 +170,48 @@ class CuratedNextAttribute(ByCurator, NextAttribute):
         if not 0 <= picked < len(self.candidates):
             raise LocalError("the curator picked an attribute that is not there")
         return self._told([float(at == picked) for at in range(len(self.candidates))])
+
+
+@dataclass(frozen=True)
+class NextByMax(Chosen, NextAttribute):
+    """The same, picked by two servers on counts that they share. 1 for the attribute that is.
+
+    Replacing a record changes pairs with it alone, at most n − 1 of them, of each candidate; n is
+    the most that parties can hold (`Query.choice`), whatever the coordinator says.
+    """
+
+    name: ClassVar[str] = "next-attribute-by-max"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.can_be_squared:
+            raise LocalError(
+                "two servers choose among two attributes or more, whose tables take up to "
+                f"{MAX_SQUARES} squares of counts"
+            )
+
+    @property
+    def sensitivity(self) -> int:
+        """In units of what a record moves a score by."""
+        return units_of_epsilon(1, Moved.ANYHOW)
+
+    def choice(self, records: int) -> Choice:
+        return Choice(
+            len(self.candidates), records, tables=self.sizes, classes=self.schema[1].size(self.bins)
+        )
+
+    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+        [picked] = self._indices(released, len(self.candidates)).tolist()
+        return self._told([float(at == picked) for at in range(len(self.candidates))])
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return NextAttribute.deviations(self, noise_variance, records)
+
+    def interval(
+        self, released: Vector, records: int, noise_variance: float, width: float
+    ) -> Interval:
+        why = "how sure a pick is depends on how far apart the scores are, which nobody sees"
+        return Interval.none(len(self.candidates), why)
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,8 @@ class SparseCells(OfRecords):
         cells = words[1 : 1 + size]
         counts = words[1 + self.capacity : 1 + self.capacity + size]
         inside = ((cells >= 0) & (cells < self.space.size)).all()
-        if not (inside and (np.diff(cells) > 0).all() and (counts > self.threshold).all()):
+        least = 0 if exact else self.threshold
+        if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
             raise LocalError("the curator published cells that cannot be")
         return self.rows_with(cells, counts).at_most(MOST_ROWS * records)
 

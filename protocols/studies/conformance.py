@@ -57,6 +57,11 @@ class StudySteps:
             statistic = _prepared(ask.statistic, holdings)
             if statistic.machines() is not None:  # no party has a vector of its own
                 return Answer(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
+            if (choice := statistic.choice(holdings.rows)) is not None:  # an index comes out
+                chosen = generator.integers(0, choice.candidates, statistic.released)
+                estimate = statistic.decode(chosen.astype(np.uint64), holdings.rows)
+                unknown = statistic.deviations(1.0, holdings.rows)
+                return Answer(estimate, unknown, holdings.rows)
             total = statistic.measure(_total(statistic, holdings))
             drawn = generator.integers(-(1 << 30), 1 << 30, len(total)).astype(np.uint64)
             estimate = statistic.decode(total + drawn, holdings.rows)

@@ -21,7 +21,7 @@ from protocols.statistics.drawing import Style
 from protocols.statistics.estimates import Estimate, Table
 from protocols.statistics.labels import positives_of
 from protocols.statistics.logistic_objective import LogisticObjective
-from protocols.statistics.logistic_step import LogisticStep
+from protocols.statistics.logistic_step import STEPS, LogisticStep
 from protocols.statistics.option import option, role
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -121,8 +121,16 @@ class LogisticRegression(Study):
                 "separable, or bounds are far wider than the values, or noise makes it look so"
             )
         elif unsettled and not weak:
-            notes.append("the steps have not settled: too few --newton-steps, or too much noise")
-        if weak:
+            notes.append(
+                "the steps have not settled: too few --newton-steps, too much noise, or classes "
+                "that are separable"
+            )
+        if weak and not noise:
+            notes.append(
+                "some coefficients are anybody's guess: columns are collinear, one has a single "
+                "value within its bounds, or the classes are separable"
+            )
+        elif weak:
             hidden = "1 direction" if weak == 1 else f"{weak} directions"
             notes.append(
                 f"noise hides the curvature in {hidden}: steps there are short, and coefficients "
@@ -191,9 +199,11 @@ def _is_unsettled(move: Column, deviations: Column) -> bool:
 
 def _inverse(curvature: Matrix, noise: float, records: int) -> tuple[Matrix, int]:
     """Of the curvature, which is taken to be what noise alone shows where it is less: about 2s√m
-    for a symmetric matrix of noises of deviation s. Without noise it is told from 0 alone."""
+    for a symmetric matrix of noises of deviation s. Without noise there still is rounding to the
+    grid, of deviation √(n/12) steps; four times that, since it is no noise of its own."""
     values, directions = np.linalg.eigh(curvature)
-    least = max(2 * noise * math.sqrt(len(values)), 1e-9 * records)
+    rounding = math.sqrt(records / 12) / STEPS
+    least = 2 * math.sqrt(len(values)) * max(noise, 4 * rounding)
     weak = int(np.count_nonzero(values < least))
     found: Matrix = (directions / np.maximum(values, least)) @ directions.T
     return found, weak

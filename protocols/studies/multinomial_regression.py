@@ -33,7 +33,7 @@ from protocols.statistics.option import option, role
 from protocols.statistics.softmax import fit_softmax
 from protocols.statistics.synthetic_rows import SyntheticRows
 from protocols.studies.contract import Ask, Finding, Steps, Study
-from protocols.studies.projected_histogram import ProjectedHistogram
+from protocols.studies.projected_histogram import PICKS_BY, ProjectedHistogram
 
 METHODS = ("histogram", "objective")
 MAX_CLASSES = 64
@@ -61,6 +61,11 @@ class MultinomialRegression(Study):
     bins: int = option(
         0, "How many bins a numeric attribute has; 0 chooses by the number of records."
     )
+    picks_by: str = option(
+        "scores",
+        "Without a curator: by noisy scores, or max: two servers open an index and nothing else.",
+        choices=PICKS_BY,
+    )
     penalty: float = option(
         0.0, "Least penalty on squared coefficients, per record; for --method objective."
     )
@@ -74,8 +79,8 @@ class MultinomialRegression(Study):
         look_up("method", self.method, dict.fromkeys(METHODS))
         if self.penalty and self.method != "objective":
             raise LocalError("--penalty is of --method objective")
-        if (self.k or self.gamma) and self.method == "objective":
-            raise LocalError("--k and --gamma are of --method histogram")
+        if (self.k or self.gamma or self.picks_by != "scores") and self.method == "objective":
+            raise LocalError("--k, --gamma and --picks-by are of --method histogram")
         self._histogram  # noqa: B018  # raises for a schema that is none
         if self._schema[1].bounds is None and len(self.classes) < 2:
             raise LocalError(f"--attribute {self.target} names two classes or more")
@@ -94,6 +99,7 @@ class MultinomialRegression(Study):
             self.k,
             self.gamma,
             self.bins,
+            self.picks_by,
             self.records,
             self.curated,
         )

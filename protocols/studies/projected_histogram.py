@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from protocols.errors import LocalError, RunFailed
+from protocols.names import look_up
 from protocols.offers import Offer, Offers
 from protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
 from protocols.privacy.thresholded import MAX_SPACE
@@ -24,12 +25,14 @@ from protocols.statistics.projected import (
     CuratedNextAttribute,
     CuratedProjectedCells,
     NextAttribute,
+    NextByMax,
     ProjectedCells,
 )
 from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 from protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
+PICKS_BY = ("scores", "max")
 SIMULATED = 20_000
 """Records at most that §2.3's choice of k and γ is simulated with."""
 
@@ -51,6 +54,11 @@ class ProjectedHistogram(Study):
     bins: int = option(
         0, "How many bins a numeric attribute has; 0 chooses by the number of records."
     )
+    picks_by: str = option(
+        "scores",
+        "Without a curator: by noisy scores, or max: two servers open an index and nothing else.",
+        choices=PICKS_BY,
+    )
     records: int = 0
     curated: bool = False
 
@@ -58,11 +66,12 @@ class ProjectedHistogram(Study):
     style: ClassVar[Style] = Style("marks", "value", "share")
 
     def __post_init__(self) -> None:
+        look_up("picks-by", self.picks_by, dict.fromkeys(PICKS_BY))
         predictors, _ = self._schema
         if not 0 <= self.k <= len(predictors):
-            raise LocalError(
-                f"--k {self.k}: there are {len(predictors)} attributes besides the target"
-            )
+            count = len(predictors)
+            there = "is 1 attribute" if count == 1 else f"are {count} attributes"
+            raise LocalError(f"--k {self.k}: there {there} besides the target")
         if not 0 <= self.gamma < 1:
             raise LocalError(f"--gamma is between 0 and 1, not {self.gamma:g}")
         if not 0 <= self.bins <= MAX_BINS:
@@ -124,7 +133,7 @@ class ProjectedHistogram(Study):
     def _next(self, chosen: tuple[str, ...]) -> NextAttribute | SparseNextAttribute:
         given = (self.attributes, self.target, chosen, self.chosen_bins)
         if not self.curated:
-            return NextAttribute(*given)
+            return NextByMax(*given) if self._by_max(chosen) else NextAttribute(*given)
         if self._fits(chosen, all):
             return CuratedNextAttribute(*given)
         attributes, target, *_ = given
@@ -184,11 +193,17 @@ class ProjectedHistogram(Study):
                 f"{asked.space.size:.3g} cells are too many for a vector: the curator has every "
                 "record's codes, and a threshold that lets few empty cells pass"
             )
-        if self.picks and not self.curated:
+        by_max = sum(self._by_max(chosen[:at]) for at in range(len(chosen))) if self.picks else 0
+        if by_max:
+            notes.append(
+                f"picked by two servers, by noisy max for {float(shares[0]):.3g} of ε each: "
+                f"{', '.join(chosen[:by_max])}"
+            )
+        if self.picks > by_max and not self.curated:
             candidates = len(self._schema[0])
             notes.append(
                 f"without a curator the tables of up to {candidates} candidates share the ε of a "
-                "pick: attributes are chosen by noisy scores"
+                f"pick: {'other ' if by_max else ''}attributes are chosen by noisy scores"
             )
         return Finding(answer.estimate, tuple(notes))
 
@@ -205,6 +220,14 @@ class ProjectedHistogram(Study):
             asked.append(Ask(question, share))
             chosen = (*chosen, widest.name)
         return *asked, Ask(self._cells(chosen), last)
+
+    def _by_max(self, chosen: tuple[str, ...]) -> bool:
+        """Whether two servers pick, by the public schema: where they could not square all counts,
+        scores are noisy."""
+        if self.curated or self.picks_by != "max":
+            return False
+        given = (self.attributes, self.target, chosen, self.chosen_bins)
+        return NextAttribute(*given).can_be_squared
 
     def _goes_on(self, chosen: tuple[str, ...]) -> bool:
         """Whether a further attribute fits, by the public schema. The first must."""

@@ -29,10 +29,13 @@ ELSEWHERE = {
 """Options of the command that do not go with a statistic, and why."""
 _PREFIX = "statistic_"
 _PILOT = _PREFIX + "pilot"
+_SCHEMA = _PREFIX + "schema"
 _BOUNDS = _PREFIX + "bounds"
 _BOUNDS_SHARE = _PREFIX + "bounds_share"
 _BOUNDS_BY = _PREFIX + "bounds_by"
 BOUNDS = ("given", "private")
+OF_A_SCHEMA = ("attributes", "ranges", "lower")
+"""Options whose values a public schema tells."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class ChosenOptions:
     """A statistic or a study with the options that were given for it, and public data to plan by.
 
     `bounds_share` is the part of ε that finds the bounds, by the method `bounds_by`; None where
-    they are given.
+    they are given. `schema` is a public schema, by its file or its name.
     """
 
     kind: Any
@@ -48,6 +51,7 @@ class ChosenOptions:
     pilot: str | None
     bounds_share: float | None = None
     bounds_by: str = "histogram"
+    schema: str | None = None
 
 
 Action = Callable[[ChosenOptions, Any], None]
@@ -138,20 +142,22 @@ def statistic_command(name: str, options: type, action: Action) -> TyperCommand:
         help = "PUBLIC data like yours, to choose the number of pairs from."
         shown = typer.Option("--pilot", help=help, rich_help_panel=f"Options of {name}")
         own.append(_keyword(_PILOT, Annotated[str | None, shown]))
+    if any(option.name in OF_A_SCHEMA for option in kind.options()):
+        own.append(_schema_parameter(f"Options of {name}"))
     if finds_bounds := _may_find_bounds(kind):
         own += _bounds_parameters(f"Options of {name}")
     parameters = [*own, *common]
 
     def command(**given: Any) -> None:
         told = {key: given.pop(key) for key in list(given) if key.startswith(_PREFIX)}
-        pilot = told.pop(_PILOT, None)
+        pilot, schema = told.pop(_PILOT, None), told.pop(_SCHEMA, None)
         bounds = [told.pop(each, None) for each in (_BOUNDS, _BOUNDS_SHARE, _BOUNDS_BY)]
         chosen = {key.removeprefix(_PREFIX): v for key, v in told.items() if v is not None}
         for option in kind.options():
             if option.choices and option.name in chosen:
                 look_up(option.name, str(chosen[option.name]), dict.fromkeys(option.choices))
-        finding = _finding_bounds(*bounds) if finds_bounds else ()
-        action(ChosenOptions(kind, chosen, pilot, *finding), options(**given))
+        finding = _finding_bounds(*bounds) if finds_bounds else (None, "histogram")
+        action(ChosenOptions(kind, chosen, pilot, *finding, schema), options(**given))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer's
     command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -178,6 +184,16 @@ def _may_find_bounds(kind: Any) -> bool:
     from protocols.statistics.ranged import Ranged
 
     return isinstance(kind, type) and issubclass(kind, Bounded | Ranged)
+
+
+def _schema_parameter(group: str) -> inspect.Parameter:
+    shown = typer.Option(
+        "--schema",
+        help="FILE with a line for each column, COLUMN=LOWER:UPPER or COLUMN=NAME,NAME, or the "
+        "name of a published one: adult.",
+        rich_help_panel=group,
+    )
+    return _keyword(_SCHEMA, Annotated[str | None, shown])
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:

@@ -74,6 +74,7 @@ def show_data(rows: Mapping[str, Any]) -> None:
         for column, (lower, upper) in columns.items():
             print(f"  {column:<{width}}  {lower:g} to {upper:g}")
         print()
+    print("a public file with its published schema: --data adult:FILE.csv")
     print("a file: --data FILE.csv, or 'FILE.csv?value=COLUMN&party=COLUMN'; also label=, score=,")
     print("x=, y=, target=, time=COLUMN; missing=drop or a number, sep=;, positive=NAME,")
     print("categories=A,B or @FILE, order=LOW,HIGH")

@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +70,14 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
                 begun=lambda key, study: (show_study_key if study else show_key)(key),
                 **asking(options),
             )
+        result = dataclasses.replace(result, notes=(*result.notes, *_schema_notes(chosen)))
         show(result, options.out, options.as_json)
+
+
+def _schema_notes(chosen: ChosenOptions) -> list[str]:
+    from parties.schema import schema_words
+
+    return [schema_words(chosen.schema)] if chosen.schema else []
 
 
 def simulate(chosen: ChosenOptions, options: RunOptions) -> "Result":
@@ -135,6 +141,7 @@ def asked_about(
     dataset = _data_of(chosen, options)
     question = _asked(chosen, dataset)
     dataset = dataset.about(question.columns)
+    dataset = dataclasses.replace(dataset, notes=(*dataset.notes, *_schema_notes(chosen)))
     if options.out is not None:
         check_writable(options.out)
     return question, dataset
@@ -216,8 +223,14 @@ def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dic
     }
 
 
-def _built(chosen: ChosenOptions, roles: Mapping[str, str]) -> "Statistic | Study":
-    """The statistic or study of the columns that play its roles, with the options given for it."""
+def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
+    """The statistic or study of the columns that play its roles, with the options given for it; a
+    public schema tells what nobody gave."""
+    from parties.schema import bounds_of, merged, read_schema
+
+    roles = dataset.roles if dataset else {}
+    schema = read_schema(chosen.schema) if chosen.schema else ()
+    given: dict[str, Any] = dict(chosen.given)
     several = {each.name: each.multiple for each in chosen.kind.options()}
     known = {field.name for field in dataclasses.fields(chosen.kind)}
     columns = {
@@ -225,8 +238,11 @@ def _built(chosen: ChosenOptions, roles: Mapping[str, str]) -> "Statistic | Stud
         for role, column in roles.items()
         if role in known
     }
-    built: Statistic | Study = chosen.kind.from_parameters(columns | dict(chosen.given))
-    return built
+    if "attributes" in known:
+        published = dataset.schema if dataset and not schema else schema
+        given["attributes"] = merged(published, given.get("attributes", ()))
+    built: Statistic | Study = chosen.kind.from_parameters(columns | given)
+    return built.with_bounds(bounds_of(schema))
 
 
 def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
@@ -234,7 +250,7 @@ def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
     from protocols.studies.contract import Study
     from protocols.studies.private_bounds import PrivateBounds
 
-    built = _built(chosen, dataset.roles if dataset else {})
+    built = _built(chosen, dataset)
     if isinstance(built, Study):
         return built
     if chosen.bounds_share is None:

@@ -16,7 +16,7 @@ from simulation.command.common import DEPLOYED, OUTPUT, CompareOptions, RunOptio
 from simulation.runtimes import runtimes
 
 ACTIONS = {"run": RunOptions, "compare": CompareOptions}
-NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts"})
+NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts", "statistic_schema"})
 """Files of this machine, and where things run: the page simulates in one process or in several."""
 DATA_FLAGS = ("--data", "--pilot")
 MOST_VALUES, MOST_CHARACTERS = 64, 500

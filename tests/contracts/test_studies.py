@@ -41,6 +41,10 @@ class TestProjectedHistogram(StudyContract):
     study = ProjectedHistogram(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", 2, 0.5, 3)
 
 
+class TestProjectedHistogramByMax(StudyContract):
+    study = ProjectedHistogram(("a=0:1", "b=0:1", "c=0:1", "y=0:1"), "y", 2, 0.5, 3, "max")
+
+
 class TestLogisticRegression(StudyContract):
     study = LogisticRegression(("a", "b"), "label", ranges=("a=0:1", "b=0:1"), newton_steps=4)
 

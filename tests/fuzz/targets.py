@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from fss.comparison import Comparison
 from fss.ring import Bytes, Ring
+from parties.schema import PUBLISHED, parse_lines
 from protocols.errors import LocalError, PeerError
 from protocols.garbling.outputs import OutputShares
 from protocols.privacy.mechanisms import Placement
@@ -128,6 +129,15 @@ def pair_answer(data: bytes) -> None:
     assert data == _pair_seeds()[1][0]
 
 
+def schema(data: bytes) -> None:
+    """What is read is what options say, and reads the same again."""
+    try:
+        found = parse_lines(data, "schema")
+    except LocalError:
+        return
+    assert parse_lines("\n".join(found).encode(), "schema") == found
+
+
 def _row(data: bytes) -> Bytes:
     return np.frombuffer(data, dtype=np.uint8).reshape(1, -1)
 
@@ -208,6 +218,7 @@ TARGETS: dict[str, Target] = {
     "accounts": Target(accounts, _account_seeds()),
     "stored_keys": Target(stored_keys, _key_seeds()),
     "journal": Target(journal, _journal_seeds()),
+    "schema": Target(schema, ("\n".join(PUBLISHED["adult"]).encode(), b"# a\n\na = 0:1\n")),
     "pair_request": Target(pair_request, _pair_seeds()[0]),
     "pair_answer": Target(pair_answer, _pair_seeds()[1]),
     **{name: Target(*each) for name, each in PAIR_TARGETS.items()},

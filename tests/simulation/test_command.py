@@ -33,7 +33,7 @@ def flags_of(name: str) -> set[str]:
     kind = statistic_named(name)
     own = {each.flag for each in kind.options()}
     if issubclass(kind, Bounded | Ranged):
-        own |= {"--bounds", "--bounds-share", "--bounds-by"}
+        own |= {"--bounds", "--bounds-share", "--bounds-by", "--schema"}
     return own | {"--pilot"} if getattr(kind, "takes_pilot", False) else own
 
 

@@ -15,6 +15,7 @@ from protocols.joint.noise import draw_noise
 from protocols.joint.noise_circuit import JointGeometric
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
+from tests.protocols.joint.chances import exact_probabilities
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 
 
@@ -69,22 +70,6 @@ def noisy_winners(scores: NDArray[np.int64], noise: JointGeometric, trials: int)
     ours, theirs = Ends(program, bases=BASES).run()
     chosen = np.bincount((ours + theirs).astype(np.int64), minlength=len(scores))
     return [int(each) for each in chosen]
-
-
-def exact_probabilities(scores: NDArray[np.int64], noise: JointGeometric) -> NDArray[np.float64]:
-    """P(i wins): its noisy score is v, those before it are below v and those after it at most v."""
-    p = noise.probabilities()
-    below = np.concatenate([[0.0], np.cumsum(p)])  # P(G < g)
-    found = np.zeros(len(scores))
-    for i, score in enumerate(scores.tolist()):
-        for g, weight in enumerate(p):
-            chance = weight
-            for j, other in enumerate(scores.tolist()):
-                if j != i:
-                    limit = score + g - other + (1 if j > i else 0)
-                    chance *= below[min(max(limit, 0), len(p))]
-            found[i] += chance
-    return found
 
 
 NOISE = JointGeometric(Fraction(2), 5, 12)

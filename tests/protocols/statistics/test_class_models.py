@@ -15,9 +15,11 @@ from protocols.privacy.objective import GRID, STEPS
 from protocols.randomness import Randomness
 from protocols.records import Column, deal
 from protocols.statistics import statistic_named
+from protocols.statistics.by_objective import ByObjective
 from protocols.statistics.class_model import ClassModel
 from protocols.statistics.class_objective import ClassObjective
 from protocols.statistics.hand_till import area, hand_till
+from protocols.statistics.logistic_objective import LogisticObjective
 from protocols.statistics.softmax import fit_softmax, softmax
 from protocols.statistics.synthetic_rows import SyntheticRows
 from protocols.studies.contract import Answer
@@ -207,3 +209,29 @@ def test_bad_input_is_one_clear_line() -> None:
         pytest.raises(LocalError, match="--aggregator curator"),
     ):
         federation.run(study)
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        LogisticObjective(ranges=("a=0:1", "b=0:1"), x=("a", "b"), max_records=9),
+        ClassObjective(attributes=("a=0:1", "b=p,q,r", "y=0,1"), target="y", max_records=9),
+    ],
+    ids=lambda each: each.name,
+)
+@pytest.mark.parametrize("penalty", [0.0, 0.5])
+def test_a_curator_spends_epsilon_and_no_more_on_the_longest_record(
+    statistic: ByObjective, penalty: float
+) -> None:
+    """Noise of the mechanism that is built for a question, by its own map; and the square that the
+    map goes by is that of the longest record there can be."""
+    for epsilon in (Fraction(1, 100), Fraction(1), Fraction(20)):
+        mechanism = replace(statistic, penalty=penalty).mechanism(epsilon, 9)
+        assert 0.99 * float(epsilon) < mechanism.privacy_map() <= float(epsilon) * (1 + 1e-12)
+        assert mechanism.terms == statistic.released
+    words = np.full((1, statistic.length), 2**40, dtype=np.uint64)
+    words[0, 0] = 1
+    if isinstance(statistic, ClassObjective):
+        words[0, 2] = 1  # a name that is there
+    longest, _ = statistic.records_of(words.ravel())
+    assert ((longest / STEPS) ** 2).sum() == mechanism.square

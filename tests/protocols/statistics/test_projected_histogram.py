@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from protocols.statistics.projected import (
     NextAttribute,
     ProjectedCells,
 )
+from protocols.statistics.sparse_cells import SparseNextAttribute
 from protocols.statistics.synthetic_rows import SyntheticRows
 from protocols.studies.contract import Answer
 from protocols.studies.projected_histogram import ProjectedHistogram
@@ -119,25 +121,95 @@ def test_a_curators_pick_is_greedy_at_large_epsilon_and_uniform_at_tiny() -> Non
     assert stats.chisquare(np.bincount(picks, minlength=4)).pvalue > 1e-6
 
 
-def test_empirical_epsilon_of_a_pick() -> None:
-    """2 × 700 picks at ε = 1 on adjacent data of 6 records: no attribute is more than e times as
-    likely on one of them, 5 standard errors of the log ratio allowed (under 1 of 10^6)."""
-    schema = ("a=0,1", "b=0,1", "y=0,1")
-    base = {"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 0, 1, 0, 1], "y": [0, 0, 0, 1, 1, 1]}
-    statistic = CuratedNextAttribute(schema, "y", (), 2)
-    found = []
-    for at, changed in enumerate((0, 1)):
-        columns = {name: np.array(column, dtype=float) for name, column in base.items()}
-        columns["a"][0] = columns["y"][0] = changed
-        total = statistic.encode(deal(columns, 1))[0]
-        randomness = Randomness.from_seed(at, "picks")
-        picks = [
-            int(statistic.published(total, Fraction(1), 0.0, randomness)[0]) for _ in range(700)
-        ]
-        found.append(np.bincount(picks, minlength=2))
-    one, two = found
-    error = 5 * np.sqrt(1 / one + 1 / two)
-    assert (np.abs(np.log(one / two)) <= 1 + error).all()
+Pick = CuratedNextAttribute | SparseNextAttribute
+TEN = (*(f"c{at}=0,1" for at in range(10)), "y=0,1")
+PICKS: list[Pick] = [
+    CuratedNextAttribute(TEN, "y", (), 2),
+    SparseNextAttribute(attributes=TEN, target="y", bins=2, max_records=6),
+]
+TRIALS, ALPHA = 2200, 1e-7
+
+
+def adjacent(other: bool) -> Holdings:
+    """Six records, five of them alike. The last one is of another class, and differs in c0 from
+    the rest; or it is replaced by one that differs in all but c0."""
+    columns = {f"c{at}": np.array([0.0] * 5 + [float((at == 0) != other)]) for at in range(10)}
+    return deal(columns | {"y": np.array([0.0] * 5 + [1.0])}, 1)
+
+
+@pytest.mark.parametrize("statistic", PICKS, ids=lambda each: each.name)
+def test_no_more_than_epsilon_is_measured_of_a_pick_and_half_of_the_noise_is_caught(
+    statistic: Pick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ε = 2, 2200 picks on each of two adjacent data. The weights of c0 to each of nine others are
+    e to 1 and 1 to e, so its chances are 0.232 and 0.0393, of which ln p/p' is 1.78. With half of
+    the noise they are 0.451 and 0.0148, and Clopper-Pearson bounds at confidence 1 − 2·10^-7 prove
+    about 2.4: 33 of 2200 are expected, and 66 would still do. Chances are held to their values by
+    binomial tests at α = 10^-7."""
+    randomness = Randomness.from_seed(5, statistic.name)
+
+    def picks_of_c0(epsilon: int) -> list[int]:
+        found = []
+        for other in (False, True):
+            total = statistic.encode(adjacent(other))[0]
+            scores = statistic.scores(total)
+            with monkeypatch.context() as patched:
+                patched.setattr(
+                    type(statistic), "scores", lambda *_, scores=scores: scores
+                )  # the same each time
+                picked = [
+                    int(statistic.published(total, Fraction(epsilon), 0.0, randomness)[0])
+                    for _ in range(TRIALS)
+                ]
+            found.append(picked.count(0))
+        return found
+
+    def proven(first: int, second: int) -> float:
+        least = stats.beta.ppf(ALPHA, first, TRIALS - first + 1)
+        most = stats.beta.ppf(1 - ALPHA, second + 1, TRIALS - second)
+        return math.log(least / most)
+
+    counts = picks_of_c0(2)
+    for count, chance in zip(counts, (math.e / (math.e + 9), 1 / (1 + 9 * math.e)), strict=True):
+        assert stats.binomtest(count, TRIALS, chance).pvalue > ALPHA
+    assert proven(*counts) < 2
+    assert proven(*picks_of_c0(4)) > 2
+
+
+@pytest.mark.parametrize("epsilon", ["inf", "400"])
+def test_two_servers_pick_what_a_curator_does(epsilon: str) -> None:
+    """Where noise leaves no choice; and the result says what the picks cost."""
+    held = people(400)
+    study = ProjectedHistogram(SCHEMA, "pay", k=2, gamma=0.5, bins=3, picks_by="max")
+    names = [text.partition("=")[0] for text in SCHEMA if not text.startswith("pay")]
+    table, classes = coded(held, tuple(names), 3), coded(held, ("pay",), 3)[:, 0]
+    greedy = private_projection(table, classes, 2, None, Randomness.from_seed(0, ""))
+    with Federation(parties=4, data=held.columns, aggregator="additive", seed=3) as federation:
+        result = federation.run(study, epsilon=epsilon)
+    assert isinstance(result.estimate, SyntheticRows)
+    assert result.estimate.columns == [*(names[at] for at in greedy), "pay"]
+    assert any("by noisy max for 0.25 of ε each: " in note for note in result.notes)
+    assert not any("noisy scores" in note for note in result.notes)
+    if epsilon != "inf":
+        assert result.privacy.epsilon == pytest.approx(400)
+        assert 0 < result.privacy.delta < 1e-9
+    with (
+        Federation(parties=4, data=held.columns, aggregator="masking") as federation,
+        pytest.raises(LocalError, match="additive or fss"),
+    ):
+        federation.run(study)
+
+
+def test_where_tables_are_too_large_to_square_scores_are_noisy() -> None:
+    wide = tuple(f"c{at}={','.join(map(str, range(120)))}" for at in range(3))
+    study = ProjectedHistogram((*wide, "y=0,1"), "y", k=2, gamma=0.5, bins=2, picks_by="max")
+    data = {f"c{at}": np.arange(40.0) % 7 for at in range(3)} | {"y": np.arange(40.0) % 2}
+    with Federation(parties=2, data=data, aggregator="additive", seed=1) as federation:
+        result = federation.run(study, epsilon=50)
+    assert any("by noisy max for 0.25 of ε each: c" in note for note in result.notes)
+    assert any("other attributes are chosen by noisy scores" in note for note in result.notes)
+    with pytest.raises(LocalError, match="picks-by"):
+        ProjectedHistogram(SCHEMA, "pay", picks_by="most")
 
 
 def test_a_curators_cells_are_those_of_the_sampler_that_enumerates() -> None:

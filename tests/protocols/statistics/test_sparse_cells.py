@@ -1,4 +1,4 @@
-"""Projected histograms past 2^20 cells: a curator has codes, and draws what passes."""
+"""Projected histograms past a vector of all cells: a curator has codes, and draws what passes."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -11,8 +11,10 @@ from protocols.errors import LocalError
 from protocols.privacy.thresholded import passing_chance
 from protocols.randomness import Randomness
 from protocols.records import Column, deal
+from protocols.run.query import MAX_LENGTH
 from protocols.statistics import statistic_named
 from protocols.statistics.projected import (
+    MAX_CELLS,
     CuratedNextAttribute,
     CuratedProjectedCells,
 )
@@ -91,6 +93,32 @@ def test_a_study_goes_past_a_vector_of_all_cells_with_a_curator(epsilon: str) ->
     else:
         assert result.privacy.epsilon == pytest.approx(60)
         assert np.abs(found.records - 140) < 30
+
+
+def test_records_in_cells_of_their_own_have_an_answer() -> None:
+    """What a simulation compares with has no threshold: counts of 1 are below every other."""
+    columns = data(300)
+    study = ProjectedHistogram(SCHEMA, "y", k=2, gamma=0.9, bins=1024)
+    with Federation(parties=2, data=columns, aggregator="curator", seed=2) as federation:
+        result = federation.run(study, epsilon=2)
+    assert isinstance(result.estimate, SyntheticRows)
+    assert result.privacy.epsilon == pytest.approx(2)
+
+
+def test_what_does_not_fit_a_message_goes_by_codes() -> None:
+    """600² · 2 cells: counts that no message holds."""
+    assert MAX_CELLS <= MAX_LENGTH
+    names = ",".join(map(str, range(599)))
+    columns = {name: np.arange(140.0) % 7 for name in "ab"} | {"y": np.arange(140.0) % 7 % 2}
+    study = ProjectedHistogram((f"a={names}", f"b={names}", "y=0"), "y", k=2, bins=2)
+    with Federation(parties=2, data=columns, aggregator="curator", seed=1) as federation:
+        result = federation.run(study, epsilon=60)
+    assert any("too many for a vector" in note for note in result.notes)
+    with (
+        Federation(parties=2, data=columns, aggregator="additive") as federation,
+        pytest.raises(LocalError, match="720000 counts are too many to send, 500000 at most"),
+    ):
+        federation.run(study)
 
 
 def test_past_2_to_the_60_is_refused_or_left_out_in_one_line() -> None:
