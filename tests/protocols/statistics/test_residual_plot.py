@@ -116,7 +116,7 @@ def test_a_private_plot_of_a_private_fit(aggregator: str) -> None:
     study = ResidualPlot(ranges=("x=0:50", "y=-20:100"))
     if aggregator == "prio3":
         study = ResidualPlot(
-            coefficients=(0.0, 1.3),
+            coefficients=(-4.0, 1.5),
             method="laplace",
             fitted_reach=80.0,
             residual_reach=16.0,
