@@ -105,7 +105,8 @@ class ResidualCounts(Shape):
         name, colour = ("sampled points", PRIVATE) if true is None else ("raw records", TRUTH)
         left.plot(*points, ".", ms=2.5, alpha=0.4, mew=0, color=colour)
         left.set_title(name, fontsize=9, loc="left")
-        right.pcolormesh(*self.grid.edges, self.counts, cmap="Greys", rasterized=True)
+        shades = np.sqrt(self.counts)  # a few full cells must not hide the others
+        right.pcolormesh(*self.grid.edges, shades, cmap="Greys", rasterized=True)
         right.set_title(f"{beside.label}: counts of cells", fontsize=9, loc="left")
         middles, means, spread = self.trend()
         right.plot(middles, means, color=PRIVATE, lw=1.6)

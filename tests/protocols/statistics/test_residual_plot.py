@@ -152,6 +152,7 @@ def test_axes_hold_the_records_without_a_curator(reach_by: str, kind: str) -> No
     half = PlotGrid((grid.fitted[0] / 2, grid.fitted[1] / 2), grid.residual_reach, grid.side)
     low = PlotGrid(grid.fitted, grid.residual_reach / 2, grid.side)
     assert all(each.counts(fitted, residuals)[-1] > 4000 / 20 for each in (half, low))
+    assert (result.estimate.noisy % 1 != 0).any()  # means of stretches: neighbours were merged
     assert result.error is not None
     assert result.error["similarity"] < 0.25
 
@@ -181,6 +182,7 @@ def test_the_bar_is_lowered_by_the_noise_of_each_way() -> None:
         kind(("x",), "y", (0.0, 1.0)).prepared(known).threshold
         for kind in (CuratedReach, JointReach, ResidualReach)
     ]
+    assert JointReach().sensitivity == 3 + 2  # ε·s of a search that is not monotone, and of one
     assert bars == [935, 935, 933]  # 950 less ln 20 times 5, and times 4√2
     exact = dataclasses.replace(known, epsilon=None)
     assert ResidualReach().prepared(exact).threshold == 0
