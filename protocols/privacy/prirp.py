@@ -103,7 +103,7 @@ def axis_at(index: int, unit: float) -> Axis:
     doubled, shape = divmod(index, len(SHAPES))
     below, above = SHAPES[shape]
     reach = math.ldexp(unit, doubled)
-    return -below * reach, above * reach
+    return 0.0 - below * reach, above * reach  # no −0: it would be another question
 
 
 def wanted(records: int) -> int:

@@ -6,6 +6,7 @@ samples have that law, and do not pass for the one with half the noise.
 """
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -72,6 +73,7 @@ def test_scores_are_counts_within_axes() -> None:
     assert (scores[:, -1] == within(signed, 6).reshape(6, -1)[:, -1]).all()
     widths = np.array([np.diff(axis_at(index, 1.0))[0] for index in range(6 * len(SHAPES))])
     assert (np.diff(widths) >= 0).all()
+    assert math.copysign(1.0, axis_at(0, 0.5)[0]) == 1  # 0, and not −0
     assert axis_at(first_within(within(signed, 6), 301), 0.5) == (-16.0, 16.0)  # none: the widest
 
 
