@@ -57,7 +57,7 @@ PAIR: dict[str, Any] = {**UNIT, "bits": 4, "pairs_per_party": "1"}
 SCHEMA = ("a=0:1", "b=0:1", "y=0:1")
 OF_CELLS: dict[str, Any] = {"attributes": SCHEMA, "target": "y", "chosen": ("b",), "bins": 3}
 MODEL: dict[str, Any] = {"x": ("x",), "y": "y", "coefficients": (0.1, 0.5)}
-PLOT: dict[str, Any] = {**MODEL, "method": "dawa", "side": 4, "lengths": (5.0, 12.0)}
+PLOT: dict[str, Any] = {**MODEL, "side": 4}
 
 EVERY: tuple[Statistic, ...] = (
     Sum(**UNIT),

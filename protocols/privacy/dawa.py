@@ -21,8 +21,8 @@ argument is exact. Noisy costs must not be clamped at 0: the shift would be lost
 
 **What needs a curator.** dev is not linear in the counts, so stage 1 needs somebody who sees exact
 counts. Stage 2 is linear: given `Buckets`, `measure` applies to shares of counts and any aggregator
-runs it. `partition_of_noisy` is the stand-in for a federation without a curator: it takes counts
-that were released under noise (their ε is spent already), and spends nothing further.
+runs it. `partition_of_noisy` takes counts that were released under noise (their ε is spent
+already), and spends nothing further: anybody can merge cells that noise cannot tell apart.
 """
 
 import math

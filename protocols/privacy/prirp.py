@@ -1,11 +1,26 @@
 """PriRP: residuals against fitted values as private counts in a grid (S2 §4.2).
 
-First how far each axis reaches: the first of the bounds μ, 2μ, 4μ, … within which 95 % of the
-values lie, by the sparse vector technique (S2's Algorithm 2, with a cap on its loop). The counts
-below growing bounds all move the same way when a record is replaced, so noise of scale 2/ε on a
-query suffices where S2 has 4/ε. Then counts of the m × m cells between the bounds, by DAWA along
-Hilbert's curve. Records outside are counted in one more cell, the last: so the cells hold all n
-records, which are public, and replacing a record moves two of them.
+First how far each axis reaches, by the sparse vector technique (S2's Algorithm 2, with a cap on its
+loop); then counts of the m × m cells between the bounds, and of one more cell for all that lies
+outside: so the cells hold all n records, which are public, and replacing a record moves two of
+them. Four things differ from S2.
+
+- **The threshold.** S2 asks for 95 % of the records, and 95.4 % of a normal law lie within two
+  deviations: noise as small as 0.4 % of n makes the search run past the right bound, to twice or
+  four times it. So the bar is lowered by what the noise exceeds with probability `PASSED_OVER`, but
+  no further than midway to the 68 % that half the bound holds. Both are public, and spend nothing.
+- **Its noise** is one-sided (`selection.AboveThreshold`), half the variance for the same ε.
+- **Fitted values** are often of one sign, or nearly, and half of S2's cells stay empty then. The
+  search asks of [0, b], [−b, 0), [−b/4, b] and [−b, b/4] before [−b, b]. Replacing a record may
+  raise one of these counts and lower another, so that search costs 3/s where one on growing bounds,
+  whose counts all move the same way, costs 2/s, s being the scale of all noise: ε = 5/s for both.
+- **Cells** have the Laplace mechanism's noise, one by one, for all of their ε. What DAWA buys with
+  a part of it, a partition of Hilbert's curve into stretches of like counts, is then read off the
+  noisy counts, for nothing (`merged`); and counts become whole and not negative by the projection
+  onto counts that add up to n, where S2 rounds each. `dawa_counts` has S2's own cells.
+
+The whole is ε-DP for replacing a record, δ = 0, by composition of both searches and the cells: all
+else reads what these released. Whoever runs it holds exact counts and is trusted.
 
 Fitted values come from coefficients that are public: those of a least-squares fit to the same
 records are not, and a plot of their residuals would not be private whatever noise it has.
@@ -19,16 +34,30 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.privacy.dawa import Dawa
+from protocols.privacy.dawa import Dawa, partition_of_noisy
 from protocols.privacy.hilbert import hilbert_order
 from protocols.privacy.laplace import Integers
+from protocols.privacy.mechanisms import DiscreteLaplace
 from protocols.privacy.selection import Above, AboveThreshold
+from protocols.privacy.tree import Number
 from protocols.randomness import Randomness
 
 Column = NDArray[np.float64]
+Axis = tuple[float, float]
+"""From where to where."""
 
 WITHIN = 0.95
 """θ/n: the part of records that bounds are to hold on each axis."""
+HALFWAY = 0.82
+"""Between that and the 68 % of a normal law within half the bound that holds 95 %."""
+PASSED_OVER = 0.025
+"""The probability that noise leads past a bound that holds θ records."""
+REACH_SHARE = Fraction(3, 10)
+"""Of ε, for both axes."""
+SHAPES = ((0.0, 1.0), (1.0, 0.0), (0.25, 1.0), (1.0, 0.25), (1.0, 1.0))
+"""How far an axis reaches below 0 and above it, in parts of a bound b, in the order of widths."""
+REACH_UNITS = (3, 2)
+"""ε·s of the searches: for fitted values, whose counts move either way, and for residuals."""
 PER_CELL = 10
 """m = √(N₀ε/10), with N₀ = θ²/n records within both bounds."""
 SIDES = (2, 512)
@@ -37,10 +66,44 @@ SIMILARITY_SIDE = 10
 MARGIN = 0.1
 
 
-def bound_of(values: Column, unit: float, doublings: int) -> Integers:
+# --- how far the axes reach ---
+
+
+def size_of(values: Column, unit: float, doublings: int) -> Integers:
     """For each value the first i with |value| ≤ μ·2^i; `doublings` where there is none."""
     bounds = np.ldexp(unit, np.arange(doublings))
     return np.searchsorted(bounds, np.abs(values), side="left").astype(np.int64)
+
+
+def signed_size_of(values: Column, unit: float, doublings: int) -> Integers:
+    """The same, `doublings` more where the value is negative; twice that where there is none."""
+    sizes = size_of(values, unit, doublings)
+    signed = sizes + doublings * (values < 0)
+    return np.where(sizes == doublings, 2 * doublings, signed)
+
+
+def within(counts: NDArray[Number], doublings: int) -> NDArray[Number]:
+    """How many records lie on each axis of `SHAPES`, for b = μ, then 2μ, 4μ, …, from counts by
+    signed size. From counts by size alone, all but the symmetric ones hold nothing. Linear in the
+    counts, so shares of them go in as well."""
+    sizes = np.cumsum(counts[:-1].reshape(-1, doublings), axis=1, dtype=counts.dtype)
+    if len(sizes) == 1:
+        none = np.zeros_like(sizes[0])
+        held = [none] * (len(SHAPES) - 1) + [sizes[0]]
+    else:
+        above, below = sizes
+        few_above, few_below = np.pad(sizes, ((0, 0), (2, 0)))[:, :doublings]  # within b/4
+        held = [above, below, above + few_below, few_above + below, above + below]
+    scores: NDArray[Number] = np.stack(held, axis=1).ravel()
+    return scores
+
+
+def axis_at(index: int, unit: float) -> Axis:
+    """What that entry of `within` is about."""
+    doubled, shape = divmod(index, len(SHAPES))
+    below, above = SHAPES[shape]
+    reach = math.ldexp(unit, doubled)
+    return 0.0 - below * reach, above * reach  # no −0: it would be another question
 
 
 def wanted(records: int) -> int:
@@ -48,19 +111,35 @@ def wanted(records: int) -> int:
     return math.ceil(Fraction(repr(WITHIN)) * records)
 
 
-def first_bound(counts: NDArray[np.generic], records: int) -> int:
-    """The first bound that holds θ records, from counts by `bound_of`; the last if none does."""
-    held = np.flatnonzero(np.cumsum(counts[:-1]) >= wanted(records))
-    return int(held[0]) if len(held) else len(counts) - 2
+def lowered(records: int, scale: float) -> int:
+    """The bar for counts under noises of that scale: P(ρ − ν > t) ≤ e^(−t/s)/2 for geometric ρ and
+    ν. A share of n where the margin is larger, 1 at least."""
+    margin = math.ceil(min(-math.log(2 * PASSED_OVER) * scale, records))
+    return max(wanted(records) - margin, math.ceil(HALFWAY * records), 1)
 
 
-def private_bound(counts: Integers, epsilon: Fraction, randomness: Randomness) -> int:
-    """The same, ε-DP: S2's Algorithm 2, from the exact counts."""
-    search = AboveThreshold.spending(epsilon, 1, monotone=True)
-    within = np.cumsum(counts[:-1]).tolist()
-    theta = wanted(int(counts.sum()))
-    found = search.first_above(within, theta, len(within), randomness)
-    return found.index if isinstance(found, Above) else len(within) - 1
+def first_within(scores: Integers, threshold: int) -> int:
+    """The first entry of `within` that reaches the threshold; the last if none does."""
+    held = np.flatnonzero(scores >= threshold)
+    return int(held[0]) if len(held) else len(scores) - 1
+
+
+def private_reaches(
+    scores: Integers, threshold: int, epsilon: Fraction, randomness: Randomness
+) -> tuple[int, int]:
+    """The same for both axes, ε-DP, from exact counts within bounds: a row for fitted values, which
+    may be one-sided, and one for residuals."""
+    found = []
+    for row, units in zip(scores.tolist(), REACH_UNITS, strict=True):
+        part = Fraction(units, sum(REACH_UNITS)) * epsilon
+        search = AboveThreshold.spending(part, 1, monotone=units == 2)
+        answer = search.first_above(row, threshold, len(row), randomness)
+        found.append(answer.index if isinstance(answer, Above) else len(row) - 1)
+    across, up = found
+    return across, up
+
+
+# --- cells ---
 
 
 def side_for(records: int, epsilon: Fraction | float | None) -> int:
@@ -71,15 +150,44 @@ def side_for(records: int, epsilon: Fraction | float | None) -> int:
     return min(max(side, SIDES[0]), SIDES[1])
 
 
+def merged(cells: Column, scale: float) -> Column:
+    """Noisy counts along Hilbert's curve, averaged over stretches whose differences Laplace noise
+    of that scale explains; the last cell, what lies outside, stays as it is.
+
+    It reads released counts alone, and spends nothing. Raises ValueError as `partition_of_noisy`.
+    """
+    inside = cells[:-1]
+    # A stretch costs what its own noise would: its count's ε is 2/scale.
+    stretches = partition_of_noisy(np.rint(inside).astype(np.int64), scale, Fraction(2 / scale))
+    means = stretches.totals(inside) / stretches.lengths
+    return np.append(np.repeat(means, stretches.lengths), cells[-1])
+
+
+def projected(cells: Column, records: int) -> Column:
+    """The nearest counts, by the sum of squares, that are not negative and add up to `records`."""
+    falling = np.sort(cells)[::-1]
+    over = (np.cumsum(falling) - records) / np.arange(1, len(cells) + 1)
+    nearest: Column = np.maximum(cells - over[np.flatnonzero(falling >= over)[-1]], 0.0)
+    return nearest
+
+
+def whole(cells: Column) -> Integers:
+    """Whole counts within 1 of those, and along the curve no stretch's total is further off."""
+    upto: Integers = np.rint(np.cumsum(cells)).astype(np.int64)
+    counts: Integers = upto - np.append(0, upto[:-1])
+    return counts
+
+
 @dataclass(frozen=True)
 class PlotGrid:
-    """m × m cells over [−a, a] × [−b, b], in Hilbert's order, and one for what lies outside.
+    """m × m cells over fitted values on an axis and residuals within [−b, b], in Hilbert's order,
+    and one for what lies outside.
 
-    Cells are half-open but for the last of a row or column, as numpy's bins are. Preconditions:
-    positive finite reaches, m ≥ 1.
+    Cells are half-open but for the last of a row or column, as numpy's bins are. Preconditions: a
+    finite axis, a positive finite reach, m ≥ 1.
     """
 
-    fitted_reach: float
+    fitted: Axis
     residual_reach: float
     side: int
 
@@ -90,8 +198,8 @@ class PlotGrid:
     @property
     def edges(self) -> tuple[Column, Column]:
         """Of fitted values and of residuals."""
-        reaches = (self.fitted_reach, self.residual_reach)
-        across, up = (np.linspace(-each, each, self.side + 1) for each in reaches)
+        reach = self.residual_reach
+        across, up = (np.linspace(*axis, self.side + 1) for axis in (self.fitted, (-reach, reach)))
         return across, up
 
     @cached_property
@@ -100,7 +208,8 @@ class PlotGrid:
 
     def cell_of(self, fitted: Column, residuals: Column) -> Integers:
         """The cell of every record."""
-        inside = (np.abs(fitted) <= self.fitted_reach) & (np.abs(residuals) <= self.residual_reach)
+        inside = (self.fitted[0] <= fitted) & (fitted <= self.fitted[1])
+        inside &= np.abs(residuals) <= self.residual_reach
         column, row = (
             np.clip(np.searchsorted(edges, values, side="right") - 1, 0, self.side - 1)
             for edges, values in zip(self.edges, (fitted, residuals), strict=True)
@@ -113,11 +222,12 @@ class PlotGrid:
         """How many records are in each cell."""
         return np.bincount(self.cell_of(fitted, residuals), minlength=self.cells)
 
-    def grid(self, cells: NDArray[np.generic]) -> Integers:
-        """Counts by residual (rows) and fitted value, not negative and whole: S2's last step."""
-        whole = np.empty(self.side**2, dtype=np.int64)
-        whole[self._order] = np.maximum(np.rint(cells[:-1].astype(np.float64)), 0)
-        return whole.reshape(self.side, self.side)
+    def grid(self, cells: Column, records: int) -> Integers:
+        """Counts by residual (rows) and fitted value, not negative and whole: S2's last step. With
+        what lies outside they add up to `records`."""
+        counts = np.empty(self.side**2, dtype=np.int64)
+        counts[self._order] = whole(projected(cells, records))[:-1]
+        return counts.reshape(self.side, self.side)
 
     def sampled(self, grid: Integers, generator: np.random.Generator) -> tuple[Column, Column]:
         """As many points in each cell as it counts, anywhere within it."""
@@ -131,8 +241,15 @@ class PlotGrid:
 
 
 def dawa_counts(counts: Integers, epsilon: Fraction, randomness: Randomness) -> Column:
-    """All cells, from exact counts in Hilbert's order."""
+    """All cells as S2 has them, from exact counts in Hilbert's order."""
     return Dawa.spending(epsilon).release(counts, randomness).cells
+
+
+def laplace_counts(counts: Integers, epsilon: Fraction, randomness: Randomness) -> Column:
+    """All cells, noise on each: replacing a record moves two of them by one."""
+    mechanism = DiscreteLaplace.spending(epsilon, 2)
+    noisy = (counts + mechanism.draw(len(counts), randomness)).astype(np.float64)
+    return merged(noisy, float(mechanism.scale))
 
 
 def prirp(
@@ -141,20 +258,19 @@ def prirp(
     unit: float,
     epsilon: Fraction,
     randomness: Randomness,
-    bounds_share: Fraction = Fraction(1, 5),
+    reach_share: Fraction = REACH_SHARE,
     doublings: int = 32,
 ) -> tuple[PlotGrid, Integers]:
-    """A whole plot by a curator: ε-DP, `bounds_share` of it for the two bounds."""
-    across, up = (
-        math.ldexp(unit, private_bound(counts, bounds_share * epsilon / 2, randomness))
-        for counts in (
-            np.bincount(bound_of(values, unit, doublings), minlength=doublings + 1)
-            for values in (fitted, residuals)
-        )
-    )
-    plot = PlotGrid(across, up, side_for(len(fitted), epsilon))
-    counts = plot.counts(fitted, residuals)
-    return plot, plot.grid(dawa_counts(counts, (1 - bounds_share) * epsilon, randomness))
+    """A whole plot by a curator: ε-DP, `reach_share` of it for the two axes."""
+    n, spent = len(fitted), reach_share * epsilon
+    signed = np.bincount(signed_size_of(fitted, unit, doublings), minlength=2 * doublings + 1)
+    sizes = np.bincount(size_of(residuals, unit, doublings), minlength=doublings + 1)
+    scores = np.stack([within(each, doublings) for each in (signed, sizes)])
+    threshold = lowered(n, sum(REACH_UNITS) / float(spent))
+    across, up = private_reaches(scores, threshold, spent, randomness)
+    plot = PlotGrid(axis_at(across, unit), axis_at(up, unit)[1], side_for(n, epsilon))
+    cells = laplace_counts(plot.counts(fitted, residuals), epsilon - spent, randomness)
+    return plot, plot.grid(cells, n)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ replacement, which this project assumes, the counts of disjoint cells are not (o
 another loses), but the counts below increasing thresholds are.
 
 - Exponential mechanism (McSherry and Talwar 2007): P(i) ∝ exp(score_i/s), s = 2Δ/ε or Δ/ε.
-- Above threshold (Dwork and Roth 2014, Algorithm 1): threshold noise of scale 2Δ/ε, query noise of
-  4Δ/ε (monotone: 2Δ/ε; Lyu, Su and Li 2017), and nothing answered after the first yes.
+- Above threshold (Dwork and Roth 2014, Algorithm 1), with geometric noise of one scale s on the
+  threshold and on every query, and nothing answered after the first yes: 3Δ/s-private, and 2Δ/s for
+  monotone queries. The noise is not negative, which has half the variance of Laplace noise at the
+  same price; `protocols.joint.above_threshold`, which does the same under encryption, proves it.
 
 How long a choice takes depends on the scores (rejection): hide it where time can be observed.
 """
@@ -29,7 +31,6 @@ from numpy.typing import ArrayLike, NDArray
 from protocols.errors import LocalError
 from protocols.privacy.laplace import (
     Integers,
-    discrete_laplace,
     geometric,
     representable,
     uniform,
@@ -103,23 +104,16 @@ class NoneAbove:
 class AboveThreshold:
     """The sparse vector technique, for one yes. Queries may depend on the answers before them."""
 
-    threshold_scale: Fraction
-    query_scale: Fraction
+    scale: Fraction
 
     @classmethod
     def spending(cls, epsilon: Fraction, sensitivity: int, monotone: bool = False) -> Self:
-        """Half of ε for the threshold, half for the query above it; raises as Exponential."""
-        return cls(
-            _scale(2 * sensitivity, epsilon),
-            _scale((2 if monotone else 4) * sensitivity, epsilon),
-        )
+        """The least noise whose privacy map stays within `epsilon`; raises as Exponential."""
+        return cls(_scale((2 if monotone else 3) * sensitivity, epsilon))
 
     def privacy_map(self, sensitivity: int, monotone: bool = False) -> Fraction:
         """ε of a whole search, however many queries it asked. δ is 0."""
-        return (
-            sensitivity / self.threshold_scale
-            + (1 if monotone else 2) * sensitivity / self.query_scale
-        )
+        return (2 if monotone else 3) * sensitivity / self.scale
 
     def search(self, threshold: int, limit: int, randomness: Randomness) -> "Search":
         """Starts one search of at most `limit` queries, which spends its ε whatever comes.
@@ -152,7 +146,7 @@ class Search:
         self._mechanism = mechanism
         self._limit = limit
         self._randomness = randomness
-        noise = discrete_laplace(1, mechanism.threshold_scale, randomness)
+        noise = geometric(1, mechanism.scale, randomness)
         self._bar = int(checked_scores([threshold])[0]) + int(noise[0])
         self._ended = False
         self.asked = 0
@@ -168,7 +162,7 @@ class Search:
         if self.asked == self._limit:
             raise LocalError(f"this search has asked all of its {self._limit} queries")
         exact = int(checked_scores([score])[0])
-        noise = discrete_laplace(1, self._mechanism.query_scale, self._randomness)
+        noise = geometric(1, self._mechanism.scale, self._randomness)
         self.asked += 1
         self._ended = exact + int(noise[0]) >= self._bar
         return self._ended

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
 from protocols.joint.above_threshold import FirstAbove, units_of_epsilon
-from protocols.privacy.prirp import wanted
+from protocols.privacy.prirp import REACH_UNITS, SHAPES, wanted
 from protocols.records import Holdings
 from protocols.statistics.choices import MAX_CANDIDATES, Chosen
 from protocols.statistics.contract import Circumstances
@@ -20,9 +20,8 @@ from protocols.statistics.estimates import Estimate, Rows
 from protocols.statistics.histogram import Histogram
 from protocols.statistics.magnitudes import BINS, LEFT, RIGHT, Magnitudes
 from protocols.statistics.option import option
-from protocols.statistics.residuals import ResidualReach
+from protocols.statistics.residuals import MAX_THRESHOLD, ResidualReach
 
-MAX_THRESHOLD = 1 << 32
 BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""
 
@@ -168,25 +167,34 @@ class JointReach(Searched, ResidualReach):
 
     name: ClassVar[str] = "residual-reach-joint"
     searches: ClassVar[int] = 2
-    monotone: ClassVar[bool] = True
+
+    @property
+    def sensitivity(self) -> int:
+        """ε·s of both searches: counts of fitted values move either way."""
+        return sum(REACH_UNITS)
+
+    @property
+    def _noise_at_a_bound(self) -> float:
+        return self.sensitivity
+
+    @property
+    def candidates(self) -> int:
+        return len(SHAPES) * self.doublings
 
     @property
     def noises(self) -> int:
-        return 2 * (self.doublings + 1)
+        return 2 * (self.candidates + 1)
 
     @property
     def measures(self) -> bool:
         return True
 
     def measure(self, total: Vector) -> Vector:
-        """How many records lie within each bound, on either axis."""
-        counts = total.reshape(2, -1)[:, :-1]
-        within: Vector = np.cumsum(counts, axis=1, dtype=np.uint64)
-        return within.ravel()
+        return self.within(total).ravel()
 
     def choice(self, records: int) -> FirstAbove:
-        return FirstAbove(self.doublings, records, (wanted(records),) * 2)
+        return FirstAbove(self.candidates, records, (self.threshold or wanted(records),) * 2)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found: NDArray[np.int64] = self._indices(released, self.doublings + 1)
+        found: NDArray[np.int64] = self._indices(released, self.candidates + 1)
         return self._told(found.tolist())

@@ -1,14 +1,14 @@
 """A residual plot as an estimate: counts of cells, drawn beside the usual plot."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from protocols.privacy.laplace import Integers
-from protocols.privacy.prirp import PlotGrid, TruePlot
+from protocols.privacy.prirp import PlotGrid, TruePlot, merged
 from protocols.records import Column
 from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
 from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
@@ -22,13 +22,25 @@ FEWEST = 0.01
 
 @dataclass(frozen=True)
 class ResidualCounts(Shape):
-    """Counts by residual (rows) and fitted value. `noisy` are the cells as they were released, in
-    Hilbert's order. The truth of a simulation also has its points."""
+    """Counts by residual (rows) and fitted value, and of what lies outside. `noisy` are the cells
+    that they were made of, in Hilbert's order. The truth of a simulation also has its points."""
 
     grid: PlotGrid
     counts: Integers
+    outside: int
     noisy: Column
     truth: TruePlot | None = None
+
+    @classmethod
+    def of(cls, grid: PlotGrid, cells: Column, records: int) -> Self:
+        """From cells as they were released."""
+        counts = grid.grid(cells, records)
+        return cls(grid, counts, records - int(counts.sum()), cells)
+
+    def merged(self, scale: float) -> "ResidualCounts":
+        """Where Laplace noise of that scale explains how neighbours differ they are averaged."""
+        records = int(self.counts.sum()) + self.outside
+        return ResidualCounts.of(self.grid, merged(self.noisy, scale), records)
 
     @cached_property
     def points(self) -> tuple[Column, Column]:
@@ -48,7 +60,7 @@ class ResidualCounts(Shape):
                 "fitted": across.tolist(),
                 "residual": up.tolist(),
                 "cells": self.counts.tolist(),
-                "outside": float(max(0.0, self.noisy[-1])),
+                "outside": self.outside,
             }
         )
 
@@ -93,7 +105,8 @@ class ResidualCounts(Shape):
         name, colour = ("sampled points", PRIVATE) if true is None else ("raw records", TRUTH)
         left.plot(*points, ".", ms=2.5, alpha=0.4, mew=0, color=colour)
         left.set_title(name, fontsize=9, loc="left")
-        right.pcolormesh(*self.grid.edges, self.counts, cmap="Greys", rasterized=True)
+        shades = np.sqrt(self.counts)  # a few full cells must not hide the others
+        right.pcolormesh(*self.grid.edges, shades, cmap="Greys", rasterized=True)
         right.set_title(f"{beside.label}: counts of cells", fontsize=9, loc="left")
         middles, means, spread = self.trend()
         right.plot(middles, means, color=PRIVATE, lw=1.6)
@@ -121,14 +134,15 @@ class ResidualCounts(Shape):
 
     def __str__(self) -> str:
         side = self.grid.side
+        lower, upper = self.grid.fitted
         return (
             f"{int(self.counts.sum())} points in {side} × {side} cells, fitted values within "
-            f"±{self.grid.fitted_reach:g}, residuals within ±{self.grid.residual_reach:g}"
+            f"[{lower:g}, {upper:g}], residuals within ±{self.grid.residual_reach:g}"
         )
 
 
 def plot_of(fitted: Column, residuals: Column, grid: PlotGrid) -> ResidualCounts:
     """The plot of raw records."""
-    counts = grid.counts(fitted, residuals)
-    true = TruePlot(fitted, residuals)
-    return ResidualCounts(grid, grid.grid(counts), counts.astype(np.float64), true)
+    cells = grid.counts(fitted, residuals).astype(np.float64)
+    counted = ResidualCounts.of(grid, cells, len(fitted))
+    return replace(counted, truth=TruePlot(fitted, residuals))

@@ -1,9 +1,9 @@
 """What a residual plot is made of: how far both axes reach, and counts of cells (S2 §4.2).
 
 Coefficients are public, and parties compute residuals by themselves: what they send are counts. A
-curator finds bounds by the sparse vector technique and cells by DAWA; other aggregators release the
-counts by bound under noise, and cells by a linear measurement: as they are (`laplace`), in a
-hierarchy (`hb`), or in buckets that follow an earlier release (`dawa`).
+curator finds bounds by the sparse vector technique; other aggregators release the counts by bound
+under noise. Cells are released as they are (`laplace`) or in a hierarchy (`hb`), by any aggregator,
+or by DAWA, as S2 has it, by a curator.
 """
 
 import math
@@ -18,15 +18,23 @@ from numpy.typing import NDArray
 from protocols.algebra.ring import Vector, signed
 from protocols.errors import LocalError
 from protocols.names import look_up
-from protocols.privacy.dawa import Buckets
+from protocols.privacy import hb
+from protocols.privacy.hierarchy import Hierarchy
 from protocols.privacy.prirp import (
+    REACH_UNITS,
+    SHAPES,
     SIDES,
     PlotGrid,
-    bound_of,
+    axis_at,
     dawa_counts,
-    first_bound,
-    private_bound,
+    first_within,
+    lowered,
+    private_reaches,
     side_for,
+    signed_size_of,
+    size_of,
+    wanted,
+    within,
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
@@ -37,8 +45,9 @@ from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.ranged import MAX_COLUMNS
 from protocols.statistics.residual_estimates import ResidualCounts
 
-METHODS = ("dawa", "hb", "laplace")
+METHODS = ("laplace", "hb", "dawa")
 MAX_DOUBLINGS = 64
+MAX_THRESHOLD = 1 << 32
 FIXED_POINT = 1 << 16
 """A curator publishes estimated counts in such parts of 1."""
 
@@ -73,16 +82,18 @@ class Residuals(Statistic):
         """Fitted values and residuals."""
         return fitted_and_residuals(holdings, self.x, self.y, self.coefficients)
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(2, np.nan)
-
 
 @dataclass(frozen=True)
 class ResidualReach(Residuals):
-    """How far fitted values and residuals reach, by powers of two of a unit."""
+    """How far fitted values and residuals reach, by powers of two of a unit.
+
+    `threshold` is how many records an axis is to hold, for the coordinator to fill in by ε
+    (`prirp.lowered`).
+    """
 
     least_reach: float = 1.0
     doublings: int = 32
+    threshold: int = 0
 
     name: ClassVar[str] = "residual-reach"
 
@@ -92,10 +103,28 @@ class ResidualReach(Residuals):
             raise LocalError(f"--doublings is from 1 to {MAX_DOUBLINGS}, not {self.doublings}")
         if not (self.least_reach > 0 and math.isfinite(self.least_reach * 2.0**self.doublings)):
             raise LocalError(f"--least-reach is a positive number, not {self.least_reach:g}")
+        if not 0 <= self.threshold <= MAX_THRESHOLD:
+            raise LocalError("an axis holds 0 records or more")
+
+    def prepared(self, known: Circumstances) -> Self:
+        if known.epsilon is None or self.threshold:
+            return self
+        scale = self._noise_at_a_bound / float(known.epsilon)
+        return replace(self, threshold=lowered(known.records, scale))
+
+    @property
+    def _noise_at_a_bound(self) -> float:
+        """In parts of 1/ε: that of two counts together, where most of the records lie."""
+        return math.sqrt(2) * self.sensitivity
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many counts there are by signed size of fitted values, and by size of residuals."""
+        return 2 * self.doublings + 1, self.doublings + 1
 
     @property
     def length(self) -> int:
-        return 2 * (self.doublings + 1)
+        return sum(self.sizes)
 
     @property
     def sensitivity(self) -> int:
@@ -103,31 +132,38 @@ class ResidualReach(Residuals):
         return 4
 
     def encode(self, holdings: Holdings) -> Vector:
-        width = self.doublings + 1
-        axes = [holdings.count_by_party(each, width) for each in self._bounds(holdings)]
-        return np.concatenate(axes, axis=1)
+        fitted, residuals = self.points(holdings)
+        ways = (
+            signed_size_of(fitted, self.least_reach, self.doublings),
+            size_of(residuals, self.least_reach, self.doublings),
+        )
+        counts = zip(ways, self.sizes, strict=True)
+        return np.concatenate([holdings.count_by_party(*each) for each in counts], axis=1)
 
-    def _bounds(self, holdings: Holdings) -> list[NDArray[np.int64]]:
-        """Of each record, for fitted values and for residuals."""
-        points = self.points(holdings)
-        return [bound_of(each, self.least_reach, self.doublings) for each in points]
-
-    def _axes(self, total: Vector) -> NDArray[np.int64]:
-        return signed(total).reshape(2, -1)
+    def within(self, total: Vector) -> Vector:
+        """How many records lie within each bound: a row for fitted values, one for residuals."""
+        axes = np.split(total, [self.sizes[0]])
+        return np.stack([within(each, self.doublings) for each in axes])
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._told([first_bound(each, records) for each in self._axes(released)])
+        return self._first(released, self.threshold or wanted(records))
+
+    def _first(self, total: Vector, threshold: int) -> Estimate:
+        return self._told([first_within(each, threshold) for each in signed(self.within(total))])
 
     def reference(self, holdings: Holdings) -> Estimate:
-        found = self._bounds(holdings)
-        counted = (np.bincount(each, minlength=self.doublings + 1) for each in found)
-        return self._told([first_bound(each, holdings.rows) for each in counted])
+        total = self.encode(holdings).sum(axis=0, dtype=np.uint64)
+        return self._first(total, wanted(holdings.rows))
 
-    def _told(self, bounds: list[int]) -> Estimate:
-        reaches = [
-            math.ldexp(self.least_reach, min(max(at, 0), self.doublings - 1)) for at in bounds
-        ]
-        return Rows(["axis", "reach"], [["fitted", reaches[0]], ["residual", reaches[1]]])
+    def _told(self, found: list[int]) -> Estimate:
+        """Where an index is beyond all bounds, the widest is taken."""
+        last = len(SHAPES) * self.doublings - 1
+        axes = [axis_at(min(max(at, 0), last), self.least_reach) for at in found]
+        rows = zip(("fitted", "residual"), axes, strict=True)
+        return Rows(["axis", "lower", "upper"], [[name, *axis] for name, axis in rows])
+
+    def deviations(self, noise_variance: float, records: int) -> Column:
+        return np.full(4, np.nan)
 
 
 @dataclass(frozen=True)
@@ -137,8 +173,12 @@ class CuratedReach(ByCurator, ResidualReach):
     name: ClassVar[str] = "residual-reach-curated"
 
     @property
+    def _noise_at_a_bound(self) -> float:
+        return sum(REACH_UNITS)
+
+    @property
     def tables(self) -> tuple[int, ...]:
-        return (self.doublings + 1,) * 2
+        return self.sizes
 
     @property
     def released(self) -> int:
@@ -147,11 +187,16 @@ class CuratedReach(ByCurator, ResidualReach):
     def published(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
-        bounds = [private_bound(each, epsilon / 2, randomness) for each in self._axes(total)]
-        return np.array(bounds, dtype=np.uint64)
+        threshold = self.threshold or wanted(int(total[: self.sizes[0]].sum()))
+        found = private_reaches(signed(self.within(total)), threshold, epsilon, randomness)
+        return np.array(found, dtype=np.uint64)
 
     def published_words(self, epsilon: Fraction, delta: float) -> str:
-        return "sparse vector technique on counts within growing bounds, ε/2 on each axis"
+        scale = sum(REACH_UNITS) / float(epsilon)
+        return (
+            "sparse vector technique on counts within growing bounds, geometric noise of scale "
+            f"{scale:.6g}: 3/5 of ε for fitted values, 2/5 for residuals"
+        )
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         if exact:
@@ -164,43 +209,42 @@ class ResidualCells(Residuals):
     """Counts of cells by fitted value and residual.
 
     `side` is for the coordinator to fill in where nobody chose it, by the number of records and by
-    the study's ε, of which this question has a `part`. `lengths` are those of DAWA's buckets.
+    the study's ε, of which this question has a `part`.
     """
 
-    fitted_reach: float = 1.0
+    fitted_lower: float = -1.0
+    fitted_upper: float = 1.0
     residual_reach: float = 1.0
     method: str = "laplace"
     side: int = 0
     part: float = 1.0
-    lengths: tuple[float, ...] = ()
 
     name: ClassVar[str] = "residual-cells"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(METHODS))
-        for reach in (self.fitted_reach, self.residual_reach):
-            if not (reach > 0 and math.isfinite(2 * reach)):
-                raise LocalError(f"an axis reaches a positive finite number, not {reach:g}")
+        if self.method == "dawa" and not self.curated:
+            raise LocalError("DAWA needs exact counts: --aggregator curator")
+        if not (self.residual_reach > 0 and math.isfinite(2 * self.residual_reach)):
+            raise LocalError(
+                f"an axis reaches a positive finite number, not {self.residual_reach:g}"
+            )
+        width = self.fitted_upper - self.fitted_lower
+        if not (width > 0 and math.isfinite(width)):
+            raise LocalError(
+                "fitted values have an axis of positive finite length, not from "
+                f"{self.fitted_lower:g} to {self.fitted_upper:g}"
+            )
         if self.side and not SIDES[0] <= self.side <= SIDES[1]:
             raise LocalError(f"--side is from {SIDES[0]} to {SIDES[1]}, not {self.side}")
         if not 0 < self.part <= 1:
             raise LocalError("a question's part of ε is above 0 and at most 1")
-        self._check_buckets()
-
-    def _check_buckets(self) -> None:
-        """One bucket would hold all records, whose number is public: nothing is left to measure."""
-        if not self.lengths:
-            return
-        whole = all(each >= 1 and each == int(each) for each in self.lengths)
-        if self.method != "dawa" or not self.side or not whole or len(self.lengths) < 2:
-            raise LocalError("buckets are of DAWA, two or more of whole lengths, with a side")
-        if sum(self.lengths) != self.grid.cells:
-            raise LocalError(f"buckets hold {self.grid.cells} cells")
 
     @cached_property
     def grid(self) -> PlotGrid:
-        return PlotGrid(self.fitted_reach, self.residual_reach, self.side or SIDES[0])
+        fitted = self.fitted_lower, self.fitted_upper
+        return PlotGrid(fitted, self.residual_reach, self.side or SIDES[0])
 
     def prepared(self, known: Circumstances) -> Self:
         if self.side:
@@ -209,12 +253,9 @@ class ResidualCells(Residuals):
         return replace(self, side=side_for(known.records, whole))
 
     @cached_property
-    def buckets(self) -> Buckets | None:
-        """What is measured; None for the cells as they are."""
-        if self.method == "laplace":
-            return None
-        lengths = self.lengths or (1,) * self.grid.cells
-        return Buckets(np.array(lengths, dtype=np.int64))
+    def hierarchy(self) -> Hierarchy | None:
+        """Over the cells; None where they are released as they are."""
+        return hb.line(self.grid.cells) if self.method == "hb" else None
 
     @property
     def length(self) -> int:
@@ -222,11 +263,11 @@ class ResidualCells(Residuals):
 
     @property
     def sensitivity(self) -> int:
-        return 2 if self.buckets is None else self.buckets.sensitivity
+        return 2 if self.hierarchy is None else self.hierarchy.sensitivity
 
     @property
     def released(self) -> int:
-        return self.length if self.buckets is None else self.buckets.hierarchy.nodes
+        return self.length if self.hierarchy is None else self.hierarchy.nodes
 
     @property
     def noises(self) -> int:
@@ -234,14 +275,16 @@ class ResidualCells(Residuals):
 
     @property
     def measures(self) -> bool:
-        return self.buckets is not None
+        return self.hierarchy is not None
 
     def measure(self, total: Vector) -> Vector:
-        return total if self.buckets is None else self.buckets.measure(total)
+        if self.hierarchy is None:
+            return total
+        return self.hierarchy.node_counts(np.cumsum(total, dtype=np.uint64))
 
     @property
     def measurement(self) -> Measurement | None:
-        return OneHot(self.length) if self.buckets is None else None
+        return OneHot(self.length) if self.hierarchy is None else None
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         return self.grid.cell_of(*self.points(holdings))
@@ -251,38 +294,35 @@ class ResidualCells(Residuals):
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         found = signed(released).astype(np.float64)
-        if self.buckets is not None and not exact:
-            found = self.buckets.estimate(found, records)
-        return self._told(found)
-
-    def _told(self, cells: Column) -> ResidualCounts:
-        return ResidualCounts(self.grid, self.grid.grid(cells), cells)
+        if self.hierarchy is not None and not exact:
+            found = self.hierarchy.cell_counts(found, records)
+        return ResidualCounts.of(self.grid, found, records)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self._told(self.grid.counts(*self.points(holdings)).astype(np.float64))
+        counts = self.grid.counts(*self.points(holdings))
+        return ResidualCounts.of(self.grid, counts.astype(np.float64), holdings.rows)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
-        """Of cells that are released one by one; not known of buckets, which are spread evenly."""
-        known = math.sqrt(noise_variance) if self.buckets is None else math.nan
+        """Of cells that are released one by one; not known of those by a hierarchy."""
+        known = math.sqrt(noise_variance) if self.hierarchy is None else math.nan
         return np.full(self.grid.side**2, known)
 
     def mechanism_words(self, scale: float) -> str:
-        kinds = {"laplace": "cells", "hb": "blocks of cells", "dawa": "buckets of cells"}
-        return (
-            f"discrete Laplace of scale {scale:.6g} on {self.noises} counts of "
-            f"{kinds[self.method]} along Hilbert's curve"
-        )
+        what = "cells" if self.hierarchy is None else "blocks of cells along Hilbert's curve"
+        return f"discrete Laplace of scale {scale:.6g} on {self.noises} counts of {what}"
 
 
 @dataclass(frozen=True)
 class CuratedCells(ByCurator, ResidualCells):
-    """The same by a curator, with both stages of DAWA."""
+    """The same by a curator, with both stages of DAWA: S2's own cells."""
+
+    method: str = "dawa"
 
     name: ClassVar[str] = "residual-cells-curated"
 
     @property
-    def buckets(self) -> None:
-        return None
+    def released(self) -> int:
+        return self.length
 
     @property
     def sensitivity(self) -> int:
@@ -300,7 +340,7 @@ class CuratedCells(ByCurator, ResidualCells):
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         cells = signed(released).astype(np.float64)
-        return self._told(cells if exact else cells / FIXED_POINT)
+        return ResidualCounts.of(self.grid, cells if exact else cells / FIXED_POINT, records)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.grid.side**2, np.nan)

@@ -12,9 +12,8 @@ import numpy as np
 from protocols.errors import LocalError, RunFailed
 from protocols.names import look_up
 from protocols.offers import Offer, Offers
-from protocols.privacy.dawa import PARTITION_SHARE, partition_of_noisy
 from protocols.privacy.ledger import as_written
-from protocols.privacy.prirp import SIDES, PlotGrid, side_for
+from protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
 from protocols.records import Column, Holdings
 from protocols.statistics.coefficients import Coefficients
 from protocols.statistics.contract import Bounds
@@ -23,6 +22,7 @@ from protocols.statistics.estimates import Estimate, Rows
 from protocols.statistics.first_above import JointReach
 from protocols.statistics.linear_regression import LinearRegression, least_squares
 from protocols.statistics.option import option, role
+from protocols.statistics.ranged import parse_ranges
 from protocols.statistics.residual_estimates import ResidualCounts, plot_of
 from protocols.statistics.residuals import (
     METHODS,
@@ -35,6 +35,12 @@ from protocols.statistics.residuals import (
 from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 REACHES = ("counts", "sparse-vector")
+ROUNDING = 1e-9
+"""By how much of its size a fitted value may be rounded past what its columns allow."""
+
+Reaches = tuple[Axis, float]
+"""The axis of fitted values, and how far residuals reach from 0."""
+STAND_IN: Reaches = (-1.0, 1.0), 1.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,11 @@ class ResidualPlot(Study):
     ranges: tuple[str, ...] = option(
         (), "Public bounds of a column for the fit, as COLUMN=LOWER:UPPER; repeat.", flag="--range"
     )
-    method: str = option("dawa", "How cells are counted.", choices=METHODS)
+    method: str = option(
+        METHODS[0],
+        "How cells are counted: one by one, in a hierarchy, or as S2 does, by a curator.",
+        choices=METHODS,
+    )
     side: int = option(0, "Cells along each side; 0 chooses by the number of records and ε.")
     fitted_reach: float | None = option(
         None, "How far fitted values reach from 0; found privately, if left out."
@@ -64,7 +74,9 @@ class ResidualPlot(Study):
     )
     doublings: int = option(32, "How often the reach is doubled at most.")
     fit_share: float = option(0.3, "The share of ε for fitting coefficients, where none are given.")
-    reach_share: float = option(0.2, "The share of ε for finding how far the axes reach.")
+    reach_share: float = option(
+        float(REACH_SHARE), "The share of ε for finding how far the axes reach."
+    )
     reach_by: str = option(
         REACHES[0],
         "How the reach is found: in noisy counts, or by an index that two servers choose; a "
@@ -91,24 +103,24 @@ class ResidualPlot(Study):
         if not self.coefficients:
             self._fit()
         self._reach(self._stand_in)
-        self._cells(self._stand_in, self._given or (1.0, 1.0))
+        self._cells(self._stand_in, self._given or STAND_IN)
 
     @property
     def _stand_in(self) -> tuple[float, ...]:
         return self.coefficients or (0.0,) * (len(self.x) + 1)
 
     @property
-    def _given(self) -> Bounds | None:
+    def _given(self) -> Reaches | None:
         if self.fitted_reach is None or self.residual_reach is None:
             return None
-        return self.fitted_reach, self.residual_reach
+        return (-self.fitted_reach, self.fitted_reach), self.residual_reach
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.x, self.y)
 
     def asked_of(self, offers: Offers) -> "ResidualPlot":
-        """A curator may see exact counts: bounds by the sparse vector technique, DAWA whole."""
+        """A curator may see exact counts: bounds by the sparse vector technique."""
         return dataclasses.replace(self, curated=Offer.CURATE in offers)
 
     def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
@@ -121,10 +133,7 @@ class ResidualPlot(Study):
     def shares(self) -> tuple[Fraction, ...]:
         first = () if self.coefficients else (as_written(self.fit_share),)
         second = () if self._given else (as_written(self.reach_share),)
-        rest = 1 - sum((*first, *second), Fraction(0))
-        if self.method == "dawa" and not self.curated:
-            return *first, *second, PARTITION_SHARE * rest, (1 - PARTITION_SHARE) * rest
-        return *first, *second, rest
+        return *first, *second, 1 - sum((*first, *second), Fraction(0))
 
     def _fit(self) -> LinearRegression:
         return LinearRegression(self.ranges, self.x, self.y)
@@ -135,26 +144,29 @@ class ResidualPlot(Study):
         return kind(self.x, self.y, coefficients, self.least_reach, self.doublings)
 
     def _cells(
-        self,
-        coefficients: tuple[float, ...],
-        reaches: Bounds,
-        method: str | None = None,
-        side: int | None = None,
-        share: Fraction = Fraction(1),
-        lengths: tuple[float, ...] = (),
+        self, coefficients: tuple[float, ...], reaches: Reaches, share: Fraction = Fraction(1)
     ) -> ResidualCells:
-        whole = self.curated and (method or self.method) == "dawa"
-        kind = CuratedCells if whole else ResidualCells
+        kind = CuratedCells if self.method == "dawa" else ResidualCells
+        fitted, residual = reaches
         return kind(
-            self.x,
-            self.y,
-            coefficients,
-            *reaches,
-            method or self.method,
-            self.side if side is None else side,
-            float(share),
-            lengths,
+            self.x, self.y, coefficients, *fitted, residual, self.method, self.side, float(share)
         )
+
+    def _cut(self, fitted: Axis, coefficients: tuple[float, ...]) -> Axis:
+        """To what fitted values can be, where the ranges of all columns are public: it costs
+        nothing, and is often less than the power of two that holds them."""
+        ranges = parse_ranges(self.ranges)
+        if not set(self.x) <= ranges.keys():
+            return fitted
+        intercept, *slopes = coefficients
+        ends = [
+            sorted(slope * end for end in ranges[name])
+            for name, slope in zip(self.x, slopes, strict=True)
+        ]
+        least, most = (intercept + sum(each) for each in zip(*ends, strict=True))
+        rounding = ROUNDING * (abs(least) + abs(most))
+        lower, upper = max(fitted[0], least - rounding), min(fitted[1], most + rounding)
+        return (lower, upper) if lower < upper else fitted
 
     def clipped(self, holdings: Holdings) -> int:
         """For the fit: residuals are of the columns as they are."""
@@ -172,30 +184,20 @@ class ResidualPlot(Study):
         reaches = self._given
         if reaches is None:
             found = yield Ask(self._reach(coefficients), next(left))
-            reaches = _reaches(found)
-        if self.method != "dawa" or self.curated:
-            asked = self._cells(coefficients, reaches, share=last)
-        else:
-            share = next(left)
-            counted = yield Ask(self._cells(coefficients, reaches, "laplace", share=share), share)
-            plot = _plot(counted)
-            lengths = _buckets(plot, float(np.max(counted.deviations)), last / share)
-            side = plot.grid.side
-            asked = self._cells(coefficients, reaches, side=side, share=last, lengths=lengths)
-            notes.append(
-                f"without a curator, DAWA chose its buckets by noisy counts: {len(lengths)} buckets"
-            )
-        answer = yield Ask(asked, last)
+            fitted_axis, residual = _reaches(found)
+            reaches = self._cut(fitted_axis, coefficients), residual
+        answer = yield Ask(self._cells(coefficients, reaches, last), last)
         estimate = _plot(answer)
+        if self.method == "laplace":
+            estimate = _merged(estimate, float(np.max(answer.deviations)))
         if not estimate.counts.any():
             raise RunFailed("noise leaves no point in any cell: use a larger --epsilon")
-        outside = max(0.0, float(estimate.noisy[-1]))
-        if outside > answer.records / 4:
+        if estimate.outside > answer.records / 4:
             way = "use a larger --epsilon, or give --fitted-reach and --residual-reach"
             if self._given:
                 way = "give larger --fitted-reach and --residual-reach"
             notes.append(
-                f"about {outside:.0f} of {answer.records} records lie outside the plot: {way}"
+                f"about {estimate.outside} of {answer.records} records lie outside the plot: {way}"
             )
         return Finding(estimate, tuple(notes))
 
@@ -204,10 +206,7 @@ class ResidualPlot(Study):
         asked = [] if self.coefficients else [Ask(self._fit(), as_written(self.fit_share))]
         if self._given is None:
             asked.append(Ask(self._reach(self._stand_in), as_written(self.reach_share)))
-        method = "dawa" if self.method == "dawa" and self.curated else None
-        stand_in = method or ("hb" if self.method == "dawa" else self.method)
-        cells = self._cells(self._stand_in, self._given or (1.0, 1.0), stand_in, share=last)
-        return *asked, Ask(cells, last)
+        return *asked, Ask(self._cells(self._stand_in, self._given or STAND_IN, last), last)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """The plot of raw records, around coefficients by least squares where none are given."""
@@ -216,7 +215,8 @@ class ResidualPlot(Study):
             raw = {name: holdings.column(name) for name in self.columns}
             coefficients = tuple(least_squares(self.y, raw).coefficients)
         fitted, residuals = fitted_and_residuals(holdings, self.x, self.y, coefficients)
-        across, up = self._given or (_reach_of(fitted), _reach_of(residuals))
+        reach = _reach_of(fitted)
+        across, up = self._given or ((-reach, reach), _reach_of(residuals))
         grid = PlotGrid(across, up, self.side or side_for(holdings.rows, None))
         return plot_of(fitted, residuals, grid)
 
@@ -233,11 +233,11 @@ def _coefficients(answer: Answer) -> Coefficients:
     return answer.estimate
 
 
-def _reaches(answer: Answer) -> Bounds:
+def _reaches(answer: Answer) -> Reaches:
     if not isinstance(answer.estimate, Rows):
         raise RunFailed("how far the axes reach is told in rows")
-    fitted, residual = answer.estimate.values().tolist()
-    return fitted, residual
+    lower, upper, _, residual = answer.estimate.values().tolist()
+    return (lower, upper), residual
 
 
 def _plot(answer: Answer) -> ResidualCounts:
@@ -246,16 +246,10 @@ def _plot(answer: Answer) -> ResidualCounts:
     return answer.estimate
 
 
-def _buckets(plot: ResidualCounts, deviation: float, times: Fraction) -> tuple[float, ...]:
-    """From cells that were released with noise of that deviation; the buckets' counts have `times`
-    their ε. Two at the least: of a single one nothing is left to ask."""
-    noisy = np.rint(plot.noisy).astype(np.int64)
+def _merged(plot: ResidualCounts, deviation: float) -> ResidualCounts:
+    """From cells that were released with noise of that deviation."""
     if not deviation:
-        return (1.0,) * len(noisy)
-    if not 0 < deviation < 1 << 20 or np.abs(noisy).sum() > 1 << 39:
+        return plot
+    if not 0 < deviation < 1 << 20 or np.abs(plot.noisy).sum() > 1 << 39:
         raise RunFailed("the noise is too large for a plot: use a larger --epsilon")
-    scale = deviation / math.sqrt(2)
-    lengths = partition_of_noisy(noisy, scale, times * Fraction(2 / scale)).lengths
-    if len(lengths) < 2:
-        lengths = np.array([len(noisy) - 1, 1])
-    return tuple(float(each) for each in lengths)
+    return plot.merged(deviation / math.sqrt(2))

@@ -1,10 +1,11 @@
 """S2 Fig. 7 and Table 1: which violations of a linear model private residual plots show.
 
 As in S2, coefficients are those of least squares on the records, which are not private: what is
-judged is the plot. S2 writes N(0, x) for a variance, as it writes N(0, σ²); results for x read as a
-standard deviation are told beside, and so is Table 1 with residuals from the line y = x in place of
-least squares: these two readings give S2's panel of raw records, and least squares does not. They
-came after the criteria had failed, and judge nothing.
+judged is the plot, by `protocols.privacy.prirp`, which says where it differs from S2's. S2 writes
+N(0, x) for a variance, as it writes N(0, σ²); results for x read as a standard deviation are told
+beside, and so is Table 1 with residuals from the line y = x in place of least squares: these two
+readings give S2's panel of raw records, and least squares does not. They came after the criteria
+had failed, and judge nothing.
 
 The distance of two samples is that which a threshold sees, a lower bound of their total variation
 distance; S2 does not say how it estimates that from 1000 draws each. Here there are fewer. S2

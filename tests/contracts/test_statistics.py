@@ -128,13 +128,11 @@ class TestResidualReach(StatisticContract):
 
 
 class TestResidualCells(StatisticContract):
-    statistic = ResidualCells(("x",), "y", (0.1, 0.5), 1.0, 1.0, "laplace", 4)
+    statistic = ResidualCells(("x",), "y", (0.1, 0.5), -0.5, 1.0, 1.0, "laplace", 4)
 
 
-class TestResidualCellsInBuckets(StatisticContract):
-    statistic = ResidualCells(
-        ("x",), "y", (0.1, 0.5), 1.0, 1.0, "dawa", 4, 0.5, (4.0, 1.0, 2.0, 6.0, 4.0)
-    )
+class TestResidualCellsInAHierarchy(StatisticContract):
+    statistic = ResidualCells(("x",), "y", (0.1, 0.5), -0.5, 1.0, 1.0, "hb", 4, 0.5)
 
 
 class TestLogisticStep(WithLabels):

@@ -7,8 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tests.goodness import discrete_laplace_pmf
-
 Vector = NDArray[np.float64]
 
 REACH = 60
@@ -21,19 +19,14 @@ def exponential_probabilities(scores: Sequence[int], scale: float) -> Vector:
     return shares
 
 
-def above_threshold_probabilities(
-    scores: Sequence[int], threshold: int, bar_scale: float, query_scale: float
-) -> Vector:
+def above_threshold_probabilities(scores: Sequence[int], threshold: int, scale: float) -> Vector:
     """Each index to be the first yes, and last that none is: a sum over the noisy threshold."""
-    reach = math.ceil(REACH * bar_scale)
-    bars = np.arange(threshold - reach, threshold + reach + 1)
-    left = discrete_laplace_pmf(bars - threshold, bar_scale)
+    p = math.exp(-1 / scale)
+    noise = np.arange(math.ceil(REACH * scale) + 1)
+    left = (1 - p) * p**noise
     chances = []
-    p = math.exp(-1 / query_scale)
     for score in scores:
-        gap = bars - score
-        tail = np.exp(-np.abs(gap) / query_scale) / (1 + p)
-        yes = np.where(gap > 0, tail, 1 - tail * p)
+        yes = p ** np.maximum(threshold + noise - score, 0)
         chances.append(float((left * yes).sum()))
         left = left * (1 - yes)
     return np.array([*chances, left.sum()])

@@ -111,17 +111,15 @@ def found(
 def test_a_search_has_its_exact_probabilities_and_halved_noise_is_caught() -> None:
     """ε = 3: three queries rise by Δ and the fourth falls by it. Bounds at 1e-7 on each side.
 
-    Halved noise loses more than ε, exactly computed, and its samples do not pass for honest ones:
-    the chance that the fourth is the first yes is 0.41 then, and 0.17 with honest noise.
+    Halved noise loses more than ε, exactly computed, and its samples do not pass for honest ones.
     """
     here, there, threshold, runs = [0, 0, 0, 1], [1, 1, 1, 0], 1, 800
     honest = AboveThreshold.spending(Fraction(3), 1)
-    assert (honest.threshold_scale, honest.query_scale) == (Fraction(2, 3), Fraction(4, 3))
-    halved = AboveThreshold(honest.threshold_scale / 2, honest.query_scale / 2)
+    assert honest.scale == 1
+    halved = AboveThreshold(honest.scale / 2)
 
     def exact(mechanism: AboveThreshold, scores: list[int]) -> NDArray[np.float64]:
-        scales = float(mechanism.threshold_scale), float(mechanism.query_scale)
-        return above_threshold_probabilities(scores, threshold, *scales)
+        return above_threshold_probabilities(scores, threshold, float(mechanism.scale))
 
     hits = []
     for scores in (here, there):
@@ -138,7 +136,6 @@ def test_a_search_has_its_exact_probabilities_and_halved_noise_is_caught() -> No
 def test_exact_searches_lose_at_most_epsilon_however_many_queries(monotone: bool) -> None:
     mechanism = AboveThreshold.spending(Fraction(1), 2, monotone)
     assert mechanism.privacy_map(2, monotone) == 1
-    scales = float(mechanism.threshold_scale), float(mechanism.query_scale)
     worst = 0.0
     for scores in ([0] * 5, [4, -3, 0, 9, 1]):
         for step in itertools.product([-2, 0, 2], repeat=5):
@@ -146,8 +143,8 @@ def test_exact_searches_lose_at_most_epsilon_however_many_queries(monotone: bool
                 continue
             moved = [score + by for score, by in zip(scores, step, strict=True)]
             for threshold in (-3, 4):
-                one = above_threshold_probabilities(scores, threshold, *scales)
-                other = above_threshold_probabilities(moved, threshold, *scales)
+                one = above_threshold_probabilities(scores, threshold, float(mechanism.scale))
+                other = above_threshold_probabilities(moved, threshold, float(mechanism.scale))
                 worst = max(worst, worst_loss(one, other))
     assert 0.5 <= worst <= 1 + 1e-9
 

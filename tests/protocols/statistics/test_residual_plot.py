@@ -1,6 +1,7 @@
 """S2's private residual plot: the plain histogram without noise, and what tells models apart."""
 
 import dataclasses
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -10,15 +11,11 @@ from protocols.errors import LocalError, RunFailed
 from protocols.privacy.prirp import (
     PlotGrid,
     TruePlot,
-    bound_of,
-    first_bound,
-    prirp,
-    private_bound,
-    separation,
     side_for,
 )
-from protocols.randomness import Randomness
 from protocols.records import Column, deal
+from protocols.statistics.contract import Circumstances
+from protocols.statistics.first_above import JointReach
 from protocols.statistics.residual_estimates import ResidualCounts
 from protocols.statistics.residuals import CuratedCells, CuratedReach, ResidualCells, ResidualReach
 from protocols.studies.residual_plot import ResidualPlot
@@ -34,6 +31,9 @@ def lines(kind: str, records: int, seed: int) -> tuple[Column, Column]:
     return x, {"I": x + noise, "H": x + np.sqrt(x) * noise, "N": bent}[kind]
 
 
+PLAIN_SHAPES = [(0.0, 1.0), (-1.0, 0.0), (-0.25, 1.0), (-1.0, 0.25), (-1.0, 1.0)]
+
+
 def residuals_of(x: Column, y: Column) -> tuple[Column, Column]:
     slope, intercept = np.polyfit(x, y, 1)
     fitted = intercept + slope * x
@@ -44,104 +44,49 @@ X, Y = lines("N", 600, 3)
 HELD = deal({"x": X, "y": Y}, 5)
 
 
-@pytest.mark.parametrize("method", ["dawa", "hb", "laplace"])
-@pytest.mark.parametrize("aggregator", ["curator", "additive", "masking"])
-def test_without_noise_it_is_numpys_histogram(method: str, aggregator: str) -> None:
+@pytest.mark.parametrize(
+    ("aggregator", "method"),
+    [
+        ("curator", "dawa"),
+        *itertools.product(("curator", "additive", "masking"), ("hb", "laplace")),
+    ],
+)
+def test_without_noise_it_is_numpys_histogram(aggregator: str, method: str) -> None:
     study = ResidualPlot(coefficients=(0.5, 1.2), method=method, side=8)
     with Federation(parties=5, data={"x": X, "y": Y}, aggregator=aggregator) as federation:
         found = federation.run(study, epsilon="inf").estimate
     assert isinstance(found, ResidualCounts)
     fitted = 0.5 + 1.2 * X
-    reaches = []
-    for values in (fitted, Y - fitted):
-        bound = 1.0
-        while np.mean(np.abs(values) <= bound) < 0.95:
-            bound *= 2
-        reaches.append(bound)
-    assert (found.grid.fitted_reach, found.grid.residual_reach) == tuple(reaches)
-    sides = [[-reach, reach] for reach in reaches]
-    plain, _, _ = np.histogram2d(fitted, Y - fitted, bins=8, range=sides)
+    reach = next(2.0**i for i in range(9) if np.mean(np.abs(Y - fitted) <= 2.0**i) >= 0.95)
+    axes = ((below * 2.0**i, above * 2.0**i) for i in range(9) for below, above in PLAIN_SHAPES)
+    axis = next(each for each in axes if np.mean((each[0] <= fitted) & (fitted <= each[1])) >= 0.95)
+    assert (found.grid.fitted, found.grid.residual_reach) == (axis, reach)
+    plain, _, _ = np.histogram2d(fitted, Y - fitted, bins=8, range=[axis, (-reach, reach)])
     assert (found.counts == plain.T).all()
-    assert found.noisy[-1] == 600 - plain.sum()
+    assert found.outside == 600 - plain.sum()
 
 
-@pytest.mark.parametrize("lengths", [(1.0,) * 17, (3.0, 9.0, 5.0), (16.0, 1.0)])
-def test_buckets_are_linear_and_their_exact_counts_come_back(lengths: tuple[float, ...]) -> None:
-    cells = ResidualCells(("x",), "y", (0.5, 1.2), 64.0, 16.0, "dawa", 4, 1.0, lengths)
+def test_a_hierarchy_is_linear_and_exact_counts_come_back() -> None:
+    cells = ResidualCells(("x",), "y", (0.5, 1.2), -16.0, 64.0, 16.0, "hb", 4)
     total = cells.encode(HELD).sum(axis=0, dtype=np.uint64)
     shares = np.random.default_rng(1).integers(0, 2**64, len(total), dtype=np.uint64)
     released = cells.measure(shares) + cells.measure(total - shares)
     assert (released == cells.measure(total)).all()
     found = cells.decode(released, 600)
     assert isinstance(found, ResidualCounts)
-    ends = np.cumsum(lengths).astype(int)[:-1]
-    for ours, exact in zip(np.split(found.noisy, ends), np.split(total, ends), strict=True):
-        assert ours.sum() == pytest.approx(exact.sum(), abs=1e-6)
-        assert np.ptp(ours) < 1e-6
+    assert found.noisy == pytest.approx(total.astype(float))
 
 
-def test_one_bucket_is_refused() -> None:
-    """Its count is the number of records, so its sensitivity is 0, and a release of sensitivity 0
-    has no noise: exact cells would leave the servers."""
-    with pytest.raises(LocalError, match="two or more"):
-        ResidualCells(("x",), "y", (0.0, 1.0), 1.0, 1.0, "dawa", 4, 1.0, (17.0,))
-    for lengths in ((16.0, 2.0), (16.5, 0.5), (18.0, -1.0)):
-        with pytest.raises(LocalError, match="buckets"):
-            ResidualCells(("x",), "y", (0.0, 1.0), 1.0, 1.0, "dawa", 4, 1.0, lengths)
-
-
-def test_the_search_for_bounds_finds_them_and_ends() -> None:
-    values = np.random.default_rng(2).normal(0, 10, 4000)
-    counts = np.bincount(bound_of(values, 1.0, 20), minlength=21)
-    assert first_bound(counts, 4000) == 5  # 1.96 deviations are within 2^5
-    randomness = Randomness.from_seed(3, "bounds")
-    found = [private_bound(counts, Fraction(1), randomness) for _ in range(50)]
-    assert found.count(5) > 40
-    beyond = np.zeros(21, dtype=np.int64)
-    beyond[-1] = 4000  # nothing lies within any bound: the cap ends it
-    assert {private_bound(beyond, Fraction(1), randomness) for _ in range(20)} == {19}
-
-
-def test_counts_within_bounds_all_move_the_same_way_by_one_at_most() -> None:
-    """Every replacement of a record: what the halved noise of the search rests on."""
-    for before in range(5):
-        for after in range(5):
-            moved = np.bincount([after], minlength=5) - np.bincount([before], minlength=5)
-            within = np.cumsum(moved[:-1])
-            assert np.abs(within).max() <= 1
-            assert (within >= 0).all() or (within <= 0).all()
-
-
-def test_empirical_epsilon_of_bounds_by_the_sparse_vector_technique() -> None:
-    """700 searches at ε = 1 on either of two adjacent data sets, one record moved from beyond a
-    bound to within the first. No index may be more than e times as likely on one of them. With 5
-    standard errors of the log ratio allowed, a right program fails under 1 of 10^6."""
-    found = []
-    for at, counts in enumerate(([18, 1, 1, 0], [19, 1, 0, 0])):
-        randomness = Randomness.from_seed(at, "empirical")
-        array = np.array(counts, dtype=np.int64)
-        picks = [private_bound(array, Fraction(1), randomness) for _ in range(700)]
-        found.append(np.bincount(picks, minlength=3))
-    one, two = found
-    assert min(one.min(), two.min()) > 20
-    error = 5 * np.sqrt(1 / one + 1 / two)
-    assert (np.abs(np.log(one / two)) <= 1 + error).all()
-
-
-def test_models_are_told_apart_at_a_thousand_records_and_epsilon_one() -> None:
-    """S2 §4.3.1 in small, at n·ε = 1000: a threshold on the similarity with the true ideal plot
-    tells 20 private ideal plots from 20 heteroscedastic and from 20 bent ones, but for one."""
-    true = TruePlot(*residuals_of(*lines("I", 1000, 0)))
-    found: dict[str, list[float]] = {}
-    for kind in "IHN":
-        for seed in range(20):
-            fitted, residuals = residuals_of(*lines(kind, 1000, seed))
-            randomness = Randomness.from_seed(seed, kind)
-            grid, counts = prirp(fitted, residuals, 1.0, Fraction(1), randomness)
-            points = grid.sampled(counts, np.random.default_rng(seed))
-            found.setdefault(kind, []).append(true.similarity(*points))
-    assert separation(found["I"], found["H"]) >= 0.95
-    assert separation(found["I"], found["N"]) >= 0.95
+def test_dawa_is_for_a_curator() -> None:
+    """Its partition follows from exact counts."""
+    with pytest.raises(LocalError, match="exact counts: --aggregator curator"):
+        ResidualCells(method="dawa")
+    study = ResidualPlot(coefficients=(0.0, 1.3), method="dawa")
+    with (
+        Federation(parties=2, data={"x": X, "y": Y}, aggregator="additive") as federation,
+        pytest.raises(LocalError, match="curator"),
+    ):
+        federation.run(study, epsilon=1)
 
 
 def test_similarity_is_a_total_variation_distance() -> None:
@@ -152,10 +97,11 @@ def test_similarity_is_a_total_variation_distance() -> None:
 
 
 def test_points_are_sampled_in_their_cells() -> None:
-    grid = PlotGrid(3.0, 2.0, 7)
+    grid = PlotGrid((-1.0, 5.0), 2.0, 7)
     counts = np.random.default_rng(0).integers(0, 9, (7, 7))
     fitted, residuals = grid.sampled(counts, np.random.default_rng(1))
-    assert (grid.grid(grid.counts(fitted, residuals)) == counts).all()
+    cells = grid.counts(fitted, residuals).astype(np.float64)
+    assert (grid.grid(cells, len(fitted)) == counts).all()
 
 
 def test_the_side_of_the_grid_follows_the_paper() -> None:
@@ -170,7 +116,7 @@ def test_a_private_plot_of_a_private_fit(aggregator: str) -> None:
     study = ResidualPlot(ranges=("x=0:50", "y=-20:100"))
     if aggregator == "prio3":
         study = ResidualPlot(
-            coefficients=(0.0, 1.3),
+            coefficients=(-4.0, 1.5),
             method="laplace",
             fitted_reach=80.0,
             residual_reach=16.0,
@@ -184,17 +130,72 @@ def test_a_private_plot_of_a_private_fit(aggregator: str) -> None:
     assert result.error is not None
     assert result.error["similarity"] < 0.5
     _, means, _ = result.estimate.trend()
-    if aggregator != "prio3":  # cells one by one: what noise adds to empty ones hides it
-        assert means[len(means) // 2] < 0  # bent: below the line in the middle
+    lowest = int(np.argmin(means))
+    assert means[lowest] < 0  # bent: below the line between the ends
+    assert 0 < lowest < len(means) - 1
     result.plot()
+
+
+@pytest.mark.parametrize("reach_by", ["counts", "sparse-vector"])
+@pytest.mark.parametrize("kind", "IHN")
+def test_axes_hold_the_records_without_a_curator(reach_by: str, kind: str) -> None:
+    """At n·ε = 4000 in all: neither twice too wide, nor with a third of the records outside."""
+    x, y = lines(kind, 4000, 7)
+    data = {"x": x, "y": y}
+    slope, intercept = np.polyfit(x, y, 1)
+    study = ResidualPlot(coefficients=(float(intercept), float(slope)), reach_by=reach_by)
+    with Federation(parties=4, data=data, hosts=1, aggregator="additive", seed=4) as federation:
+        result = federation.run(study, epsilon=1)
+    assert isinstance(result.estimate, ResidualCounts)
+    grid, (fitted, residuals) = result.estimate.grid, residuals_of(x, y)
+    assert grid.counts(fitted, residuals)[-1] < 4000 / 4
+    half = PlotGrid((grid.fitted[0] / 2, grid.fitted[1] / 2), grid.residual_reach, grid.side)
+    low = PlotGrid(grid.fitted, grid.residual_reach / 2, grid.side)
+    assert all(each.counts(fitted, residuals)[-1] > 4000 / 20 for each in (half, low))
+    assert (result.estimate.noisy % 1 != 0).any()  # means of stretches: neighbours were merged
+    assert result.error is not None
+    assert result.error["similarity"] < 0.25
+
+
+def test_the_axis_is_cut_to_what_public_ranges_allow() -> None:
+    """A curator's plot of a fit on x in [1, 50]: no cell is left of what x = 1 has, none is right
+    of what x = 50 has, and no record is lost at either end."""
+    x, y = lines("I", 3000, 6)
+    study = ResidualPlot(ranges=("x=1:50", "y=-20:100"))
+    with Federation(parties=4, data={"x": x, "y": y}, aggregator="curator", seed=1) as federation:
+        found = federation.run(study, epsilon=4).estimate
+    assert isinstance(found, ResidualCounts)
+    lower, upper = found.grid.fitted
+    assert 0 < lower < 2
+    assert 49 < upper < 52
+    assert study._cut((-64.0, 64.0), (0.0, -2.0)) == pytest.approx((-64.0, -2.0))
+    assert study._cut((0.0, 64.0), (0.0, -2.0)) == (0.0, 64.0)  # nothing in common: as found
+    outer = 0.1 + 0.2 * 0.3
+    edge = dataclasses.replace(study, x=("x", "z"), ranges=("x=0:0.3", "z=0:0.3", "y=0:1"))
+    assert edge._cut((0.0, 64.0), (0.1, 0.1, 0.1))[1] >= max(outer, 0.1 + 0.1 * 0.3 + 0.1 * 0.3)
+    assert ResidualPlot(coefficients=(0.0, 1.0))._cut((0.0, 64.0), (0.0, 1.0)) == (0.0, 64.0)
+
+
+def test_the_bar_is_lowered_by_the_noise_of_each_way() -> None:
+    known = Circumstances(1000, 1, Fraction(1), False, b"")
+    bars = [
+        kind(("x",), "y", (0.0, 1.0)).prepared(known).threshold
+        for kind in (CuratedReach, JointReach, ResidualReach)
+    ]
+    assert JointReach().sensitivity == 3 + 2  # ε·s of a search that is not monotone, and of one
+    assert bars == [935, 935, 933]  # 950 less ln 20 times 5, and times 4√2
+    exact = dataclasses.replace(known, epsilon=None)
+    assert ResidualReach().prepared(exact).threshold == 0
+    few = dataclasses.replace(known, epsilon=Fraction(1, 1000))
+    assert ResidualReach().prepared(few).threshold == 820
 
 
 def test_parties_send_counts_and_no_residual() -> None:
     """Whatever is encoded depends on cells alone: moving records within theirs changes nothing."""
     for statistic in (
-        ResidualCells(("x",), "y", (0.0, 1.0), 8.0, 8.0, "hb", 4),
+        ResidualCells(("x",), "y", (0.0, 1.0), 0.0, 8.0, 8.0, "hb", 4),
         ResidualReach(("x",), "y", (0.0, 1.0)),
-        CuratedCells(("x",), "y", (0.0, 1.0), 8.0, 8.0, "dawa", 4),
+        CuratedCells(("x",), "y", (0.0, 1.0), 0.0, 8.0, 8.0, "dawa", 4),
         CuratedReach(("x",), "y", (0.0, 1.0)),
     ):
         one, two = (
