@@ -91,7 +91,7 @@ def test_no_release_to_a_coordinator_that_asks_parties_and_servers_different_thi
     runtime = Lied(Plan(HOLDINGS, servers=2, hosts=1, store=tmp_path))
     runtime.changes = changes
     question = Question(
-        TOTAL, "additive", Fraction(1, 100), Placement.EACH_SERVER, deadline=2.0, key="a"
+        TOTAL, "additive", Fraction(1, 100), Placement.EACH_SERVER, deadline=4.0, key="a"
     )
     with runtime:
         if not changes:
