@@ -275,7 +275,7 @@ def test_the_interval_of_an_area_does_not_cover_ties_and_says_so(kind: type[Area
     asked = kind(lower=0.0, upper=1.0, thresholds=4)
     generator = np.random.default_rng(3)
     scores = generator.beta(1, 30, 2000)
-    held = deal({"score": scores, "label": (generator.random(2000) < scores) * 1.0}, 1)
+    held = deal({"score": scores, "label": (generator.random(2000) < scores).astype(np.float64)}, 1)
     released = asked.measure(asked.encode(held)[0])
     found = asked.interval(released, 2000, 1.0, 2.0)
     truth = shape_of(asked.reference(held)).values()
