@@ -80,8 +80,9 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
     """`csv:FILE?label=COLUMN` with `positive=LABEL` where that is not clear: the held-out part,
     with `score`, the model's probability of being positive, and `label`, 0 or 1.
 
-    `share` of the records are the training part, by a fixed shuffle. With `whole` they are scored
-    too, for experiments of a given size: a classifier then looks better than it is.
+    `share` of the records are the training part, by a fixed shuffle: the public part of the data.
+    With `whole` they are judged too, for experiments of a given size: a classifier then looks
+    better than it is, and no part is public.
     """
     build = look_up("model", model, MODELS)
     source, _, query = spec.partition("?")
@@ -105,10 +106,11 @@ def scored(spec: str, model: str, share: float = 0.5, whole: bool = False) -> Da
     held = ~training | whole
     score: Column = fitted.predict_proba(inputs)[:, 1]
     unit = (0.0, 1.0)
+    part = {"score": score[training], "label": label[training].astype(np.float64)}
     return Dataset(
         f"{spec} by {model}",
         {"score": score[held], "label": label[held].astype(np.float64)},
         {"score": unit, "label": unit},
         {"value": "score", "score": "score", "label": "label"},
-        public={"score": score[training], "label": label[training].astype(np.float64)},
+        public={} if whole else part,
     )

@@ -14,7 +14,7 @@ not. Whoever computes this sees the sorted data: a trusted curator.
   and sinh²(ρ/2) ≤ e^−λ/4c² + sinh²(λ/2). That is convex in λ, hence largest at λ = 0 or β, and ρ is
   at most ε for all λ if c ≥ 1/(2 sinh(ε/2)) and c² ≥ e^−β/(4 sinh((ε+β)/2)·sinh((ε−β)/2)). So c is
   1.155/ε for small ε, 0.96 at ε = 1. There are medians and AUC with |m − m'| = S = S': they have
-  ρ = ε from ε = 0.54 on and at least 0.866ε below, and half of the noise is caught on them. Adding
+  ρ = ε from ε = 0.57 on and at least 0.866ε below, and half of the noise is caught on them. Adding
   up what shift and dilation cost takes 2/ε. S3's Theorem 2 asks for 6S/ε and β = ε/6; S2 for 8S/ε
   with β = ε, which loses up to 1.007ε.
 - δ > 0, Laplace of scale 2S/ε, β = ln(1 + ε/(2 ln(1/δ))). The shift costs ε/2, and a dilation

@@ -60,6 +60,11 @@ class Area(ClassifierCurves):
 
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
+    @property
+    def grid_words(self) -> str:
+        ties = "scores between two of them count as ties, which the interval does not cover"
+        return f"{super().grid_words}; {ties}"
+
 
 @dataclass(frozen=True)
 class AucByCurve(Area):
@@ -111,8 +116,12 @@ class AveragePrecision(AveragePrecisionByCurve):
         super().__post_init__()
         look_up("method", self.method, dict.fromkeys(METHODS))
 
+    @property
+    def by_curve(self) -> bool:
+        return self.method == "curve"
+
     def asked_of(self, offers: Offers) -> Statistic:
-        kind = AveragePrecisionByCurve if self.method == "curve" else SmoothAveragePrecision
+        kind = AveragePrecisionByCurve if self.by_curve else SmoothAveragePrecision
         return way(self, kind)
 
 
@@ -122,7 +131,8 @@ def way(asked: Statistic, kind: type[ClassCounts], **changes: object) -> Statist
     known = kind.__dataclass_fields__
     same = {name: value for name, value in asked.parameters().items() if name in known}
     if issubclass(kind, Curated):  # there is no curve whose points could be too many
-        if asked.parameters().get("at"):
-            raise LocalError("--at is for curves without a curator, who needs no thresholds")
+        for name, flag in (("at", "--at"), ("pilot_scores", "--pilot")):
+            if asked.parameters().get(name):
+                raise LocalError(f"{flag} is for curves without a curator, who needs no thresholds")
         same["thresholds"] = max(int(str(same["thresholds"])), CURATED_STEPS)
     return kind(**same | changes)  # type: ignore[arg-type]  # checked as they are built

@@ -144,6 +144,15 @@ class ClassifierCurves(ClassCounts):
         return np.array([*self.at, self.bounds[1]]) if self.at else super().x
 
     @property
+    def by_curve(self) -> bool:
+        """Whether it is asked as a curve, rather than of a curator who needs no thresholds."""
+        return True
+
+    @property
+    def grid_step(self) -> float:
+        return float(np.diff(self.x, prepend=self.bounds[0]).max())
+
+    @property
     def grid_words(self) -> str:
         if self.at:
             return f"scores are compared with {self.points} thresholds"
@@ -190,7 +199,8 @@ class ClassifierCurves(ClassCounts):
 
     @property
     def open_to_pilot(self) -> bool:
-        return not (self.at or self.thresholds or self.mechanism == TreeMechanism.name)
+        settled = self.at or self.thresholds or self.mechanism == TreeMechanism.name
+        return self.by_curve and not settled
 
     @property
     def measures(self) -> bool:
@@ -330,8 +340,12 @@ class Roc(Rates):
         if self.counts != COUNTS[0] and not self.method.startswith("priroc"):
             raise LocalError("--counts goes with --method priroc or priroc-fix")
 
+    @property
+    def by_curve(self) -> bool:
+        return self.method == "curve"
+
     def asked_of(self, offers: Offers) -> Statistic:
-        if self.method == "curve":
+        if self.by_curve:
             return self
         from protocols.statistics.areas import way
         from protocols.statistics.curated import BinormalRoc

@@ -270,11 +270,12 @@ class Judgements(Shape):
     def __str__(self) -> str:
         told = []
         for name, each in self.named.items():
-            told.append(
-                f"{name}: AUC {each.auc:.6g}, average precision {each.average_precision:.6g}, "
-                f"best threshold {each.thresholds[each.best_place]:.6g} ({each.best})"
-                + each.classes
-            )
+            words = [f"{name}: AUC {each.auc:.6g}"]
+            if not math.isnan(each.average_precision):
+                words.append(f"average precision {each.average_precision:.6g}")
+            if not math.isnan(best := each.thresholds[each.best_place]):
+                words.append(f"best threshold {best:.6g} ({each.best})")
+            told.append(", ".join(words) + each.classes)
         return "; ".join(told)
 
 

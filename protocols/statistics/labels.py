@@ -26,11 +26,15 @@ def positives_of(labels: Column, name: str, positive: float | None) -> NDArray[n
     if not np.isfinite(labels).all():
         raise LocalError(f"column {name!r} has labels that are missing or not finite")
     if positive is None and not np.isin(labels, (0.0, 1.0)).all():
-        found = np.unique(labels)
-        shown = ", ".join(f"{each:g}" for each in found[:MOST_SHOWN])
-        more = ", …" if len(found) > MOST_SHOWN else ""
         raise LocalError(
-            f"labels are 0 or 1: column {name!r} has {shown}{more}; "
-            f"name the positive one: --positive {found[-1]:g}"
+            f"labels are 0 or 1: column {name!r} has {listed(labels)}; "
+            f"name the positive one: --positive {labels.max():g}"
         )
     return is_positive(labels, positive)
+
+
+def listed(labels: Column) -> str:
+    """The first of those that there are."""
+    found = np.unique(labels)
+    shown = ", ".join(f"{each:g}" for each in found[:MOST_SHOWN])
+    return shown + (", …" if len(found) > MOST_SHOWN else "")

@@ -78,6 +78,11 @@ class LocalForm(Statistic):
         return self.inner.valued
 
     @property
+    def positive(self) -> float | None:
+        """The label of positive records, if somebody named it."""
+        return getattr(self.inner, "positive", None)
+
+    @property
     def column_bounds(self) -> Mapping[str, Bounds]:
         return self.inner.column_bounds
 
@@ -192,7 +197,7 @@ class LocalPairs(LocalForm):
         for column, name in enumerate(self.columns):
             bins, fine = rounding.bins[column], rounding.fine[column]
             if name not in self.inner.valued:
-                digits = is_positive(holdings.column(name), None).astype(np.int64)
+                digits = is_positive(holdings.column(name), self.positive).astype(np.int64)
             elif fine > 1:
                 digits = np.rint(self.places(holdings, name) * ((bins - 1) * fine)).astype(np.int64)
             else:
@@ -341,7 +346,7 @@ class LocalAuc(LocalForm):
         score, label = self.columns
         cut = np.floor(self.places(holdings, score) * self.domain).astype(np.int64)
         cells = np.minimum(cut, self.domain - 1)
-        return 2 * cells + is_positive(holdings.column(label), None)
+        return 2 * cells + is_positive(holdings.column(label), self.positive)
 
     @property
     def domain(self) -> int:

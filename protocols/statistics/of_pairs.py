@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -13,7 +13,7 @@ from protocols.local.every_level import ASKED
 from protocols.names import look_up
 from protocols.offers import Offer, Offers
 from protocols.pairwise.kernels import bundled as kernels
-from protocols.pairwise.kernels.contract import Grid, Kernel
+from protocols.pairwise.kernels.contract import Grid, Integers, Kernel
 from protocols.pairwise.kernels.expression import Expression
 from protocols.pairwise.kernels.ordered_grid import OrderedGrid
 from protocols.pairwise.kernels.registry import KernelKind, kernel_named
@@ -21,6 +21,8 @@ from protocols.privacy.curves import MECHANISMS
 from protocols.records import Holdings
 from protocols.statistics.bounded import OneColumn
 from protocols.statistics.contract import Bounds, Statistic
+from protocols.statistics.estimates import Estimate
+from protocols.statistics.labels import is_positive, positives_of
 from protocols.statistics.option import option, role
 from protocols.statistics.pairwise import Pairs
 
@@ -144,6 +146,7 @@ class Auc(Ordered):
 
     score: str = role("score", "The column of scores.")
     label: str = role("label", "The column of labels, 0 or 1.")
+    positive: float | None = option(None, "The label of positive records, if it is not 1.")
     method: str = option(
         "pairs", "In pairs, from the ROC curve, or by smooth sensitivity.", choices=AUC_METHODS
     )
@@ -174,6 +177,8 @@ class Auc(Ordered):
         look_up("mechanism", self.mechanism, dict.fromkeys(MECHANISMS))
         look_up("labels", self.labels, dict.fromkeys(LABELS))
         look_up("levels", self.levels, ASKED)
+        if self.positive is not None and not math.isfinite(self.positive):
+            raise LocalError(f"--positive is a finite number, not {self.positive}")
 
     def asked_of(self, offers: Offers) -> Statistic:
         """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
@@ -205,6 +210,21 @@ class Auc(Ordered):
 
     def build_kernel(self) -> Kernel:
         return kernels.Auc([self.grid, Grid.integers(0, 1)])
+
+    def records_of(self, holdings: Holdings) -> Integers:
+        return super().records_of(self._labelled(holdings))
+
+    def reference(self, holdings: Holdings) -> Estimate:
+        positives_of(holdings.column(self.label), self.label, self.positive)  # refuses what is none
+        return super().reference(self._labelled(holdings))
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        return super().tied_by_rounding(self._labelled(holdings))
+
+    def _labelled(self, holdings: Holdings) -> Holdings:
+        """With 1 for the label of positive records and 0 for all others, as a kernel takes them."""
+        label = is_positive(holdings.column(self.label), self.positive).astype(np.float64)
+        return replace(holdings, columns=holdings.columns | {self.label: label})
 
     @property
     def valued(self) -> tuple[str, ...]:

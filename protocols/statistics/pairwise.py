@@ -35,6 +35,7 @@ from protocols.statistics.bounded import Bounded
 from protocols.statistics.contract import Bounds, Circumstances, Statistic
 from protocols.statistics.estimates import Estimate
 from protocols.statistics.interval import Interval
+from protocols.statistics.labels import listed
 from protocols.statistics.option import option
 
 if TYPE_CHECKING:
@@ -293,8 +294,9 @@ class Pairs(Bounded):
         """Raises `LocalError` for a label that is neither 0 nor 1: for truths of simulations, never
         at a party, which would tell of its records without noise."""
         for name in set(self.columns) - set(self.valued):
-            if not np.isin(holdings.column(name), (0.0, 1.0)).all():
-                raise LocalError(f"labels are 0 or 1: column {name!r} has others")
+            labels = holdings.column(name)
+            if not np.isin(labels, (0.0, 1.0)).all():
+                raise LocalError(f"labels are 0 or 1: column {name!r} has {listed(labels)}")
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         """`records` counts pairs here."""

@@ -32,7 +32,7 @@ class CuratedRoc(Curated):
     """Both methods. A `depth` of 0 is for the coordinator to fill in, by n and ε."""
 
     counts: str = option("hb", "How counts are released.", choices=COUNTS)
-    best: str = option("youden", "Which threshold is: youden, or cost=R.")
+    best: str = option("youden", "Which threshold is best: youden, or cost=R.")
     depth: int = 0
 
     style: ClassVar[Style] = Style()
@@ -121,7 +121,7 @@ class PriRoc(CuratedRoc):
 
 @dataclass(frozen=True)
 class PriRocFix(CuratedRoc):
-    """The ROC curve at evenly spaced thresholds, counted by DAWA (S2's PriROC-fix)."""
+    """The ROC curve at evenly spaced thresholds (S2's PriROC-fix)."""
 
     name: ClassVar[str] = "roc-priroc-fix"
     way_of: ClassVar[str] = "roc"

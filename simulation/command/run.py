@@ -270,7 +270,7 @@ def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | No
         return statistic.planned_by(deal(dataset.public, 1), dataset.bounds)
     if pilot is None:
         return statistic
-    public = load(pilot)
+    public = load(pilot).about(statistic.columns)
     known = dataset.bounds if dataset else public.bounds
     return statistic.planned_by(public.deal(1), known)
 

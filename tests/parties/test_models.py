@@ -32,7 +32,10 @@ def test_the_part_that_was_not_trained_on_is_scored(tmp_path: Path) -> None:
     assert (again.columns["score"] == data.columns["score"]).all()
     other = scored(f"{path}?label=y&positive=no", "logistic")
     np.testing.assert_allclose(other.columns["score"], 1 - data.columns["score"], atol=1e-4)
-    assert len(scored(f"{path}?label=y", "logistic", whole=True).columns["score"]) == 400
+    whole = scored(f"{path}?label=y", "logistic", whole=True)
+    assert len(whole.columns["score"]) == 400
+    assert len(data.public["score"]) == 200
+    assert whole.public == {}  # every record is judged: none is left to choose thresholds by
 
 
 def test_nothing_of_the_held_out_part_is_learnt() -> None:

@@ -5,11 +5,14 @@ standard deviation of 0.3 %, so that a right program is outside of 93 to 97 % wi
 10^-6 (5σ). Of several values it is the mean over them, in MANY = 2000 runs.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from protocols.algebra.ring import Vector, signed
 from protocols.records import Holdings
+from protocols.statistics.areas import Area, AucByCurve, AveragePrecisionByCurve
 from protocols.statistics.classifier_curves import PrCurve, Roc
 from protocols.statistics.contract import Circumstances, Statistic
 from protocols.statistics.cumulative import Cumulative
@@ -111,6 +114,16 @@ def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
     curves = Cumulative | RunningSum | Roc | PrCurve
     several = isinstance(statistic, Histogram | Magnitudes | curves)
     assert 0.93 <= coverage(statistic, 2, epsilon, MANY if several else RUNS) <= 0.97
+
+
+@pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])
+def test_of_areas_by_the_thresholds_that_are_chosen(kind: type[Area]) -> None:
+    """16 of them. Of 100 runs, more than 20 miss with probability below 10^-6 if intervals hold
+    94 %; if they are half as wide, about 33 do."""
+    known = Circumstances(RECORDS, 1, Fraction(1, 5), False, bytes(16))
+    statistic = kind(lower=0, upper=1).prepared(known)
+    assert statistic.points == 16
+    assert coverage(statistic, 2, 0.2, 100) >= 0.80
 
 
 FIVE = (0.1, 0.25, 0.5, 0.75, 0.9)

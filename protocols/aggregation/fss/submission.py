@@ -31,5 +31,5 @@ def bits_for(statistic: Statistic, fine: bool) -> int:
 def _measurement(statistic: Statistic) -> Measurement:
     measurement = statistic.measurement
     if measurement is None or measurement.cells is None:
-        raise LocalError(f"fss compares values with thresholds: it cannot do {statistic.name}")
+        raise LocalError(f"fss compares values with thresholds: it cannot do {statistic.asked_as}")
     return measurement

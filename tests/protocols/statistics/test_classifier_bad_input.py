@@ -2,16 +2,20 @@
 hold, with or without noise, or one clear refusal."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings, deal
 from protocols.statistics.areas import AucByCurve, AveragePrecisionByCurve
 from protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from protocols.statistics.estimates import plain
+from protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
+from protocols.statistics.of_pairs import Auc, Pairwise
 from simulation import Federation
 
 KINDS = [Roc, PrCurve, AucByCurve, AveragePrecisionByCurve]
@@ -92,3 +96,33 @@ def test_a_curator_answers_about_one_class_and_equal_scores(method: str, tmp_pat
         with Federation(3, aggregator="curator", data=str(path), seed=1) as federation:
             found = federation.run(Roc(lower=0.0, upper=1.0, method=method), 1)
         assert is_json(found.as_json()["estimate"])
+
+
+@pytest.mark.parametrize("labels", [2 - MIXED, 7 * MIXED, -MIXED])
+def test_auc_takes_a_named_positive_label_however_it_is_computed(labels: Column) -> None:
+    """Pairs, reports of the local model, curves and a curator's cells see the same as if it were 1
+    and all others 0; without the name the truth is refused, with the labels that are there."""
+    positive = next(float(each) for each in labels if each not in (0.0, 1.0))
+    given, plain_ones = holdings(SPREAD, labels), holdings(SPREAD, (labels == positive) * 1.0)
+    named = Auc(lower=0.0, upper=1.0, bins="8", positive=positive)
+    unnamed = Auc(lower=0.0, upper=1.0, bins="8")
+    assert (named.records_of(given) == unnamed.records_of(plain_ones)).all()
+    assert Auc(positive=positive).tied_by_rounding(given) == 0
+    assert named.reference(given) == pytest.approx(roc_auc_score(labels == positive, SPREAD))
+    for form in (LocalAuc("auc", encoded(named), 3), LocalPairs("auc", encoded(named), 8)):
+        same = replace(form, asked=encoded(unnamed))
+        assert (form.measured(given) == same.measured(plain_ones)).all()
+    for method in ("curve", "smooth"):
+        asked_now = replace(named, method=method).asked_of(frozenset())
+        same_now = replace(unnamed, method=method).asked_of(frozenset())
+        assert (asked_now.encode(given) == same_now.encode(plain_ones)).all()
+    with pytest.raises(LocalError, match=f"has .*{positive:g}.*--positive"):
+        unnamed.reference(given)
+    with pytest.raises(LocalError, match="finite"):
+        Auc(positive=np.inf)
+
+
+def test_labels_of_a_kernel_are_named_too() -> None:
+    asked_now = Pairwise(kernel_name="auc", lower=0.0, upper=1.0)
+    with pytest.raises(LocalError, match=r"'label' has 1, 2$"):
+        asked_now.reference(holdings(SPREAD, 2 - MIXED))

@@ -16,10 +16,16 @@ from parties.dataset import Dataset
 from parties.models import SEED, scored
 from protocols.errors import LocalError
 from protocols.records import Column, Holdings, deal
-from protocols.statistics.areas import AucByCurve, AveragePrecision
+from protocols.statistics.areas import (
+    Area,
+    AucByCurve,
+    AveragePrecision,
+    AveragePrecisionByCurve,
+)
 from protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
 from protocols.statistics.contract import Circumstances
+from protocols.statistics.estimates import shape_of
 from protocols.statistics.of_pairs import Auc
 from protocols.statistics.score_thresholds import by_rank, every, followed_points, points_for
 from simulation import Federation
@@ -233,3 +239,45 @@ def test_a_models_training_half_places_the_thresholds(tmp_path: Path) -> None:
     assert len(asked[0].pilot_scores) > 100
     chosen = Roc(lower=0.0, upper=1.0, thresholds=7)
     assert with_pilot(chosen, None, one) == chosen
+
+
+def test_a_curator_takes_no_thresholds_of_public_data(tmp_path: Path) -> None:
+    """A pilot that is named is refused, not left out in silence; a model's own is not used."""
+    for asked in (
+        Roc(lower=0.0, upper=1.0, method="priroc"),
+        Roc(lower=0.0, upper=1.0, method="binormal"),
+        AveragePrecision(lower=0.0, upper=1.0, method="smooth"),
+    ):
+        with pytest.raises(LocalError, match="--pilot is for curves without a curator"):
+            asked.planned_by(public([0.1, 0.2]), {}).asked_of(frozenset())
+        assert with_pilot(asked, None, scored_with(tmp_path, 0.0)) == asked
+
+
+def test_a_pilot_may_lack_scores_that_it_says_to_drop(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.csv"
+    path.write_text("score,label\n0.2,1\n,0\n0.4,0\n")
+    asked = with_pilot(Roc(lower=0.0, upper=1.0), f"csv:{path}?missing=drop", None)
+    assert isinstance(asked, Roc)
+    assert asked.pilot_scores == (0.2, 0.4)
+    with pytest.raises(LocalError, match="not finite"):
+        with_pilot(Roc(lower=0.0, upper=1.0), f"csv:{path}", None)
+
+
+def test_the_grid_is_as_wide_as_the_widest_gap() -> None:
+    assert Roc(lower=0.0, upper=1.0, thresholds=4).grid_step == 0.25
+    assert Roc(lower=0.0, upper=1.0, at=(0.125, 0.25)).grid_step == 0.75
+    assert Roc(lower=-1.0, upper=1.0, at=(0.5, 0.75)).grid_step == 1.5
+
+
+@pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])
+def test_the_interval_of_an_area_does_not_cover_ties_and_says_so(kind: type[Area]) -> None:
+    """Four thresholds and hardly any noise: the interval is of the noise, far from the truth."""
+    asked = kind(lower=0.0, upper=1.0, thresholds=4)
+    generator = np.random.default_rng(3)
+    scores = generator.beta(1, 30, 2000)
+    held = deal({"score": scores, "label": (generator.random(2000) < scores).astype(np.float64)}, 1)
+    released = asked.measure(asked.encode(held)[0])
+    found = asked.interval(released, 2000, 1.0, 2.0)
+    truth = shape_of(asked.reference(held)).values()
+    assert (found.high < truth).all()
+    assert "ties, which the interval does not cover" in asked.grid_words
