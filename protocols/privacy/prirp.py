@@ -27,6 +27,7 @@ records are not, and a plot of their residuals would not be private whatever noi
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -83,27 +84,30 @@ def signed_size_of(values: Column, unit: float, doublings: int) -> Integers:
 
 
 def within(counts: NDArray[Number], doublings: int) -> NDArray[Number]:
-    """How many records lie on each axis of `SHAPES`, for b = μ, then 2μ, 4μ, …, from counts by
-    signed size. From counts by size alone, all but the symmetric ones hold nothing. Linear in the
-    counts, so shares of them go in as well."""
+    """How many records lie on each axis, for b = μ, then 2μ, 4μ, …: from counts by signed size, on
+    those of `SHAPES`; from counts by size, within [−b, b]. Linear in the counts, so shares of them
+    go in as well."""
     sizes = np.cumsum(counts[:-1].reshape(-1, doublings), axis=1, dtype=counts.dtype)
     if len(sizes) == 1:
-        none = np.zeros_like(sizes[0])
-        held = [none] * (len(SHAPES) - 1) + [sizes[0]]
-    else:
-        above, below = sizes
-        few_above, few_below = np.pad(sizes, ((0, 0), (2, 0)))[:, :doublings]  # within b/4
-        held = [above, below, above + few_below, few_above + below, above + below]
+        return sizes[0]
+    above, below = sizes
+    few_above, few_below = np.pad(sizes, ((0, 0), (2, 0)))[:, :doublings]  # within b/4
+    held = [above, below, above + few_below, few_above + below, above + below]
     scores: NDArray[Number] = np.stack(held, axis=1).ravel()
     return scores
 
 
 def axis_at(index: int, unit: float) -> Axis:
-    """What that entry of `within` is about."""
+    """What that entry of `within` is about, from counts by signed size."""
     doubled, shape = divmod(index, len(SHAPES))
     below, above = SHAPES[shape]
     reach = math.ldexp(unit, doubled)
     return 0.0 - below * reach, above * reach  # no −0: it would be another question
+
+
+def reach_at(index: int, unit: float) -> float:
+    """The same from counts by size: how far from 0."""
+    return math.ldexp(unit, index)
 
 
 def wanted(records: int) -> int:
@@ -125,16 +129,16 @@ def first_within(scores: Integers, threshold: int) -> int:
 
 
 def private_reaches(
-    scores: Integers, threshold: int, epsilon: Fraction, randomness: Randomness
+    scores: Sequence[Integers], threshold: int, epsilon: Fraction, randomness: Randomness
 ) -> tuple[int, int]:
-    """The same for both axes, ε-DP, from exact counts within bounds: a row for fitted values, which
-    may be one-sided, and one for residuals."""
+    """The same for both axes, ε-DP, from exact counts within bounds: of fitted values, by signed
+    size, and of residuals, by size. No other score may be among them: noise would find it too."""
     found = []
-    for row, units in zip(scores.tolist(), REACH_UNITS, strict=True):
+    for each, units in zip(scores, REACH_UNITS, strict=True):
         part = Fraction(units, sum(REACH_UNITS)) * epsilon
         search = AboveThreshold.spending(part, 1, monotone=units == 2)
-        answer = search.first_above(row, threshold, len(row), randomness)
-        found.append(answer.index if isinstance(answer, Above) else len(row) - 1)
+        answer = search.first_above(each.tolist(), threshold, len(each), randomness)
+        found.append(answer.index if isinstance(answer, Above) else len(each) - 1)
     across, up = found
     return across, up
 
@@ -265,10 +269,10 @@ def prirp(
     n, spent = len(fitted), reach_share * epsilon
     signed = np.bincount(signed_size_of(fitted, unit, doublings), minlength=2 * doublings + 1)
     sizes = np.bincount(size_of(residuals, unit, doublings), minlength=doublings + 1)
-    scores = np.stack([within(each, doublings) for each in (signed, sizes)])
+    scores = [within(each, doublings) for each in (signed, sizes)]
     threshold = lowered(n, sum(REACH_UNITS) / float(spent))
     across, up = private_reaches(scores, threshold, spent, randomness)
-    plot = PlotGrid(axis_at(across, unit), axis_at(up, unit)[1], side_for(n, epsilon))
+    plot = PlotGrid(axis_at(across, unit), reach_at(up, unit), side_for(n, epsilon))
     cells = laplace_counts(plot.counts(fitted, residuals), epsilon - spent, randomness)
     return plot, plot.grid(cells, n)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
@@ -190,11 +189,14 @@ class JointReach(Searched, ResidualReach):
         return True
 
     def measure(self, total: Vector) -> Vector:
-        return self.within(total).ravel()
+        """Both searches have as many scores. After those of residuals come empty ones, which stand
+        for the widest bound, as if none were above."""
+        fitted, residuals = self.within(total)
+        return np.concatenate([fitted, np.pad(residuals, (0, len(fitted) - len(residuals)))])
 
     def choice(self, records: int) -> FirstAbove:
         return FirstAbove(self.candidates, records, (self.threshold or wanted(records),) * 2)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found: NDArray[np.int64] = self._indices(released, self.candidates + 1)
-        return self._told(found.tolist())
+        across, up = self._indices(released, self.candidates + 1).tolist()
+        return self._told(across, up)
