@@ -87,12 +87,14 @@ def within(counts: NDArray[Number], doublings: int) -> NDArray[Number]:
     """How many records lie on each axis, for b = μ, then 2μ, 4μ, …: from counts by signed size, on
     those of `SHAPES`; from counts by size, within [−b, b]. Linear in the counts, so shares of them
     go in as well."""
-    sizes = np.cumsum(counts[:-1].reshape(-1, doublings), axis=1, dtype=counts.dtype)
-    if len(sizes) == 1:
-        return sizes[0]
-    above, below = sizes
-    few_above, few_below = np.pad(sizes, ((0, 0), (2, 0)))[:, :doublings]  # within b/4
-    held = [above, below, above + few_below, few_above + below, above + below]
+    sizes: NDArray[Number] = np.cumsum(
+        counts[:-1].reshape(-1, doublings), axis=1, dtype=counts.dtype
+    )
+    held = list(sizes)
+    if len(sizes) == 2:
+        above, below = sizes
+        few_above, few_below = np.pad(sizes, ((0, 0), (2, 0)))[:, :doublings]  # within b/4
+        held = [above, below, above + few_below, few_above + below, above + below]
     scores: NDArray[Number] = np.stack(held, axis=1).ravel()
     return scores
 

@@ -3,6 +3,7 @@ index is all that is released (`protocols.joint.above_threshold`)."""
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
@@ -121,9 +122,9 @@ class MagnitudeBounds(Searched, Magnitudes):
 
     def prepared(self, known: Circumstances) -> Self:
         """P(ρ − ν > t) is at most exp(−t/s)/2 for noises ρ and ν of scale s."""
-        if known.epsilon is None or self.beyond:
+        if known.record_epsilon is None or self.beyond:
             return self
-        scale = self.sensitivity / float(known.epsilon)
+        scale = self.sensitivity / float(known.record_epsilon)
         beyond = min(math.ceil(-math.log(2 * BEYOND) * scale), known.records - 1)
         return replace(self, beyond=beyond)
 
@@ -172,8 +173,7 @@ class JointReach(Searched, ResidualReach):
         """ε·s of both searches: counts of fitted values move either way."""
         return sum(REACH_UNITS)
 
-    @property
-    def _noise_at_a_bound(self) -> float:
+    def _noise_at_a_bound(self, noises: Fraction) -> float:
         return self.sensitivity
 
     @property

@@ -41,7 +41,7 @@ from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.contract import Circumstances, Statistic
-from protocols.statistics.estimates import Estimate, Rows
+from protocols.statistics.estimates import Cells, Estimate, Rows
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.ranged import MAX_COLUMNS
 from protocols.statistics.residual_estimates import ResidualCounts
@@ -108,15 +108,15 @@ class ResidualReach(Residuals):
             raise LocalError("an axis holds 0 records or more")
 
     def prepared(self, known: Circumstances) -> Self:
-        if known.epsilon is None or self.threshold:
+        if known.record_epsilon is None or self.threshold:
             return self
-        scale = self._noise_at_a_bound / float(known.epsilon)
+        scale = self._noise_at_a_bound(known.noises) / float(known.record_epsilon)
         return replace(self, threshold=lowered(known.records, scale))
 
-    @property
-    def _noise_at_a_bound(self) -> float:
-        """In parts of 1/ε: that of two counts together, where most of the records lie."""
-        return math.sqrt(2) * self.sensitivity
+    def _noise_at_a_bound(self, noises: Fraction) -> float:
+        """In parts of 1/ε: that of two counts together, where most of the records lie, each with so
+        many noises."""
+        return math.sqrt(2 * noises) * self.sensitivity
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -161,7 +161,7 @@ class ResidualReach(Residuals):
         last = len(SHAPES) * self.doublings - 1, self.doublings - 1
         across, up = (min(max(at, 0), end) for at, end in zip((across, up), last, strict=True))
         fitted, reach = axis_at(across, self.least_reach), reach_at(up, self.least_reach)
-        rows = [["fitted", *fitted], ["residual", -reach, reach]]
+        rows: Cells = [["fitted", *fitted], ["residual", -reach, reach]]
         return Rows(["axis", "lower", "upper"], rows)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
@@ -174,8 +174,7 @@ class CuratedReach(ByCurator, ResidualReach):
 
     name: ClassVar[str] = "residual-reach-curated"
 
-    @property
-    def _noise_at_a_bound(self) -> float:
+    def _noise_at_a_bound(self, noises: Fraction) -> float:
         return sum(REACH_UNITS)
 
     @property
