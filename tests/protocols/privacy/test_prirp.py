@@ -20,8 +20,10 @@ from protocols.privacy.prirp import (
     PASSED_OVER,
     REACH_UNITS,
     SHAPES,
+    PlotGrid,
     TruePlot,
     axis_at,
+    beyond_data,
     first_within,
     laplace_counts,
     lowered,
@@ -190,6 +192,42 @@ def test_a_plot_spends_its_epsilon_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     prirp.prirp(values, values, 1.0, Fraction(3), Randomness.from_seed(1, "spent"))
     assert len(spent) == 3
     assert sum(spent) == 3
+
+
+@pytest.mark.parametrize("side", [2, 7, 16])
+def test_outer_columns_of_noise_alone_are_empty_and_no_others(side: int) -> None:
+    """The law of the noise told apart from the place: exact counts in columns between two, noise of
+    scale 1 everywhere. Outside, under 200 rows are left in 60 plots (noise alone has 0.5 a cell);
+    inside, where a column holds 20 of its deviations, nothing is emptied."""
+    plot = PlotGrid((0.0, 1.0), 1.0, side)
+    source = Randomness.from_seed(8, f"outer {side}")
+    first, last = side // 3, side - side // 4
+    exact = np.zeros((side, side))
+    exact[:, first:last] = 30.0
+    outside = 0
+    for _ in range(60):
+        noisy = np.append(exact.ravel()[plot._order], 5.0)
+        noisy += DiscreteLaplace(Fraction(1)).draw(side**2 + 1, source)
+        found = plot.grid(plot.mended(noisy, 1.0), int(exact.sum()) + 5)
+        assert (found[:, first:last].sum(axis=0) > 15 * side).all()
+        outside += int(found[:, :first].sum() + found[:, last:].sum())
+        empty = np.isneginf(plot.mended(noisy, 1.0)[:-1])
+        columns = np.unique(plot._order[empty] % side)
+        assert set(columns.tolist()) <= set(range(first)) | set(range(last, side))
+        assert empty.sum() == side * len(columns)  # whole columns
+    assert outside < 200
+
+
+def test_a_plot_of_noise_alone_keeps_all_of_its_columns() -> None:
+    plot = PlotGrid((0.0, 1.0), 1.0, 4)
+    assert np.isfinite(plot.mended(np.append(np.zeros(16), 9.0), 1.0)).all()
+    counts = np.array([1.0, 3.0, -50.0, 9.0, 400.0])
+    assert [beyond_data(counts, each) for each in (0.4, 1.0, 1e9)] == [0, 1, 5]
+    assert beyond_data(-counts, 1.0) == 2
+    cells = np.array([4.0, -np.inf, 1.0, -2.0])
+    assert projected(cells, 9).tolist() == [6.0, 0.0, 3.0, 0.0]
+    assert projected(cells, 30).sum() == pytest.approx(30)
+    assert projected(cells, 30)[1] == 0
 
 
 def test_merging_takes_noise_off_and_leaves_what_stands_out() -> None:

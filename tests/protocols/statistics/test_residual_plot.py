@@ -154,7 +154,9 @@ def test_axes_hold_the_records_without_a_curator(reach_by: str, kind: str) -> No
     half = PlotGrid((grid.fitted[0] / 2, grid.fitted[1] / 2), grid.residual_reach, grid.side)
     low = PlotGrid(grid.fitted, grid.residual_reach / 2, grid.side)
     assert all(each.counts(fitted, residuals)[-1] > 4000 / 20 for each in (half, low))
-    assert (result.estimate.noisy % 1 != 0).any()  # means of stretches: neighbours were merged
+    mended = result.estimate.noisy
+    kept = mended[np.isfinite(mended)]  # not so are outer columns that hold noise alone
+    assert (kept % 1 != 0).any()  # means of stretches: neighbours were merged
     assert result.error is not None
     assert result.error["similarity"] < 0.25
 
