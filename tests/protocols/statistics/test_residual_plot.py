@@ -263,11 +263,12 @@ def test_bad_input_is_one_clear_line() -> None:
     with Federation(parties=2, data={"x": X, "y": Y}) as federation:
         with pytest.raises(LocalError, match="needs public bounds of column 'x'"):
             federation.run(ResidualPlot())
-        near = ResidualPlot(coefficients=(0.0, 1.0), fitted_reach=1e-3, residual_reach=1e-3)
-        note = next(note for note in federation.run(near).notes if "outside" in note)
-        assert note.endswith(
-            "lie outside the plot: give larger --fitted-reach and --residual-reach"
-        )
+        near = ResidualPlot(coefficients=(0.0, 1.0), fitted_reach=9.0, residual_reach=9.0)
+        note = next(note for note in federation.run(near, epsilon=9).notes if "outside" in note)
+        assert "lie outside the plot: give larger --fitted-reach and --residual-reach" in note
+        none = dataclasses.replace(near, fitted_reach=1e-3, residual_reach=1e-3)
+        with pytest.raises(RunFailed, match="no point in any cell: give larger --fitted-reach"):
+            federation.run(none, epsilon=1000)
         with pytest.raises(RunFailed, match=r"larger epsilon|too large"):
             federation.run(ResidualPlot(coefficients=(0.0, 1.0)), epsilon=1e-6)
     with pytest.raises(LocalError, match="one value only"):
