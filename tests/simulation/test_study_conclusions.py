@@ -87,7 +87,7 @@ def test_shares_of_epsilon_that_are_changed_are_found_out(
     changed = copy.deepcopy(document(index))
     assert changed["study"]["parameters"][share] != other
     changed["study"]["parameters"][share] = other
-    with pytest.raises(TallyError, match="divided its ε in another way|not have asked"):
+    with pytest.raises(TallyError, match=r"divided its ε in another way|not have asked"):
         verify(changed)
 
 
