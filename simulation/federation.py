@@ -260,8 +260,14 @@ class Federation:
         question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
         # As it will be put: a truth depends on thresholds, not on which pairs are drawn.
-        most = self._setting.max_records_per_party
-        statistic = question.prepared(self.holdings.rows, most, bytes(32))
+        here = self._setting
+        statistic = question.prepared(
+            here.parties,
+            here.servers,
+            self.holdings.rows,
+            here.max_records_per_party,
+            bytes(32),
+        )
         statistic.check_resolution(self.holdings)
         clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)

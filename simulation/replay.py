@@ -45,15 +45,20 @@ def study_of(document: dict[str, Any]) -> Study:
 
 def concluded(study: Study, asked: Sequence[tuple[Query, Statistic, Answer]]) -> Estimate:
     """What it finds, given that these queries were put and answered in this order, and read off by
-    these statistics. Raises `RunFailed` where it would have asked something else."""
+    these statistics. Raises `RunFailed` where it would have asked something else, or for other
+    parts of its ε."""
     steps = study.steps()
     left = list(asked)
+    wholes = set()
     try:
         ask = next(steps)
         while left:
             query, statistic, answer = left.pop(0)
             if not _is_asked(ask, query, statistic):
                 raise RunFailed(f"{study.name} would not have asked this {statistic.name}")
+            wholes.add(None if query.epsilon is None else query.epsilon / ask.share)
+            if len(wholes) > 1:
+                raise RunFailed(f"{study.name} would have divided its ε in another way")
             ask = steps.send(answer)
     except StopIteration as stop:
         if left or not isinstance(stop.value, Finding):

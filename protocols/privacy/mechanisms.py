@@ -158,21 +158,34 @@ def noise_variance(
     contributors: int | None = None,
     honest: int = 0,
 ) -> float:
-    """Variance of the noise in each released integer. `honest` is as in `honest_servers`.
+    """Variance of the noise in each released integer; the rest is as in `noises_in`."""
+    noises = noises_in(placement, parties, servers, contributors, honest)
+    return mechanism.variance * noises.numerator / noises.denominator
+
+
+def noises_in(
+    placement: Placement,
+    parties: int,
+    servers: int,
+    contributors: int | None = None,
+    honest: int = 0,
+) -> Fraction:
+    """How many times the noise of one mechanism is in each released integer, of which shares make
+    up parts. `honest` is as in `honest_servers`.
 
     Under `Placement.PARTIES` each of `parties` drew a share, and those of `contributors` are in the
     sum; all of them, if nobody says.
     """
     match placement:
         case Placement.CURATOR | Placement.TOTAL | Placement.PER_PAIR | Placement.JOINT:
-            return mechanism.variance
+            return Fraction(1)
         case Placement.EACH_SERVER:
-            return servers * mechanism.variance
+            return Fraction(servers)
         case Placement.SHARED:
-            return mechanism.variance * servers / honest_servers(servers, honest)
+            return Fraction(servers, honest_servers(servers, honest))
         case Placement.PARTIES:
             shares = parties if contributors is None else contributors
-            return mechanism.variance * shares / enough_shares(parties)
+            return Fraction(shares, enough_shares(parties))
 
 
 EPSILON_RANGE = (1e-9, 1e9)

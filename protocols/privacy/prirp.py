@@ -16,8 +16,9 @@ them. Four things differ from S2.
   whose counts all move the same way, costs 2/s, s being the scale of all noise: ε = 5/s for both.
 - **Cells** have the Laplace mechanism's noise, one by one, for all of their ε. What DAWA buys with
   a part of it, a partition of Hilbert's curve into stretches of like counts, is then read off the
-  noisy counts, for nothing (`merged`); and counts become whole and not negative by the projection
-  onto counts that add up to n, where S2 rounds each. `dawa_counts` has S2's own cells.
+  noisy counts, for nothing (`merged`); so is where fitted values end (`PlotGrid.mended`). Counts
+  become whole and not negative by the projection onto counts that add up to n, where S2 rounds
+  each. `dawa_counts` has S2's own cells.
 
 The whole is ε-DP for replacing a record, δ = 0, by composition of both searches and the cells: all
 else reads what these released. Whoever runs it holds exact counts and is trusted.
@@ -27,6 +28,7 @@ records are not, and a plot of their residuals would not be private whatever noi
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -64,6 +66,8 @@ SIDES = (2, 512)
 NO_NOISE_SIDE = 32
 SIMILARITY_SIDE = 10
 MARGIN = 0.1
+NOISE_ALONE = 2.0
+"""Deviations below which a total of columns may be nothing but noise."""
 
 
 # --- how far the axes reach ---
@@ -83,14 +87,14 @@ def signed_size_of(values: Column, unit: float, doublings: int) -> Integers:
 
 
 def within(counts: NDArray[Number], doublings: int) -> NDArray[Number]:
-    """How many records lie on each axis of `SHAPES`, for b = μ, then 2μ, 4μ, …, from counts by
-    signed size. From counts by size alone, all but the symmetric ones hold nothing. Linear in the
-    counts, so shares of them go in as well."""
-    sizes = np.cumsum(counts[:-1].reshape(-1, doublings), axis=1, dtype=counts.dtype)
-    if len(sizes) == 1:
-        none = np.zeros_like(sizes[0])
-        held = [none] * (len(SHAPES) - 1) + [sizes[0]]
-    else:
+    """How many records lie on each axis, for b = μ, then 2μ, 4μ, …: from counts by signed size, on
+    those of `SHAPES`; from counts by size, within [−b, b]. Linear in the counts, so shares of them
+    go in as well."""
+    sizes: NDArray[Number] = np.cumsum(
+        counts[:-1].reshape(-1, doublings), axis=1, dtype=counts.dtype
+    )
+    held = list(sizes)
+    if len(sizes) == 2:
         above, below = sizes
         few_above, few_below = np.pad(sizes, ((0, 0), (2, 0)))[:, :doublings]  # within b/4
         held = [above, below, above + few_below, few_above + below, above + below]
@@ -99,11 +103,16 @@ def within(counts: NDArray[Number], doublings: int) -> NDArray[Number]:
 
 
 def axis_at(index: int, unit: float) -> Axis:
-    """What that entry of `within` is about."""
+    """What that entry of `within` is about, from counts by signed size."""
     doubled, shape = divmod(index, len(SHAPES))
     below, above = SHAPES[shape]
     reach = math.ldexp(unit, doubled)
     return 0.0 - below * reach, above * reach  # no −0: it would be another question
+
+
+def reach_at(index: int, unit: float) -> float:
+    """The same from counts by size: how far from 0."""
+    return math.ldexp(unit, index)
 
 
 def wanted(records: int) -> int:
@@ -125,16 +134,16 @@ def first_within(scores: Integers, threshold: int) -> int:
 
 
 def private_reaches(
-    scores: Integers, threshold: int, epsilon: Fraction, randomness: Randomness
+    scores: Sequence[Integers], threshold: int, epsilon: Fraction, randomness: Randomness
 ) -> tuple[int, int]:
-    """The same for both axes, ε-DP, from exact counts within bounds: a row for fitted values, which
-    may be one-sided, and one for residuals."""
+    """The same for both axes, ε-DP, from exact counts within bounds: of fitted values, by signed
+    size, and of residuals, by size. No other score may be among them: noise would find it too."""
     found = []
-    for row, units in zip(scores.tolist(), REACH_UNITS, strict=True):
+    for each, units in zip(scores, REACH_UNITS, strict=True):
         part = Fraction(units, sum(REACH_UNITS)) * epsilon
         search = AboveThreshold.spending(part, 1, monotone=units == 2)
-        answer = search.first_above(row, threshold, len(row), randomness)
-        found.append(answer.index if isinstance(answer, Above) else len(row) - 1)
+        answer = search.first_above(each.tolist(), threshold, len(each), randomness)
+        found.append(answer.index if isinstance(answer, Above) else len(each) - 1)
     across, up = found
     return across, up
 
@@ -164,11 +173,20 @@ def merged(cells: Column, scale: float) -> Column:
 
 
 def projected(cells: Column, records: int) -> Column:
-    """The nearest counts, by the sum of squares, that are not negative and add up to `records`."""
-    falling = np.sort(cells)[::-1]
-    over = (np.cumsum(falling) - records) / np.arange(1, len(cells) + 1)
+    """The nearest counts, by the sum of squares, that are not negative and add up to `records`; a
+    cell of −∞ stays empty, and one at least is of more."""
+    falling = np.sort(cells[cells > -np.inf])[::-1]
+    over = (np.cumsum(falling) - records) / np.arange(1, len(falling) + 1)
     nearest: Column = np.maximum(cells - over[np.flatnonzero(falling >= over)[-1]], 0.0)
     return nearest
+
+
+def beyond_data(columns: Column, deviation: float) -> int:
+    """How many of the first columns hold nothing that noise does not explain: the total of no
+    number of them, up to that, is above `NOISE_ALONE` deviations of its noise."""
+    totals, sizes = np.cumsum(columns), np.arange(1, len(columns) + 1)
+    above = np.flatnonzero(totals > NOISE_ALONE * deviation * np.sqrt(sizes))
+    return int(above[0]) if len(above) else len(columns)
 
 
 def whole(cells: Column) -> Integers:
@@ -222,6 +240,22 @@ class PlotGrid:
         """How many records are in each cell."""
         return np.bincount(self.cell_of(fitted, residuals), minlength=self.cells)
 
+    def mended(self, noisy: Column, scale: float) -> Column:
+        """Cells that were released with Laplace noise of that scale: merged, and −∞ in the outer
+        columns of fitted values that hold noise alone. An axis often reaches twice as far as they
+        do, and what noise leaves so far out would pull at any trend. It spends nothing; raises as
+        `merged`."""
+        rows = np.empty(self.side**2)
+        rows[self._order] = noisy[:-1]
+        columns = rows.reshape(self.side, self.side).sum(axis=0)
+        deviation = scale * math.sqrt(2 * self.side)
+        left, right = (beyond_data(each, deviation) for each in (columns, columns[::-1]))
+        found = merged(noisy, scale)
+        at = self._order % self.side
+        if left + right < self.side:
+            found[:-1][(at < left) | (at >= self.side - right)] = -np.inf
+        return found
+
     def grid(self, cells: Column, records: int) -> Integers:
         """Counts by residual (rows) and fitted value, not negative and whole: S2's last step. With
         what lies outside they add up to `records`."""
@@ -248,8 +282,7 @@ def dawa_counts(counts: Integers, epsilon: Fraction, randomness: Randomness) -> 
 def laplace_counts(counts: Integers, epsilon: Fraction, randomness: Randomness) -> Column:
     """All cells, noise on each: replacing a record moves two of them by one."""
     mechanism = DiscreteLaplace.spending(epsilon, 2)
-    noisy = (counts + mechanism.draw(len(counts), randomness)).astype(np.float64)
-    return merged(noisy, float(mechanism.scale))
+    return (counts + mechanism.draw(len(counts), randomness)).astype(np.float64)
 
 
 def prirp(
@@ -265,12 +298,12 @@ def prirp(
     n, spent = len(fitted), reach_share * epsilon
     signed = np.bincount(signed_size_of(fitted, unit, doublings), minlength=2 * doublings + 1)
     sizes = np.bincount(size_of(residuals, unit, doublings), minlength=doublings + 1)
-    scores = np.stack([within(each, doublings) for each in (signed, sizes)])
+    scores = [within(each, doublings) for each in (signed, sizes)]
     threshold = lowered(n, sum(REACH_UNITS) / float(spent))
     across, up = private_reaches(scores, threshold, spent, randomness)
-    plot = PlotGrid(axis_at(across, unit), axis_at(up, unit)[1], side_for(n, epsilon))
-    cells = laplace_counts(plot.counts(fitted, residuals), epsilon - spent, randomness)
-    return plot, plot.grid(cells, n)
+    plot = PlotGrid(axis_at(across, unit), reach_at(up, unit), side_for(n, epsilon))
+    noisy = laplace_counts(plot.counts(fitted, residuals), epsilon - spent, randomness)
+    return plot, plot.grid(plot.mended(noisy, 2 / float(epsilon - spent)), n)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from protocols.aggregation import aggregator_named
 from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement, parse_epsilon
+from protocols.privacy.mechanisms import Placement, noises_in, parse_epsilon
 from protocols.run.query import (
     ASKING_BYTES,
     MALFORMED,
@@ -74,8 +74,11 @@ class Question:
     def _may_reuse(self) -> bool:
         return not self.fresh and self.statistic.reuse_key is not None
 
-    def prepared(self, records: int, max_records_per_party: int, seed: bytes) -> Statistic:
-        """The statistic with what is decided before it is put to so many records."""
+    def prepared(
+        self, parties: int, servers: int, records: int, max_records_per_party: int, seed: bytes
+    ) -> Statistic:
+        """The statistic with what is decided before it is put to such a federation. Raises
+        `LocalError` for a unit of privacy that there is not."""
         return self.statistic.prepared(
             Circumstances(
                 records=records,
@@ -83,8 +86,16 @@ class Question:
                 epsilon=self.epsilon,
                 inside=self.noise is Placement.PER_PAIR,
                 seed=seed,
+                noises=noises_in(self.noise, parties, servers, honest=self.honest),
+                records_per_unit=self._records_per_unit(max_records_per_party),
             )
         )
+
+    def _records_per_unit(self, max_records_per_party: int) -> int:
+        found = {"record": 1, "party": max_records_per_party}.get(self.unit)
+        if found is None:
+            raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
+        return found
 
     def query(
         self, nonce: bytes, parties: int, servers: int, records: int, max_records_per_party: int
@@ -94,12 +105,11 @@ class Question:
         What the aggregator's options leave open is settled here, for all who are asked and in all
         that they sign.
         """
-        records_per_unit = {"record": 1, "party": max_records_per_party}.get(self.unit)
-        if records_per_unit is None:
-            raise LocalError(f"the unit of privacy is record or party, not {self.unit!r}")
         query = Query(
             nonce=nonce,
             statistic=self.prepared(
+                parties,
+                servers,
                 records,
                 max_records_per_party,
                 hashlib.blake2s(nonce, person=b"matching").digest(),
@@ -112,7 +122,7 @@ class Question:
             noise=self.noise,
             data=self.data,
             min_parties=parties if self.min_parties is None else self.min_parties,
-            records_per_unit=records_per_unit,
+            records_per_unit=self._records_per_unit(max_records_per_party),
             max_records_per_party=max_records_per_party,
             deadline=self.deadline,
             delta=self.delta,

@@ -17,6 +17,7 @@ from protocols.offers import Offer, Offers
 from protocols.privacy.mechanisms import Placement
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
+from protocols.statistics.circumstances import Circumstances as Circumstances
 from protocols.statistics.estimates import Estimate, shape_of
 from protocols.statistics.interval import Interval
 from protocols.statistics.measurement import Measurement
@@ -31,21 +32,6 @@ if TYPE_CHECKING:
     from protocols.statistics.pairwise import Pairs
 
 Bounds = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Circumstances:
-    """What is known before a statistic is asked, all of it public.
-
-    `epsilon` is None where there is no noise; `inside` tells that pairs of parties draw it in their
-    circuits. What is drawn at random is drawn from `seed`.
-    """
-
-    records: int
-    max_records_per_party: int
-    epsilon: Fraction | None
-    inside: bool
-    seed: bytes
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@ index is all that is released (`protocols.joint.above_threshold`)."""
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.algebra.ring import Vector
 from protocols.errors import LocalError
@@ -122,9 +122,9 @@ class MagnitudeBounds(Searched, Magnitudes):
 
     def prepared(self, known: Circumstances) -> Self:
         """P(ρ − ν > t) is at most exp(−t/s)/2 for noises ρ and ν of scale s."""
-        if known.epsilon is None or self.beyond:
+        if known.record_epsilon is None or self.beyond:
             return self
-        scale = self.sensitivity / float(known.epsilon)
+        scale = self.sensitivity / float(known.record_epsilon)
         beyond = min(math.ceil(-math.log(2 * BEYOND) * scale), known.records - 1)
         return replace(self, beyond=beyond)
 
@@ -173,8 +173,7 @@ class JointReach(Searched, ResidualReach):
         """ε·s of both searches: counts of fitted values move either way."""
         return sum(REACH_UNITS)
 
-    @property
-    def _noise_at_a_bound(self) -> float:
+    def _noise_at_a_bound(self, noises: Fraction) -> float:
         return self.sensitivity
 
     @property
@@ -190,11 +189,14 @@ class JointReach(Searched, ResidualReach):
         return True
 
     def measure(self, total: Vector) -> Vector:
-        return self.within(total).ravel()
+        """Both searches have as many scores. After those of residuals come empty ones, which stand
+        for the widest bound, as if none were above."""
+        fitted, residuals = self.within(total)
+        return np.concatenate([fitted, np.pad(residuals, (0, len(fitted) - len(residuals)))])
 
     def choice(self, records: int) -> FirstAbove:
         return FirstAbove(self.candidates, records, (self.threshold or wanted(records),) * 2)
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        found: NDArray[np.int64] = self._indices(released, self.candidates + 1)
-        return self._told(found.tolist())
+        across, up = self._indices(released, self.candidates + 1).tolist()
+        return self._told(across, up)

@@ -25,7 +25,7 @@ from protocols.joint.choice import Choice, Moved, units_of_epsilon
 from protocols.joint.discerned import squares_in
 from protocols.privacy.laplace import Integers
 from protocols.privacy.selection import Exponential
-from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
+from protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.attributes import Attribute
@@ -216,9 +216,10 @@ class NextByMax(Chosen, NextAttribute):
 
 @dataclass(frozen=True)
 class ProjectedCells(OfCounts):
-    """Counts of the cells of the chosen attributes and the target, above S4's threshold.
+    """Counts of the cells of the chosen attributes and the target, above a threshold.
 
-    `threshold` is for the coordinator to fill in, by the number of records and ε.
+    `threshold` is for the coordinator to fill in, by public numbers (`thresholded.threshold_for`).
+    Privacy does not depend on it: whoever sets another one changes which counts are kept.
     """
 
     threshold: int = 0
@@ -253,9 +254,11 @@ class ProjectedCells(OfCounts):
         return holdings.count_by_party(self.measured(holdings), self.length)
 
     def prepared(self, known: Circumstances) -> Self:
-        if known.epsilon is None:
+        if known.record_epsilon is None:
             return replace(self, threshold=0)
-        above = lei_threshold(known.records, known.epsilon)
+        # Parts of a noise count as a whole one: less noise passes less often.
+        noises = math.ceil(known.noises)
+        above = threshold_for(self.length, known.records, known.record_epsilon, noises)
         return replace(self, threshold=min(above, MAX_THRESHOLD))
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from protocols.privacy.laplace import Integers
-from protocols.privacy.prirp import PlotGrid, TruePlot, merged
+from protocols.privacy.prirp import PlotGrid, TruePlot
 from protocols.records import Column
 from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
 from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
@@ -38,9 +38,10 @@ class ResidualCounts(Shape):
         return cls(grid, counts, records - int(counts.sum()), cells)
 
     def merged(self, scale: float) -> "ResidualCounts":
-        """Where Laplace noise of that scale explains how neighbours differ they are averaged."""
+        """Where Laplace noise of that scale explains how neighbours differ they are averaged, and
+        outer columns that it explains are empty (`PlotGrid.mended`)."""
         records = int(self.counts.sum()) + self.outside
-        return ResidualCounts.of(self.grid, merged(self.noisy, scale), records)
+        return ResidualCounts.of(self.grid, self.grid.mended(self.noisy, scale), records)
 
     @cached_property
     def points(self) -> tuple[Column, Column]:

@@ -30,6 +30,7 @@ from protocols.privacy.prirp import (
     first_within,
     lowered,
     private_reaches,
+    reach_at,
     side_for,
     signed_size_of,
     size_of,
@@ -40,7 +41,7 @@ from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
 from protocols.statistics.by_curator import ByCurator
 from protocols.statistics.contract import Circumstances, Statistic
-from protocols.statistics.estimates import Estimate, Rows
+from protocols.statistics.estimates import Cells, Estimate, Rows
 from protocols.statistics.measurement import Measurement, OneHot
 from protocols.statistics.ranged import MAX_COLUMNS
 from protocols.statistics.residual_estimates import ResidualCounts
@@ -107,15 +108,15 @@ class ResidualReach(Residuals):
             raise LocalError("an axis holds 0 records or more")
 
     def prepared(self, known: Circumstances) -> Self:
-        if known.epsilon is None or self.threshold:
+        if known.record_epsilon is None or self.threshold:
             return self
-        scale = self._noise_at_a_bound / float(known.epsilon)
+        scale = self._noise_at_a_bound(known.noises) / float(known.record_epsilon)
         return replace(self, threshold=lowered(known.records, scale))
 
-    @property
-    def _noise_at_a_bound(self) -> float:
-        """In parts of 1/ε: that of two counts together, where most of the records lie."""
-        return math.sqrt(2) * self.sensitivity
+    def _noise_at_a_bound(self, noises: Fraction) -> float:
+        """In parts of 1/ε: that of two counts together, where most of the records lie, each with so
+        many noises."""
+        return math.sqrt(2 * noises) * self.sensitivity
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -140,27 +141,28 @@ class ResidualReach(Residuals):
         counts = zip(ways, self.sizes, strict=True)
         return np.concatenate([holdings.count_by_party(*each) for each in counts], axis=1)
 
-    def within(self, total: Vector) -> Vector:
-        """How many records lie within each bound: a row for fitted values, one for residuals."""
+    def within(self, total: Vector) -> list[Vector]:
+        """How many records lie within each bound: of fitted values, and of residuals."""
         axes = np.split(total, [self.sizes[0]])
-        return np.stack([within(each, self.doublings) for each in axes])
+        return [within(each, self.doublings) for each in axes]
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         return self._first(released, self.threshold or wanted(records))
 
     def _first(self, total: Vector, threshold: int) -> Estimate:
-        return self._told([first_within(each, threshold) for each in signed(self.within(total))])
+        return self._told(*(first_within(signed(each), threshold) for each in self.within(total)))
 
     def reference(self, holdings: Holdings) -> Estimate:
         total = self.encode(holdings).sum(axis=0, dtype=np.uint64)
         return self._first(total, wanted(holdings.rows))
 
-    def _told(self, found: list[int]) -> Estimate:
+    def _told(self, across: int, up: int) -> Estimate:
         """Where an index is beyond all bounds, the widest is taken."""
-        last = len(SHAPES) * self.doublings - 1
-        axes = [axis_at(min(max(at, 0), last), self.least_reach) for at in found]
-        rows = zip(("fitted", "residual"), axes, strict=True)
-        return Rows(["axis", "lower", "upper"], [[name, *axis] for name, axis in rows])
+        last = len(SHAPES) * self.doublings - 1, self.doublings - 1
+        across, up = (min(max(at, 0), end) for at, end in zip((across, up), last, strict=True))
+        fitted, reach = axis_at(across, self.least_reach), reach_at(up, self.least_reach)
+        rows: Cells = [["fitted", *fitted], ["residual", -reach, reach]]
+        return Rows(["axis", "lower", "upper"], rows)
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(4, np.nan)
@@ -172,8 +174,7 @@ class CuratedReach(ByCurator, ResidualReach):
 
     name: ClassVar[str] = "residual-reach-curated"
 
-    @property
-    def _noise_at_a_bound(self) -> float:
+    def _noise_at_a_bound(self, noises: Fraction) -> float:
         return sum(REACH_UNITS)
 
     @property
@@ -188,7 +189,8 @@ class CuratedReach(ByCurator, ResidualReach):
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
         threshold = self.threshold or wanted(int(total[: self.sizes[0]].sum()))
-        found = private_reaches(signed(self.within(total)), threshold, epsilon, randomness)
+        scores = [signed(each) for each in self.within(total)]
+        found = private_reaches(scores, threshold, epsilon, randomness)
         return np.array(found, dtype=np.uint64)
 
     def published_words(self, epsilon: Fraction, delta: float) -> str:
@@ -201,7 +203,8 @@ class CuratedReach(ByCurator, ResidualReach):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         if exact:
             return super().decode(released, records, exact)
-        return self._told([int(each) for each in signed(released)])
+        across, up = signed(released).tolist()
+        return self._told(across, up)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 Parties send the codes of their records, not counts. The curator picks attributes from those (S4's
 PrivateKD, O(d·n) a pick), and draws the cells that pass without looking at the empty ones, in up to
 2^60 cells. S4's threshold lets a share n^(−¼)/2 of all empty cells pass, which is more than anybody
-can hold in such a space; the threshold here is the least from S4's on for which a tenth as many as
-there are records are expected to. It follows from public numbers, so it costs nothing.
+can hold in such a space; `thresholded.threshold_for` raises it.
 """
 
 import math
@@ -24,8 +23,8 @@ from protocols.privacy.thresholded import (
     MAX_OUTPUT,
     Space,
     ThresholdedHistogram,
-    lei_threshold,
     passing_chance,
+    threshold_for,
 )
 from protocols.randomness import Randomness
 from protocols.records import Column, Holdings
@@ -36,18 +35,6 @@ from protocols.statistics.gathered import Gathered
 from protocols.statistics.of_schema import Projected
 from protocols.statistics.projected import MAX_THRESHOLD
 from protocols.statistics.synthetic_rows import MOST_ROWS
-
-EMPTY = Fraction(1, 10)
-"""Cells without a record that are expected to pass, for each record."""
-
-
-def sparse_threshold(space: int, records: int, epsilon: Fraction) -> int:
-    """The least from S4's on at which so few empty cells are expected to pass."""
-    scale = 2 / epsilon
-    wanted = max(float(EMPTY * records), 1.0)
-    # P(L > τ) is at most e^(−(τ + 1)/s).
-    enough = math.ceil(float(scale) * math.log(max(space / wanted, 1.0)))
-    return min(max(lei_threshold(records, epsilon), enough), MAX_THRESHOLD)
 
 
 @dataclass(frozen=True)
@@ -166,7 +153,7 @@ class SparseCells(OfRecords):
         whole = super().prepared(known)
         if known.epsilon is None:
             return replace(whole, threshold=0, capacity=min(known.records, MAX_OUTPUT))
-        above = sparse_threshold(self.space.size, known.records, known.epsilon)
+        above = min(threshold_for(self.space.size, known.records, known.epsilon), MAX_THRESHOLD)
         expected = float(self.space.size * passing_chance(above, 2 / known.epsilon))
         room = math.ceil(known.records + expected + 12 * math.sqrt(expected) + 40)
         return replace(whole, threshold=above, capacity=min(room, MAX_OUTPUT))

@@ -190,12 +190,12 @@ class ResidualPlot(Study):
         estimate = _plot(answer)
         if self.method == "laplace":
             estimate = _merged(estimate, float(np.max(answer.deviations)))
+        way = "use a larger --epsilon, or give --fitted-reach and --residual-reach"
+        if self._given:
+            way = "give larger --fitted-reach and --residual-reach, or use a larger --epsilon"
         if not estimate.counts.any():
-            raise RunFailed("noise leaves no point in any cell: use a larger --epsilon")
+            raise RunFailed(f"noise leaves no point in any cell: {way}")
         if estimate.outside > answer.records / 4:
-            way = "use a larger --epsilon, or give --fitted-reach and --residual-reach"
-            if self._given:
-                way = "give larger --fitted-reach and --residual-reach"
             notes.append(
                 f"about {estimate.outside} of {answer.records} records lie outside the plot: {way}"
             )

@@ -174,8 +174,11 @@ def test_noise_seldom_leads_beyond_all_records() -> None:
     """10,000 searches in the clear by numpy, alpha 1e-9: no more than BEYOND on either side go past
     the outermost bin that has records."""
     scale = 2.0
-    statistic = MagnitudeBounds().prepared(Circumstances(1000, 1, Fraction(2), False, b""))
+    known = Circumstances(1000, 1, Fraction(2), False, b"")
+    statistic = MagnitudeBounds().prepared(known)
     assert statistic.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
+    party = MagnitudeBounds().prepared(replace(known, records_per_unit=5))
+    assert party.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * 5 * scale)
     draws = np.floor(np.random.default_rng(1).exponential(scale, (2, 10_000)))
     past = np.count_nonzero(draws[0] + statistic.beyond < draws[1])
     assert past <= 165  # of 100 at most on average: Poisson(100) is above 165 once in 10^9

@@ -76,6 +76,21 @@ def test_a_conclusion_that_is_changed_is_found_out(index: int) -> None:
         verify(changed)
 
 
+@pytest.mark.parametrize(
+    ("index", "share", "other"),
+    [(1, "reach_share", 0.5), (2, "fit_share", 0.2), (3, "gamma", 0.9), (5, "gamma", 0.9)],
+)
+def test_shares_of_epsilon_that_are_changed_are_found_out(
+    index: int, share: str, other: float
+) -> None:
+    """The estimate is still what follows from the answers, but the study divided ε otherwise."""
+    changed = copy.deepcopy(document(index))
+    assert changed["study"]["parameters"][share] != other
+    changed["study"]["parameters"][share] = other
+    with pytest.raises(TallyError, match=r"divided its ε in another way|not have asked"):
+        verify(changed)
+
+
 def _moved(value: Any) -> Any:
     match value:
         case bool() | str() | None:

@@ -20,14 +20,17 @@ from protocols.privacy.prirp import (
     PASSED_OVER,
     REACH_UNITS,
     SHAPES,
+    PlotGrid,
     TruePlot,
     axis_at,
+    beyond_data,
     first_within,
     laplace_counts,
     lowered,
     merged,
     private_reaches,
     projected,
+    reach_at,
     separation,
     signed_size_of,
     size_of,
@@ -68,9 +71,9 @@ def test_scores_are_counts_within_axes() -> None:
         if index >= 2 * len(SHAPES) or 0.25 not in SHAPES[index % len(SHAPES)]:
             assert score == np.count_nonzero((lower <= values) & (values <= upper)), (lower, upper)
     sizes = np.bincount(size_of(values, 0.5, 6), minlength=7)
-    scores = within(sizes, 6).reshape(6, -1)
-    assert not scores[:, :-1].any()
-    assert (scores[:, -1] == within(signed, 6).reshape(6, -1)[:, -1]).all()
+    for index, score in enumerate(within(sizes, 6).tolist()):
+        assert score == np.count_nonzero(np.abs(values) <= reach_at(index, 0.5))
+    assert len(within(sizes, 6)) == 6  # and no other score, which noise could find
     widths = np.array([np.diff(axis_at(index, 1.0))[0] for index in range(6 * len(SHAPES))])
     assert (np.diff(widths) >= 0).all()
     assert math.copysign(1.0, axis_at(0, 0.5)[0]) == 1  # 0, and not −0
@@ -108,11 +111,11 @@ def test_found_axes_have_their_exact_law_and_half_the_noise_is_caught() -> None:
     """300 runs at ε = 1, s = 5, χ² at ALPHA on either axis."""
     fitted = np.array([10, 6, 3, 2, 5, 2, 2], dtype=np.int64)
     residual = np.array([9, 8, 8, 5], dtype=np.int64)
-    scores = np.stack([within(each, DOUBLINGS) for each in (fitted, residual)])
+    scores = [within(each, DOUBLINGS) for each in (fitted, residual)]
     source = Randomness.from_seed(3, "law")
     found = np.array([private_reaches(scores, 24, Fraction(1), source) for _ in range(300)])
     for axis, counts in enumerate((fitted, residual)):
-        seen = np.bincount(found[:, axis], minlength=scores.shape[1])
+        seen = np.bincount(found[:, axis], minlength=len(scores[axis]))
         assert chi_square_p(seen, law(counts, 24, 5.0) * 300) > ALPHA
         assert chi_square_p(seen, law(counts, 24, 2.5) * 300) < ALPHA
 
@@ -130,10 +133,19 @@ def test_a_bound_that_holds_enough_is_seldom_passed_over() -> None:
 
 
 def test_the_search_ends() -> None:
-    none = np.zeros((2, 20 * len(SHAPES)), dtype=np.int64)  # nothing lies within any bound
+    none = [np.zeros(size, dtype=np.int64) for size in (100, 20)]  # nothing lies within any bound
     found = private_reaches(none, 4000, Fraction(1), Randomness.from_seed(3, "ends"))
-    assert found == (99, 99)
-    assert axis_at(99, 1.0) == (-(2.0**19), 2.0**19)
+    assert found == (99, 19)
+    assert axis_at(99, 1.0) == (-reach_at(19, 1.0), reach_at(19, 1.0)) == (-(2.0**19), 2.0**19)
+
+
+def test_noise_alone_finds_an_axis_that_can_be_drawn() -> None:
+    """n·ε = 1: the search sees nothing but its noise, and residuals still lie about 0."""
+    values = np.linspace(-3, 9, 100)
+    source = Randomness.from_seed(3, "noise alone")
+    plots = [prirp.prirp(values, values, 0.5, Fraction(1, 100), source)[0] for _ in range(40)]
+    assert all(each.residual_reach in 0.5 * 2.0 ** np.arange(32) for each in plots)
+    assert len({each.residual_reach for each in plots}) > 3
 
 
 # --- the cells ---
@@ -180,6 +192,42 @@ def test_a_plot_spends_its_epsilon_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     prirp.prirp(values, values, 1.0, Fraction(3), Randomness.from_seed(1, "spent"))
     assert len(spent) == 3
     assert sum(spent) == 3
+
+
+@pytest.mark.parametrize("side", [2, 7, 16])
+def test_outer_columns_of_noise_alone_are_empty_and_no_others(side: int) -> None:
+    """The law of the noise told apart from the place: exact counts in columns between two, noise of
+    scale 1 everywhere. Outside, under 200 rows are left in 60 plots (noise alone has 0.5 a cell);
+    inside, where a column holds 20 of its deviations, nothing is emptied."""
+    plot = PlotGrid((0.0, 1.0), 1.0, side)
+    source = Randomness.from_seed(8, f"outer {side}")
+    first, last = side // 3, side - side // 4
+    exact = np.zeros((side, side))
+    exact[:, first:last] = 30.0
+    outside = 0
+    for _ in range(60):
+        noisy = np.append(exact.ravel()[plot._order], 5.0)
+        noisy += DiscreteLaplace(Fraction(1)).draw(side**2 + 1, source)
+        found = plot.grid(plot.mended(noisy, 1.0), int(exact.sum()) + 5)
+        assert (found[:, first:last].sum(axis=0) > 15 * side).all()
+        outside += int(found[:, :first].sum() + found[:, last:].sum())
+        empty = np.isneginf(plot.mended(noisy, 1.0)[:-1])
+        columns = np.unique(plot._order[empty] % side)
+        assert set(columns.tolist()) <= set(range(first)) | set(range(last, side))
+        assert empty.sum() == side * len(columns)  # whole columns
+    assert outside < 200
+
+
+def test_a_plot_of_noise_alone_keeps_all_of_its_columns() -> None:
+    plot = PlotGrid((0.0, 1.0), 1.0, 4)
+    assert np.isfinite(plot.mended(np.append(np.zeros(16), 9.0), 1.0)).all()
+    counts = np.array([1.0, 3.0, -50.0, 9.0, 400.0])
+    assert [beyond_data(counts, each) for each in (0.4, 1.0, 1e9)] == [0, 1, 5]
+    assert beyond_data(-counts, 1.0) == 2
+    cells = np.array([4.0, -np.inf, 1.0, -2.0])
+    assert projected(cells, 9).tolist() == [6.0, 0.0, 3.0, 0.0]
+    assert projected(cells, 30).sum() == pytest.approx(30)
+    assert projected(cells, 30)[1] == 0
 
 
 def test_merging_takes_noise_off_and_leaves_what_stands_out() -> None:

@@ -3,6 +3,7 @@
 import decimal
 import itertools
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -18,8 +19,10 @@ from protocols.privacy.thresholded import (
     binomial,
     distinct_outside,
     lei_threshold,
+    passing,
     passing_chance,
     rows_of,
+    threshold_for,
 )
 from protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p, fits
@@ -70,6 +73,75 @@ def test_it_has_the_distribution_of_the_enumerating_sampler() -> None:
         values = seen[seen[:, cell] > 0, cell]
         chances = np.exp(-np.abs(support - count) / 2)
         assert fits(values, support, chances / chances.sum()) > ALPHA
+
+
+def noise_law(scale: Fraction, noises: int) -> tuple[NDArray[np.int64], Vector]:
+    """Every value of a sum of noises and its chance, by convolution."""
+    reach = math.ceil(45 * scale)
+    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(scale))
+    law = np.ones(1)
+    for _ in range(noises):
+        law = np.convolve(law, one / one.sum())
+    return np.arange(len(law)) - noises * reach, law
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(2), Fraction(25, 3)])
+def test_sums_of_noises_pass_as_often_and_as_high_as_enumeration_has_it(scale: Fraction) -> None:
+    """Up to 16 noises, thresholds from 0 into the far tail; one noise has its closed form."""
+    for noises in (1, 2, 3, 5, 16):
+        values, law = noise_law(scale, noises)
+        for threshold in (0, 1, 7, math.ceil(9 * scale)):
+            above = values > threshold
+            chance, expected = map(float, passing(threshold, scale, noises))
+            assert chance == pytest.approx(law[above].sum(), rel=1e-9)
+            assert expected == pytest.approx((law * values)[above].sum(), rel=1e-9)
+    assert passing(40, scale)[0] == pytest.approx(passing_chance(40, scale), rel=Decimal("1e-25"))
+
+
+def test_tails_keep_their_digits_with_many_noises_and_at_any_scale() -> None:
+    """The normal law for 64 noises, each of deviation √2·s; and of one noise, E[L | L > τ] is
+    τ + 1 and a geometric variable's mean, however far out."""
+    scale = Fraction(10**7)
+    for deviations in (0.5, 1.0, 2.0):
+        threshold = math.floor(deviations * 1e7 * math.sqrt(128))
+        found = float(passing(threshold, scale, 64)[0])
+        assert found == pytest.approx(float(stats.norm.sf(deviations)), rel=0.02)
+    chance, expected = passing(10**10, scale)
+    mean = 1 / math.expm1(1e-7)
+    assert float(expected / chance) == pytest.approx(10**10 + 1 + mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("noises", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(1), Fraction(3)])
+@pytest.mark.parametrize("space", [4, 3000, 400_000])
+def test_the_threshold_is_the_least_that_keeps_noise_down(
+    space: int, epsilon: Fraction, noises: int
+) -> None:
+    """Against enumeration: under any number of noises a cell without records passes no more often
+    than S4 lets it under one, and noise makes no more than a tenth of the rows. One less, and it
+    would not be so, but for S4's own."""
+    records = 1000
+    own = lei_threshold(records, epsilon)
+    found = threshold_for(space, records, epsilon, noises)
+    values, law = noise_law(2 / epsilon, noises)
+    alone, single = noise_law(2 / epsilon, 1)
+    often = single[alone > own].sum()
+
+    def keeps_down(threshold: int) -> bool:
+        above = values > threshold
+        few = space * (law * values)[above].sum() <= records / 10
+        return bool(few and law[above].sum() <= often * (1 + 1e-9))
+
+    assert found >= own
+    assert keeps_down(found)
+    assert found == own or not keeps_down(found - 1)
+    assert (found == own) == (noises == 1 and space == 4)
+
+
+def test_a_threshold_is_there_for_any_space_and_epsilon() -> None:
+    for bits, epsilon in itertools.product((0, 30, 60), (Fraction(1, 10**9), Fraction(10**9))):
+        found = threshold_for(1 << bits, 1000, epsilon, 64)
+        assert (1 << bits) * passing(found, 2 / epsilon, 64)[1] <= 100
 
 
 def test_the_number_of_passing_cells_is_binomial() -> None:

@@ -1,6 +1,7 @@
 """S4's projected histogram on a federation: exact without noise, private picks and cells."""
 
 import csv
+import dataclasses
 import itertools
 import math
 from fractions import Fraction
@@ -12,10 +13,13 @@ from scipy import stats
 
 from protocols.categories import encode_names
 from protocols.errors import LocalError, RunFailed
+from protocols.privacy.mechanisms import Placement
 from protocols.privacy.projected import private_projection
-from protocols.privacy.thresholded import ThresholdedHistogram
+from protocols.privacy.thresholded import ThresholdedHistogram, threshold_for
 from protocols.randomness import Randomness
 from protocols.records import Holdings, deal
+from protocols.run.messages import NONCE_BYTES
+from protocols.run.question import Question
 from protocols.statistics.attributes import parse_attribute
 from protocols.statistics.estimates import Counts
 from protocols.statistics.projected import (
@@ -298,13 +302,28 @@ def test_bad_input_is_one_clear_line() -> None:
 
 
 def test_noise_makes_no_more_than_two_rows_for_a_record() -> None:
-    """At a tiny ε noise alone would make millions of rows: n is public, and says they are none."""
+    """At a tiny ε a noise that passes would make millions: n is public, and says they are none."""
     study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
-    with Federation(parties=2, data=people(60).columns, aggregator="additive", seed=1) as asked:
-        result = asked.run(study, epsilon=1e-6)
-    assert isinstance(result.estimate, SyntheticRows)
-    assert len(result.estimate.table()[1]) == result.estimate.records == 120
-    assert any("noise makes most of the rows" in note for note in result.notes)
+    steps = study.steps()
+    picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
+    cells = steps.send(Answer(picked.statistic.noiseless(people(60)), np.zeros(4), 60))
+    much = np.zeros(cells.statistic.length, dtype=np.uint64)
+    much[3] = 10**7
+    with pytest.raises(StopIteration) as stop:
+        steps.send(Answer(cells.statistic.decode(much, 60), np.zeros(1), 60))
+    found = stop.value.value
+    assert len(found.estimate.table()[1]) == found.estimate.records == 120
+    assert any("noise makes most of the rows" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("aggregator", ["additive", "curator"])
+def test_at_a_tiny_epsilon_there_is_a_line_and_no_crash(aggregator: str) -> None:
+    study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
+    with (
+        Federation(parties=2, data=people(60).columns, aggregator=aggregator, seed=1) as asked,
+        pytest.raises(RunFailed, match="no synthetic row: use a larger --epsilon"),
+    ):
+        asked.run(study, epsilon=1e-6)
 
 
 def test_too_many_rows_are_cut_down_in_proportion() -> None:
@@ -325,3 +344,48 @@ def test_no_cell_above_the_threshold_is_said_and_no_crash() -> None:
     nothing = cells.statistic.decode(np.zeros(cells.statistic.length, dtype=np.uint64), 60)
     with pytest.raises(RunFailed, match="no synthetic row"):
         steps.send(Answer(nothing, np.zeros(1), 60))
+
+
+@pytest.mark.parametrize(
+    ("noise", "servers", "honest", "unit", "noises", "records"),
+    [
+        (Placement.CURATOR, 2, 0, "record", 1, 1),
+        (Placement.JOINT, 2, 0, "record", 1, 1),
+        (Placement.EACH_SERVER, 2, 0, "record", 2, 1),
+        (Placement.EACH_SERVER, 3, 0, "record", 3, 1),
+        (Placement.SHARED, 3, 3, "record", 1, 1),
+        (Placement.SHARED, 5, 2, "record", 3, 1),  # 5/2, rounded up
+        (Placement.PARTIES, 2, 0, "record", 2, 1),
+        (Placement.EACH_SERVER, 2, 0, "party", 2, 30),
+    ],
+)
+def test_the_threshold_knows_all_of_the_noise_and_nobody_else_sets_it(
+    noise: Placement, servers: int, honest: int, unit: str, noises: int, records: int
+) -> None:
+    asked = ProjectedCells(("a=0,1,2", "y=0,1"), "y", ("a",), 2)
+    question = Question(asked, "additive", Fraction(1), noise, unit=unit, honest=honest)
+    query = question.query(bytes(NONCE_BYTES), 40, servers, 1000, 30)
+    assert isinstance(query.statistic, ProjectedCells)
+    found = query.statistic.threshold
+    assert found == threshold_for(12, 1000, Fraction(1, records), noises)
+    assert question.difference(query) is None
+    for other in (0, found - 1, found + 1):
+        changed = dataclasses.replace(query.statistic, threshold=other)
+        lie = dataclasses.replace(query, statistic=changed)
+        assert question.difference(lie) == "statistic"
+
+
+def test_noise_of_each_server_makes_no_more_rows_than_it_should() -> None:
+    """60 × 60 × 3 cells, 4 of them with records, ε = 1/2 for all: noise alone is expected to make
+    200 rows of 2000, and is within 10 deviations (of 9 cells of some 21 rows, or fewer) of that.
+    With a threshold for one noise it made over 8000."""
+    generator = np.random.default_rng(4)
+    data = {name: generator.integers(0, 2, 2000).astype(float) for name in "aby"}
+    names = ",".join(map(str, range(59)))
+    study = ProjectedHistogram((f"a={names}", f"b={names}", "y=0,1"), "y", k=2, gamma=0.5, bins=2)
+    with Federation(parties=4, data=data, aggregator="additive", seed=2) as federation:
+        found = federation.run(study, epsilon=Fraction(1, 2)).estimate
+    assert isinstance(found, SyntheticRows)
+    held = (found.codes[:, :2] < 2).all(axis=1)
+    assert found.counts[held].sum() == pytest.approx(2000, abs=400)
+    assert found.counts[~held].sum() < 1000

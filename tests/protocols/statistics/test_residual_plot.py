@@ -13,8 +13,10 @@ from protocols.privacy.prirp import (
     TruePlot,
     side_for,
 )
+from protocols.randomness import Randomness
 from protocols.records import Column, deal
 from protocols.statistics.contract import Circumstances
+from protocols.statistics.estimates import Rows
 from protocols.statistics.first_above import JointReach
 from protocols.statistics.residual_estimates import ResidualCounts
 from protocols.statistics.residuals import CuratedCells, CuratedReach, ResidualCells, ResidualReach
@@ -152,7 +154,9 @@ def test_axes_hold_the_records_without_a_curator(reach_by: str, kind: str) -> No
     half = PlotGrid((grid.fitted[0] / 2, grid.fitted[1] / 2), grid.residual_reach, grid.side)
     low = PlotGrid(grid.fitted, grid.residual_reach / 2, grid.side)
     assert all(each.counts(fitted, residuals)[-1] > 4000 / 20 for each in (half, low))
-    assert (result.estimate.noisy % 1 != 0).any()  # means of stretches: neighbours were merged
+    mended = result.estimate.noisy
+    kept = mended[np.isfinite(mended)]  # not so are outer columns that hold noise alone
+    assert (kept % 1 != 0).any()  # means of stretches: neighbours were merged
     assert result.error is not None
     assert result.error["similarity"] < 0.25
 
@@ -184,10 +188,46 @@ def test_the_bar_is_lowered_by_the_noise_of_each_way() -> None:
     ]
     assert JointReach().sensitivity == 3 + 2  # ε·s of a search that is not monotone, and of one
     assert bars == [935, 935, 933]  # 950 less ln 20 times 5, and times 4√2
+    twice = dataclasses.replace(known, noises=Fraction(2))
+    assert ResidualReach().prepared(twice).threshold == 926  # times 4√4
+    assert CuratedReach().prepared(twice).threshold == 935  # a curator draws one
+    three = dataclasses.replace(known, records_per_unit=3)
+    assert ResidualReach().prepared(three).threshold == 950 - 51
+    assert JointReach().prepared(three).threshold == 950 - 45
     exact = dataclasses.replace(known, epsilon=None)
     assert ResidualReach().prepared(exact).threshold == 0
     few = dataclasses.replace(known, epsilon=Fraction(1, 1000))
     assert ResidualReach().prepared(few).threshold == 820
+
+
+def test_a_curators_search_that_sees_noise_alone_finds_a_bound_of_residuals() -> None:
+    """n·ε is below 1: the noise of any score could be the first above the bar, and each is about
+    an axis that can be drawn."""
+    asked = CuratedReach(("x",), "y", (0.0, 1.0), 0.5, 4)
+    total = asked.encode(HELD).sum(axis=0, dtype=np.uint64)
+    source = Randomness.from_seed(4, "noise alone")
+    found = set()
+    for _ in range(60):
+        told = asked.decode(asked.published(total, Fraction(1, 1000), 0.0, source), 600)
+        assert isinstance(told, Rows)
+        lower, upper = told.values()[2:].tolist()
+        assert lower == -upper
+        found.add(upper)
+    assert found == {0.5, 1.0, 2.0, 4.0}
+
+
+def test_empty_scores_after_those_of_residuals_stand_for_the_widest_bound() -> None:
+    """Two servers search both axes through as many scores: an index past the last bound of
+    residuals is none of another axis."""
+    asked = JointReach(("x",), "y", (0.0, 1.0), 0.5, 4)
+    for up, reach in ((0, 0.5), (3, 4.0), (4, 4.0), (19, 4.0), (20, 4.0)):
+        told = asked.decode(np.array([2, up], dtype=np.uint64), 10)
+        assert isinstance(told, Rows)
+        assert told.rows[1] == ["residual", -reach, reach]
+        assert told.rows[0] == ["fitted", -0.125, 0.5]
+    held = deal({"x": np.array([0.3, 3.0]), "y": np.array([0.4, 9.0])}, 1)
+    measured = asked.measure(asked.encode(held)[0])
+    assert measured[20:].tolist() == [1, 1, 1, 1] + [0] * 16
 
 
 def test_parties_send_counts_and_no_residual() -> None:
@@ -223,11 +263,12 @@ def test_bad_input_is_one_clear_line() -> None:
     with Federation(parties=2, data={"x": X, "y": Y}) as federation:
         with pytest.raises(LocalError, match="needs public bounds of column 'x'"):
             federation.run(ResidualPlot())
-        near = ResidualPlot(coefficients=(0.0, 1.0), fitted_reach=1e-3, residual_reach=1e-3)
-        note = next(note for note in federation.run(near).notes if "outside" in note)
-        assert note.endswith(
-            "lie outside the plot: give larger --fitted-reach and --residual-reach"
-        )
+        near = ResidualPlot(coefficients=(0.0, 1.0), fitted_reach=9.0, residual_reach=9.0)
+        note = next(note for note in federation.run(near, epsilon=9).notes if "outside" in note)
+        assert "lie outside the plot: give larger --fitted-reach and --residual-reach" in note
+        none = dataclasses.replace(near, fitted_reach=1e-3, residual_reach=1e-3)
+        with pytest.raises(RunFailed, match="no point in any cell: give larger --fitted-reach"):
+            federation.run(none, epsilon=1000)
         with pytest.raises(RunFailed, match=r"larger epsilon|too large"):
             federation.run(ResidualPlot(coefficients=(0.0, 1.0)), epsilon=1e-6)
     with pytest.raises(LocalError, match="one value only"):

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from protocols.errors import LocalError
-from protocols.privacy.thresholded import passing_chance
 from protocols.randomness import Randomness
 from protocols.records import Column, deal
 from protocols.run.query import MAX_LENGTH
@@ -21,7 +20,6 @@ from protocols.statistics.projected import (
 from protocols.statistics.sparse_cells import (
     SparseCells,
     SparseNextAttribute,
-    sparse_threshold,
 )
 from protocols.statistics.synthetic_rows import SyntheticRows
 from protocols.studies.projected_histogram import ProjectedHistogram
@@ -65,15 +63,6 @@ def test_cells_pass_as_from_the_dense_vector() -> None:
             drawn[at, int(found[0]) if at else int((found > 0).sum())] += 1
     seen = drawn[:, drawn.sum(axis=0) >= 10]
     assert stats.chi2_contingency(seen).pvalue > 1e-6
-
-
-def test_the_threshold_lets_few_empty_cells_pass_in_any_space() -> None:
-    for bits in (10, 30, 60):
-        for epsilon in (Fraction(1, 10), Fraction(3)):
-            above = sparse_threshold(1 << bits, 1000, epsilon)
-            expected = float((1 << bits) * passing_chance(above, 2 / epsilon))
-            assert expected <= 100
-    assert sparse_threshold(4, 1000, Fraction(1)) == 3  # S4's own
 
 
 @pytest.mark.parametrize("epsilon", ["inf", "60"])
