@@ -376,9 +376,9 @@ def test_the_threshold_knows_all_of_the_noise_and_nobody_else_sets_it(
 
 
 def test_noise_of_each_server_makes_no_more_rows_than_it_should() -> None:
-    """60 × 60 × 3 cells, 4 of them with records, ε = 1/2 for all: noise alone is expected to make
-    200 rows of 2000, and is within 10 deviations (of 9 cells of some 21 rows, or fewer) of that.
-    With a threshold for one noise it made over 8000."""
+    """60 × 60 × 3 cells, 8 of them with records, ε = 1/2 for all: 5 empty ones should pass,
+    with 198 rows together. 1000 rows would be 9 deviations more, some 25 cells. At S4's threshold
+    noise made 3626 of 4000 rows."""
     generator = np.random.default_rng(4)
     data = {name: generator.integers(0, 2, 2000).astype(float) for name in "aby"}
     names = ",".join(map(str, range(59)))
