@@ -31,7 +31,7 @@ from protocols.randomness import Randomness
 MAX_SPACE = 1 << 60
 FALSE_ROWS = Fraction(1, 10)
 """Rows that noise alone is expected to make, for each record. Of ½, 1/10 and 1/50 the middle one
-is best on UCI's Bank and Diabetes data, by marginals as by all cells, at ε from 0.1 to 1."""
+was best or tied by marginals in most settings on UCI's Bank and Diabetes data, ε from 0.1 to 1."""
 MAX_OUTPUT = 1_000_000
 """Expected cells that hold no record, but pass. More are refused: a higher threshold is needed."""
 
