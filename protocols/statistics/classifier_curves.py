@@ -176,7 +176,7 @@ class ClassifierCurves(ClassCounts):
     def prepared(self, known: Circumstances) -> Self:
         if self.at:
             return replace(self, thresholds=len(self.at) + 1)
-        wanted = self.thresholds or points_for(known.records, known.epsilon)
+        wanted = self.thresholds or points_for(known.records, known.record_epsilon)
         if not self.pilot_scores:
             return replace(self, thresholds=wanted)
         if not self.thresholds:

@@ -63,6 +63,8 @@ def test_thresholds_that_nobody_chose_follow_from_records_and_epsilon(
     assert asked.prepared(known(10_000)).thresholds == 64
     assert asked.prepared(known(10_000, Fraction(1, 100))).thresholds == 8
     assert asked.prepared(known(10_000, None)).thresholds == 256
+    of_parties = replace(known(10_000), records_per_unit=16)  # noise is that of ε/16
+    assert asked.prepared(of_parties).thresholds == 16
     assert kind(lower=0.0, upper=1.0, thresholds=5).prepared(known(10_000)).thresholds == 5
 
 
