@@ -87,6 +87,12 @@ class AveragePrecisionByCurve(Area):
     name: ClassVar[str] = "average-precision-by-curve"
     way_of: ClassVar[str] = "average-precision"
 
+    @property
+    def open_to_pilot(self) -> bool:
+        """A step is taken at its lower end, which errs the more the fewer thresholds there are: a
+        pilot's are too few, unless it is asked for."""
+        return False
+
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         return self.judgements(released, records, exact)[self.score[0]].average_precision
 

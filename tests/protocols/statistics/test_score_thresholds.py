@@ -239,8 +239,8 @@ def test_a_models_training_half_places_the_thresholds(tmp_path: Path) -> None:
     assert isinstance(asked[0], Roc)
     assert set(asked[0].pilot_scores) <= set(one.public["score"].tolist())
     assert len(asked[0].pilot_scores) > 100
-    chosen = Roc(lower=0.0, upper=1.0, thresholds=7)
-    assert with_pilot(chosen, None, one) == chosen
+    for chosen in (Roc(lower=0.0, upper=1.0, thresholds=7), AveragePrecision()):
+        assert with_pilot(chosen, None, one) == chosen
 
 
 def test_a_curator_takes_no_thresholds_of_public_data(tmp_path: Path) -> None:
