@@ -26,16 +26,15 @@ SILENT = 400
 
 
 class Cramped(Station):
-    """A process that may open few files, and may not have more."""
+    """A process that may open few files, and may not have more. A shell sets the limit: a fork that
+    ran Python here first would run gRPC's handlers of forks too, and die of them now and then."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self.log = log
+        limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh"]
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [*TALLY, *arguments],
-                stdout=subprocess.DEVNULL,
-                stderr=file,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT)),
+                [*limited, *TALLY, *arguments], stdout=subprocess.DEVNULL, stderr=file
             )
 
 
