@@ -12,7 +12,7 @@ PACKAGES = ("fss", "protocols")
 
 def extension(source: Path) -> Extension:
     return Extension(
-        ".".join(source.with_suffix("").parts),
+        ".".join(["tallyroom", *source.with_suffix("").parts]),
         [source.as_posix()],
         depends=[
             header.as_posix() for package in PACKAGES for header in Path(package).rglob("*.h")

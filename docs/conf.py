@@ -6,7 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from simulation.reports.message_flows import write_flows  # noqa: E402
+from tallyroom.simulation.reports.message_flows import write_flows  # noqa: E402
 
 project = "Tallyroom"
 author = "The Tallyroom authors"

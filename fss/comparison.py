@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss import dcf, seed_table, square_root, tree
-from fss.ring import Bytes, Ring, Words, as_bytes
-from fss.seed_table import SeedTable
-from fss.square_root import SquareRoot
-from fss.storage import Keys
+from tallyroom.fss import dcf, seed_table, square_root, tree
+from tallyroom.fss.ring import Bytes, Ring, Words, as_bytes
+from tallyroom.fss.seed_table import SeedTable
+from tallyroom.fss.square_root import SquareRoot
+from tallyroom.fss.storage import Keys
 
 # From here on three square-root keys are together shorter than two seeds and a table.
 SQUARE_ROOT_BITS: Final = 14

@@ -8,10 +8,10 @@ deviates can share any function, for instance one that counts twice.
 import numpy as np
 import numpy.typing as npt
 
-from fss import tree
-from fss.ring import Bytes, Ring, Words
-from fss.shape import TreeShape
-from fss.storage import Keys
+from tallyroom.fss import tree
+from tallyroom.fss.ring import Bytes, Ring, Words
+from tallyroom.fss.shape import TreeShape
+from tallyroom.fss.storage import Keys
 
 RANDOMNESS_BYTES = tree.RANDOMNESS_BYTES
 

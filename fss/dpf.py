@@ -7,11 +7,11 @@ calls a leaf against 0.875 over Z_2^64, and a shorter key. Its prefix sums are t
 import numpy as np
 import numpy.typing as npt
 
-from fss import tree
-from fss.dcf import full_domain
-from fss.ring import Bytes, Ring, Words
-from fss.shape import TreeShape
-from fss.storage import Keys
+from tallyroom.fss import tree
+from tallyroom.fss.dcf import full_domain
+from tallyroom.fss.ring import Bytes, Ring, Words
+from tallyroom.fss.shape import TreeShape
+from tallyroom.fss.storage import Keys
 
 RANDOMNESS_BYTES = tree.RANDOMNESS_BYTES
 

@@ -44,13 +44,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss import grid_twin, native
-from fss.hash import BLOCK_BYTES
-from fss.prg import expand_seeds
-from fss.ring import Bytes, Points, as_bytes, as_points
-from fss.verified import CHALLENGE_BYTES, Evaluate, Verified, hash_key
-from fss.verified import RANDOMNESS_BYTES as PART_RANDOMNESS
-from fss.verified_nodes import NODE_WEIGHTS
+from tallyroom.fss import grid_twin, native
+from tallyroom.fss.hash import BLOCK_BYTES
+from tallyroom.fss.prg import expand_seeds
+from tallyroom.fss.ring import Bytes, Points, as_bytes, as_points
+from tallyroom.fss.verified import CHALLENGE_BYTES, Evaluate, Verified, hash_key
+from tallyroom.fss.verified import RANDOMNESS_BYTES as PART_RANDOMNESS
+from tallyroom.fss.verified_nodes import NODE_WEIGHTS
 
 LOW_BITS: Final = 3
 MIN_BITS: Final = LOW_BITS + 2

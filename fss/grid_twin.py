@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fss.hash import hash_blocks
-from fss.ring import Bytes, Points
-from fss.twin import BLOCK_NODES
-from fss.verified_nodes import NODE_WEIGHTS, visited
-from fss.verified_twin import carryless, usages_of, visit_nodes
+from tallyroom.fss.hash import hash_blocks
+from tallyroom.fss.ring import Bytes, Points
+from tallyroom.fss.twin import BLOCK_NODES
+from tallyroom.fss.verified_nodes import NODE_WEIGHTS, visited
+from tallyroom.fss.verified_twin import carryless, usages_of, visit_nodes
 
 _ONE = np.uint64(1)
 _LOW_BITS = 3

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from fss.ring import Points
+from tallyroom.fss.ring import Points
 
 BLOCK_BYTES: Final = 16
 

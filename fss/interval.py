@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fss.ring import Points, Words, as_points
-from fss.storage import Keys
+from tallyroom.fss.ring import Points, Words, as_points
+from tallyroom.fss.storage import Keys
 
 
 class Comparator(Protocol):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 Result = TypeVar("Result")
 
 if TYPE_CHECKING:
-    from fss import _native
+    from tallyroom.fss import _native
 
     compiled = _native
 else:
     try:
-        from fss import _native as compiled
+        from tallyroom.fss import _native as compiled
     except ImportError:
         compiled = None
 

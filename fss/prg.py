@@ -7,9 +7,9 @@ schedule for each seed. A seed must never be used for two purposes: the stream c
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from fss import native
-from fss.ring import Bytes, Points, as_bytes
-from fss.shape import SEED_BYTES
+from tallyroom.fss import native
+from tallyroom.fss.ring import Bytes, Points, as_bytes
+from tallyroom.fss.shape import SEED_BYTES
 
 _COUNTER_START = bytes(16)
 

@@ -19,9 +19,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss.prg import expand_seeds, expand_seeds_sum
-from fss.ring import Bytes, Points, Ring, Words, as_bytes, as_points
-from fss.shape import SEED_BYTES
+from tallyroom.fss.prg import expand_seeds, expand_seeds_sum
+from tallyroom.fss.ring import Bytes, Points, Ring, Words, as_bytes, as_points
+from tallyroom.fss.shape import SEED_BYTES
 
 MAX_BITS: Final = 20
 

@@ -31,7 +31,7 @@ number the four hash calls that stretch a terminal node.
 from dataclasses import dataclass
 from typing import Final
 
-from fss.ring import Ring
+from tallyroom.fss.ring import Ring
 
 SEED_BYTES: Final = 16
 CONTROL_MASK: Final = 3

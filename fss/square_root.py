@@ -43,12 +43,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss import native, seed_table
-from fss.hash import USAGE_COLUMN, hash_blocks
-from fss.prg import expand_seeds
-from fss.ring import Bytes, Points, Ring, Words, as_bytes, as_points
-from fss.seed_table import SeedTable
-from fss.shape import SEED_BYTES
+from tallyroom.fss import native, seed_table
+from tallyroom.fss.hash import USAGE_COLUMN, hash_blocks
+from tallyroom.fss.prg import expand_seeds
+from tallyroom.fss.ring import Bytes, Points, Ring, Words, as_bytes, as_points
+from tallyroom.fss.seed_table import SeedTable
+from tallyroom.fss.shape import SEED_BYTES
 
 SERVERS: Final = 3
 SLOTS: Final = 12

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fss.ring import Bytes, as_bytes
-from fss.shape import TreeShape
+from tallyroom.fss.ring import Bytes, as_bytes
+from tallyroom.fss.shape import TreeShape
 
 
 @dataclass(frozen=True, repr=False)

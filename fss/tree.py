@@ -7,11 +7,11 @@ give it its sign and meaning.
 import numpy as np
 import numpy.typing as npt
 
-from fss import native, twin
-from fss.hash import TREE_KEYS
-from fss.ring import Bytes, Points, Words, as_bytes, as_points
-from fss.shape import CONTROL_MASK, SEED_BYTES, TreeShape
-from fss.storage import KeyRows, Keys, Segment, blocks, parts
+from tallyroom.fss import native, twin
+from tallyroom.fss.hash import TREE_KEYS
+from tallyroom.fss.ring import Bytes, Points, Words, as_bytes, as_points
+from tallyroom.fss.shape import CONTROL_MASK, SEED_BYTES, TreeShape
+from tallyroom.fss.storage import KeyRows, Keys, Segment, blocks, parts
 
 RANDOMNESS_BYTES = 2 * SEED_BYTES
 

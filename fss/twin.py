@@ -6,10 +6,10 @@ sizes and thresholds only, never on α or on a key's content.
 
 import numpy as np
 
-from fss.hash import USAGE_LEFT, USAGE_RIGHT, USAGE_VALUE, hash_blocks
-from fss.ring import Bytes, Points, Words
-from fss.shape import CONTROL_MASK, SEED_BYTES, TreeShape
-from fss.storage import KeyRows, Segment
+from tallyroom.fss.hash import USAGE_LEFT, USAGE_RIGHT, USAGE_VALUE, hash_blocks
+from tallyroom.fss.ring import Bytes, Points, Words
+from tallyroom.fss.shape import CONTROL_MASK, SEED_BYTES, TreeShape
+from tallyroom.fss.storage import KeyRows, Segment
 
 # Tree nodes worked on together: bounds memory, and fits the second-level cache.
 BLOCK_NODES = 1 << 14

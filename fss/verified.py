@@ -88,12 +88,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fss import native, verified_twin
-from fss.hash import BLOCK_BYTES
-from fss.prg import expand_seeds
-from fss.ring import Bytes, Points, as_bytes, as_points
-from fss.shape import MAX_BITS
-from fss.verified_nodes import NODE_WEIGHTS, Nodes, blocks_of, visited
+from tallyroom.fss import native, verified_twin
+from tallyroom.fss.hash import BLOCK_BYTES
+from tallyroom.fss.prg import expand_seeds
+from tallyroom.fss.ring import Bytes, Points, as_bytes, as_points
+from tallyroom.fss.shape import MAX_BITS
+from tallyroom.fss.verified_nodes import NODE_WEIGHTS, Nodes, blocks_of, visited
 
 RANDOMNESS_BYTES: Final = 2 * BLOCK_BYTES
 CHALLENGE_BYTES: Final = BLOCK_BYTES

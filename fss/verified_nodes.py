@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from fss.ring import Bytes, Points
+from tallyroom.fss.ring import Bytes, Points
 
 NODE_WEIGHTS: Final = 4
 """Words of weights for each compared node: three for its proof, and one that is not used."""

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fss.hash import BLOCK_BYTES, hash_blocks
-from fss.ring import Bytes, Points
-from fss.twin import BLOCK_NODES
-from fss.verified_nodes import NODE_WEIGHTS, NodeKind, Nodes, blocks_of, state_block
+from tallyroom.fss.hash import BLOCK_BYTES, hash_blocks
+from tallyroom.fss.ring import Bytes, Points
+from tallyroom.fss.twin import BLOCK_NODES
+from tallyroom.fss.verified_nodes import NODE_WEIGHTS, NodeKind, Nodes, blocks_of, state_block
 
 _ONE = np.uint64(1)
 _PROOF_WORDS = 3

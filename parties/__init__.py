@@ -1,3 +1,3 @@
 """The party process: data sources, its machines, and their gRPC shell."""
 
-import protos  # noqa: F401 - before gRPC
+import tallyroom.protos  # noqa: F401 - before gRPC

@@ -3,22 +3,22 @@
 import hashlib
 from typing import TYPE_CHECKING
 
-from protocols.errors import LocalError, PeerError
-from protocols.fingerprints import bound_to_data
-from protocols.identity.vouchers import Signet
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.in_parts import proceed
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.run.machines import party_machine, repeatable
-from protocols.run.messages import NONCE_BYTES, Message, Phase, Role
-from protocols.run.participant import Participant, Reply
-from protocols.run.query import Query, decode_query
-from protocols.run.refusal import RefusingParty
-from storage.party_answers import PartyAnswers
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.fingerprints import bound_to_data
+from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.query import Query, decode_query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.in_parts import proceed
+from tallyroom.protocols.run.machines import party_machine, repeatable
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.refusal import RefusingParty
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role
+from tallyroom.storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
-    from parties.consent import Consent
+    from tallyroom.parties.consent import Consent
 
 MOST_REPEATED = 8
 """Runs of pairs whose shares are kept, to be submitted again if asked."""

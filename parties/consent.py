@@ -3,13 +3,13 @@
 import logging
 from pathlib import Path
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.ledger import LedgerRefusal
-from protocols.run.machine import Spend
-from protocols.run.policy import MAX_TEXT, Policy, parse_policy
-from protocols.run.query import Query
-from storage.ledger import Ledger
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.ledger import LedgerRefusal
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.policy import MAX_TEXT, Policy, parse_policy
+from tallyroom.protocols.wire.machine import Spend
+from tallyroom.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -1,16 +1,23 @@
-"""What a CSV file's options make of its columns: numbers, classes, categories, blanks."""
+"""What a CSV file's address makes of its columns. Every cell is coded by itself; the address, which
+says what columns are for, may make numbers of the names in one.
+
+Nothing here depends on what records hold, but for what is said of them: `Dataset.faults` are for
+simulations, which refuse a file for them. A party takes any.
+"""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from parties.dataset import DROP, LEAVE_OUT, NAMES, REFUSE, Dataset, count_blanks
-from parties.tables import BLANKS, Cells, TextTable, read_table
-from protocols.categories import encode_names, format_categories, parse_categories
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.records import Column
+from tallyroom.parties.dataset import DROP, LEAVE_OUT, NAMES, REFUSE, Dataset, count_blanks
+from tallyroom.parties.tables import Cells, TextTable, read_table
+from tallyroom.protocols.categories import format_categories, parse_categories
+from tallyroom.protocols.cells import BLANKS, encode_cells, is_blank, is_name, places
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.records import Column
 
 Options = dict[str, str]
 
@@ -18,8 +25,8 @@ MOST_SHOWN = 5
 
 
 def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
-    """Columns that roles name must be of numbers, or be made so; all are read if none is named, or
-    if one is the target, which others predict."""
+    """The columns that roles name, which are of numbers unless options say otherwise; all are read
+    if none is named, or if one is the target, which others predict."""
     missing = _missing(options.pop("missing", REFUSE))
     table = read_table(path, _delimiter(options.pop("sep", None)))
     party = options.pop("party", None)
@@ -27,37 +34,48 @@ def from_csv(path: Path, roles: dict[str, str], options: Options) -> Dataset:
         look_up("column", name, dict.fromkeys(table.header))
     asked = list(dict.fromkeys(name for role, name in roles.items() if role != "target"))
     wanted = table.header if "target" in roles or not asked else asked
-    columns: dict[str, Column] = {}
-    texts: dict[str, Column] = {}
-    why: dict[str, str] = {}
-    for name in wanted:
-        cells = table.column(name)
-        if (row := cells.first_fault()) is None:
-            columns[name] = cells.numbers()
-        else:
-            why[name] = str(cells.fault(row)) + _hint(cells, roles)
-            texts[name] = encode_names(cells.texts)
-    found = Dataset(path.name, columns, texts=texts, why=why, missing=missing, from_file=True)
+    columns = {name: encode_cells(table.column(name).texts) for name in wanted}
+    why = {
+        cells.name: cells.fault(row, ", not a number") + _hint(cells, roles)
+        for cells in map(table.column, wanted)
+        if (row := cells.first_word()) is not None
+    }
+    found = Dataset(
+        path.name,
+        columns,
+        of_numbers=frozenset(asked),
+        why=why,
+        missing=missing,
+        from_file=True,
+        faults=() if table.fault is None else (table.fault,),
+    )
     found = _with_classes(found, table, roles, options)
-    found = _with_categories(found, table, roles, options)
-    for name in asked:
-        if name in found.texts and name not in found.categories:
-            raise LocalError(why[name])
-        if missing == REFUSE and name in found.columns and np.isnan(found.columns[name]).any():
-            raise _blanks(table.column(name))
+    found = _with_categories(found, roles, options)
+    found = _with_order(found, table, roles, options)
+    found = _with_faults(found, map(table.column, asked))
     if party is None:
         return found
     _, owner = np.unique(table.column(party).texts, return_inverse=True)
     return dataclasses.replace(found, owner=owner)
 
 
-def _blanks(cells: Cells) -> LocalError:
-    row = cells.first_blank()
+def _with_faults(found: Dataset, asked: Iterable[Cells]) -> Dataset:
+    """With what simulations refuse in the columns that the address names."""
+    faults = list(found.faults)
+    for cells in asked:
+        if cells.name not in found.of_numbers:
+            continue
+        if cells.name in found.why:
+            faults.append(found.why[cells.name])
+        elif found.missing == REFUSE and np.isnan(found.columns[cells.name]).any():
+            faults.append(_blanks(cells))
+    return dataclasses.replace(found, faults=tuple(faults))
+
+
+def _blanks(cells: Cells) -> str:
+    row = cells.first_blank() or 0
     count = sum(text in BLANKS for text in cells.texts)
-    return LocalError(
-        f"{cells.path}, line {cells.lines[row]}: column {cells.name!r} has "
-        f"{cells.texts[row]!r}; it has {count_blanks(count, len(cells.texts))}: {LEAVE_OUT}"
-    )
+    return cells.fault(row, f"; it has {count_blanks(count, len(cells.texts))}: {LEAVE_OUT}")
 
 
 def _hint(cells: Cells, roles: dict[str, str]) -> str:
@@ -82,48 +100,61 @@ def _with_classes(
     positive, label = options.pop("positive").strip(), roles.get("label")
     if label is None:
         raise LocalError("positive= goes with label=COLUMN")
-    written = table.column(label).texts
-    if positive not in written:
-        look_up(f"label in column {label!r}", positive, dict.fromkeys(sorted(set(written))[:20]))
-    numbers = np.array([np.nan if not text else float(text == positive) for text in written])
-    return _as_numbers(found, label, numbers, (0.0, 1.0))
+    column = found.columns[label]
+    is_positive = places(column, (positive,)) == 0
+    blank = np.isnan(column) & ~is_name(column)
+    found = _as_numbers(found, label, np.where(blank, np.nan, is_positive), (0.0, 1.0))
+    if is_positive.any():
+        return found
+    known = dict.fromkeys(sorted(set(table.column(label).texts))[:20])
+    try:
+        look_up(f"label in column {label!r}", positive, known)
+    except LocalError as error:
+        return dataclasses.replace(found, faults=(*found.faults, str(error)))
+    return found
 
 
-def _with_categories(
+def _with_categories(found: Dataset, roles: dict[str, str], options: Options) -> Dataset:
+    """`categories=A,B`: names of the value column to count."""
+    if "categories" not in options:
+        return found
+    if "value" not in roles:
+        raise LocalError("categories= goes with value=COLUMN")
+    names = _vocabulary(options.pop("categories"))
+    value = roles["value"]
+    return dataclasses.replace(
+        found,
+        of_numbers=found.of_numbers - {value},
+        categories={value: format_categories(names)},
+    )
+
+
+def _with_order(
     found: Dataset, table: TextTable, roles: dict[str, str], options: Options
 ) -> Dataset:
-    """`categories=A,B`: names of the value column to count; `order=LOW,HIGH`: it as 1, 2, …"""
-    for key in ("categories", "order"):
-        if key in options and "value" not in roles:
-            raise LocalError(f"{key}= goes with value=COLUMN")
-    if "categories" in options:
-        names = _vocabulary(options.pop("categories"))
-        value = roles["value"]
-        columns = {name: column for name, column in found.columns.items() if name != value}
-        texts = found.texts | {value: encode_names(table.column(value).texts)}
-        known = {value: format_categories(names)}
-        return dataclasses.replace(found, columns=columns, texts=texts, categories=known)
+    """`order=LOW,HIGH`: the names of the value column as 1, 2, …; any other is no number."""
     if "order" not in options:
         return found
+    if "value" not in roles:
+        raise LocalError("order= goes with value=COLUMN")
     levels = _vocabulary(options.pop("order"))
-    places = {name: place for place, name in enumerate(levels, start=1)}
     cells = table.column(roles["value"])
-    for line, text in zip(cells.lines, cells.texts, strict=True):
-        if text and text not in places:
-            raise LocalError(
-                f"{cells.path}, line {line}: column {cells.name!r} has {text[:40]!r}, "
-                f"which is not in order={','.join(levels)}"
-            )
-    numbers = np.array([float(places[text]) if text else np.nan for text in cells.texts])
-    return _as_numbers(found, cells.name, numbers, (1.0, float(max(2, len(levels)))))
+    column = found.columns[cells.name]
+    place = places(column, levels)
+    known = place < len(levels)
+    numbers = np.where(known, place + 1.0, np.nan)
+    found = _as_numbers(found, cells.name, numbers, (1.0, float(max(2, len(levels)))))
+    for row in np.flatnonzero(~known & ~is_blank(column))[:1]:
+        fault = cells.fault(int(row), f", which is not in order={','.join(levels)}")
+        return dataclasses.replace(found, faults=(*found.faults, fault))
+    return found
 
 
 def _as_numbers(found: Dataset, name: str, numbers: Column, bounds: tuple[float, float]) -> Dataset:
-    texts = {other: column for other, column in found.texts.items() if other != name}
     return dataclasses.replace(
         found,
         columns=found.columns | {name: numbers},
-        texts=texts,
+        why={other: words for other, words in found.why.items() if other != name},
         bounds=found.bounds | {name: bounds},
     )
 

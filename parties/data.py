@@ -8,21 +8,34 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from parties.csv_source import Options, from_csv
-from parties.dataset import Dataset as Dataset
-from parties.schema import PUBLISHED, bounds_of, published_words
-from parties.tables import FILES
-from protocols.categories import format_categories
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.records import Column
-from protocols.statistics.attributes import parse_attribute
+from tallyroom.parties.csv_source import Options, from_csv
+from tallyroom.parties.dataset import Dataset as Dataset
+from tallyroom.parties.schema import PUBLISHED, bounds_of, published_words
+from tallyroom.parties.tables import FILES
+from tallyroom.protocols.categories import format_categories
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.attributes import parse_attribute
 
 ROLES = ("value", "label", "score", "x", "y", "target", "time")
 
 
 def load(spec: str) -> Dataset:
-    """Reads what a DATA SPEC names. Raises `LocalError` with one clear line."""
+    """What a DATA SPEC names, for simulations: they refuse data that parties would make do with.
+    Raises `LocalError` with one clear line."""
+    found = read(spec).checked()
+    return found.about() if found.of_numbers and not found.schema else found
+
+
+def held(spec: str) -> Dataset:
+    """What a DATA SPEC names, for the party that holds it. Raises `LocalError` for what is no such
+    source, and for nothing that a record holds: whether a party takes part would tell of it."""
+    return read(spec).about()
+
+
+def read(spec: str) -> Dataset:
+    """What a DATA SPEC names, with its records as they are."""
     source, _, query = spec.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     roles = {role: options.pop(role) for role in ROLES if role in options}
@@ -36,33 +49,29 @@ def load(spec: str) -> Dataset:
     if options:
         raise LocalError(f"{source} has no option {next(iter(options))!r}")
     for column in roles.values():
-        look_up("column", column, dataset.all_columns)
-    named = dataclasses.replace(dataset, name=spec, roles=dataset.roles | roles)
-    if not next(iter(named.all_columns.values())).size:
+        look_up("column", column, dataset.columns)
+    if not dataset.rows:
         raise LocalError(f"{source} has no records")
-    return named if not roles or "target" in roles else named.about(roles.values())
+    return dataclasses.replace(dataset, name=spec, roles=dataset.roles | roles)
 
 
 def _with_schema(found: Dataset, published: str) -> Dataset:
     """A public file, with what its publisher says of the columns that were read. Raises
     `LocalError` where there is none of those."""
-    schema: list[str] = []
-    categories: dict[str, str] = {}
-    for text in PUBLISHED[published]:
-        each = parse_attribute(text)
-        if each.bounds and each.name in found.texts:
-            raise LocalError(found.why[each.name])
-        if each.name in (found.columns if each.bounds else found.texts):
-            schema.append(text)
-            categories |= {each.name: format_categories(each.names)} if each.names else {}
-    if not schema:
+    told = {text: parse_attribute(text) for text in PUBLISHED[published]}
+    known = {text: each for text, each in told.items() if each.name in found.columns}
+    if not known:
         raise LocalError(f"{found.name} has none of the columns of {published}")
+    bounds = bounds_of(known)
+    categories = {each.name: format_categories(each.names) for each in known.values() if each.names}
     return dataclasses.replace(
         found,
-        bounds=bounds_of(schema) | found.bounds,
+        bounds=bounds | found.bounds,
+        of_numbers=found.of_numbers - categories.keys() | bounds.keys(),
         categories=categories | found.categories,
-        schema=tuple(schema),
+        schema=tuple(known),
         notes=(*found.notes, published_words(published)),
+        faults=(*found.faults, *(found.why[name] for name in bounds if name in found.why)),
     )
 
 

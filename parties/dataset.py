@@ -1,15 +1,16 @@
-"""Columns of records: of numbers and of names, with what is public of them."""
+"""Columns of records, with what is public of them."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.records import Column, Holdings, deal, deal_by
+from tallyroom.protocols.cells import is_blank, is_word
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.records import Column, Holdings, deal, deal_by
 
 REFUSE, DROP = "refuse", "drop"
 """What becomes of records that lack a value; a number takes its place."""
@@ -28,12 +29,15 @@ def count_blanks(blanks: int, records: int) -> str:
 class Dataset:
     """Columns, their public bounds where there are any, and which column plays which role.
 
-    `columns` are of numbers, NaN where one is missing; `texts` of names (`protocols.categories`),
-    with `why` each is not of numbers; `categories` are a column's names that are counted, if the
+    `columns` are of cells, each coded by itself (`protocols.cells`). `of_numbers` are those that
+    their source says are of numbers; `categories` are a column's names that are counted, if the
     source says; `schema` is what its publisher says of the columns (`parties.schema`). `missing` is
     what becomes of records that lack a value, once it is known which columns matter (`about`);
     `notes` is what was done. `public` are the columns of other records, which are public and like
     these.
+
+    `faults`, and `why` a column is not of numbers, tell what cells hold: simulations refuse data
+    for them, and a party neither looks at them nor repeats them.
     """
 
     name: str
@@ -41,7 +45,7 @@ class Dataset:
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     owner: NDArray[np.int64] | None = None
-    texts: dict[str, Column] = field(default_factory=dict)
+    of_numbers: frozenset[str] = frozenset()
     why: dict[str, str] = field(default_factory=dict)
     categories: dict[str, str] = field(default_factory=dict)
     schema: tuple[str, ...] = ()
@@ -49,32 +53,44 @@ class Dataset:
     from_file: bool = False
     notes: tuple[str, ...] = ()
     public: dict[str, Column] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
     @property
-    def all_columns(self) -> dict[str, Column]:
-        return self.columns | self.texts
+    def rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def numbers(self) -> dict[str, Column]:
+        """The columns without a word, for people who may see all of the data: nothing that a party
+        says may depend on which they are."""
+        return {name: column for name, column in self.columns.items() if not is_word(column).any()}
 
     def about(self, asked: Iterable[str] | None = None) -> "Dataset":
         """The records that can answer for the columns asked about, or for all of them."""
         if self.missing == REFUSE:
             return self
-        wanted = [name for name in self.columns if asked is None or name in set(asked)]
-        blank = np.zeros(len(next(iter(self.all_columns.values()))), dtype=np.bool_)
-        for name in wanted:
-            blank |= np.isnan(self.columns[name])
-        if not blank.any():
+        among = self.columns.keys() if asked is None else set(asked)
+        lacks = {name: self._lacks(name) for name in self.columns if name in among}
+        lacking = [name for name, found in lacks.items() if found.any()]
+        if not lacking:
             return dataclasses.replace(self, missing=REFUSE)
-        lacking = [name for name in wanted if np.isnan(self.columns[name]).any()]
+        blank = np.any([lacks[name] for name in lacking], axis=0)
         count = f"{np.count_nonzero(blank)} of {len(blank)} records lack {_listed(lacking)}"
         if self.missing == DROP:
             return self._without(blank, count)
         value = float(self.missing)
-        filled = {
-            name: np.nan_to_num(column, nan=value) if name in lacking else column
-            for name, column in self.columns.items()
-        }
-        note = f"{count} and count as {self.missing} there"
-        return dataclasses.replace(self, columns=filled, missing=REFUSE, notes=(*self.notes, note))
+        filled = {name: np.where(lacks[name], value, self.columns[name]) for name in lacking}
+        return dataclasses.replace(
+            self,
+            columns=self.columns | filled,
+            missing=REFUSE,
+            notes=(*self.notes, f"{count} and count as {self.missing} there"),
+        )
+
+    def _lacks(self, name: str) -> NDArray[np.bool_]:
+        """Which records have nothing there; no number, in a column that is of numbers."""
+        column = self.columns[name]
+        return ~np.isfinite(column) if name in self.of_numbers else is_blank(column)
 
     def _without(self, blank: NDArray[np.bool_], count: str) -> "Dataset":
         if blank.all():
@@ -87,21 +103,40 @@ class Dataset:
         return dataclasses.replace(
             self,
             columns={name: column[~blank] for name, column in self.columns.items()},
-            texts={name: column[~blank] for name, column in self.texts.items()},
             owner=owner,
             missing=REFUSE,
             notes=(*self.notes, note),
         )
 
+    def uncounted(self) -> Iterator[str]:
+        """For the one who holds the data and for nobody else: how many cells of which columns have
+        nothing that a question about them could count. No cell is told."""
+        for name, column in self.columns.items():
+            blanks, words = (int(np.count_nonzero(each(column))) for each in (is_blank, is_word))
+            stray = 0 < words < len(column) - blanks or (words and name in self.of_numbers)
+            if name in self.categories or not (blanks or stray):
+                continue
+            numbers = f"{blanks} blanks" + (f" and {words} words" if stray else "")
+            yield (
+                f"column {name!r} has {numbers} in {len(column)} records: each counts as the least "
+                "where a question takes numbers, and as another where it counts names; "
+                "missing=drop leaves blanks out"
+            )
+
+    def checked(self) -> "Dataset":
+        """For simulations, which refuse what parties would make do with. Raises `LocalError`."""
+        if self.faults:
+            raise LocalError(self.faults[0])
+        return self
+
     def check(self, numbers: Iterable[str]) -> None:
-        """Raises `LocalError` where one of these columns is of names, or lacks a number."""
+        """For simulations too. Raises `LocalError` where one of these columns is not of numbers, or
+        lacks one."""
         for name in numbers:
-            if name in self.texts:
+            values = look_up("column", name, self.columns)
+            if is_word(values).any():
                 why = self.why.get(name, f"column {name!r} is of names, not of numbers")
                 raise LocalError(f"{why}; {NAMES}" if self.from_file else why)
-            if name not in self.columns:
-                look_up("column", name, self.all_columns)
-            values = self.columns[name]
             if blanks := int(np.count_nonzero(~np.isfinite(values))):
                 way = LEAVE_OUT
                 if not self.from_file:
@@ -112,9 +147,8 @@ class Dataset:
     def deal(self, parties: int | None) -> Holdings:
         """Evenly among `parties`, or by the `party=` column, whose number of parties is given."""
         if self.owner is None:
-            rows = len(next(iter(self.all_columns.values())))
-            return deal(self.all_columns, min(20, rows) if parties is None else parties)
-        holdings = deal_by(self.all_columns, self.owner)
+            return deal(self.columns, min(20, self.rows) if parties is None else parties)
+        holdings = deal_by(self.columns, self.owner)
         if parties not in (None, len(holdings.ids)):
             raise LocalError(
                 f"the party column names {len(holdings.ids)} parties, but --parties says {parties}"
@@ -125,7 +159,7 @@ class Dataset:
         """All of it, as one party's; or that party's slice of what is dealt to `slices`."""
         ids = np.array([party], dtype=np.uint32)
         if slices is None:
-            return Holdings(ids, np.zeros(1, dtype=np.intp), self.all_columns)
+            return Holdings(ids, np.zeros(1, dtype=np.intp), self.columns)
         dealt = self.deal(slices)
         if party >= slices:
             raise LocalError(f"party-{party} has no slice of data dealt to {slices}")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parties.block import PartyBlock
-from protocols.run.messages import Message, Phase
-from protocols.run.participant import Reply
-from protos.tasks import Tasks
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import grpc
 import grpc.aio
 
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Credentials, Identity, new_key, passport_of
-from protocols.identity.enrolment import (
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity, new_key, passport_of
+from tallyroom.protocols.identity.enrolment import (
     Token,
     certificate_request,
     check_authority,
@@ -20,10 +20,10 @@ from protocols.identity.enrolment import (
     check_issued,
     sign_renewal,
 )
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
-from protos.channel import open_enrolment_channel
-from protos.tally_pb2_grpc import EnrolmentStub
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_enrolment_channel
+from tallyroom.protos.tally_pb2_grpc import EnrolmentStub
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data import Dataset, load
-from protocols.categories import encode_names, is_name
-from protocols.errors import LocalError
-from protocols.records import Column
+from tallyroom.parties.data import Dataset, load
+from tallyroom.protocols.cells import encode_cells, is_word
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column
 
 
 @runtime_checkable
@@ -69,7 +69,7 @@ def _one_each(tables: Mapping[str, Any]) -> Dataset:
     shared = set.intersection(*(set(columns) for columns in held.values()))
     for columns in held.values():
         for name in columns.keys() - shared:
-            if is_name(columns[name]).any():  # names that not all have are of no use
+            if is_word(columns[name]).any():  # names that not all have are of no use
                 del columns[name]
     for owner, columns in held.items():
         for name in [*known, *columns]:
@@ -84,10 +84,7 @@ def _one_each(tables: Mapping[str, Any]) -> Dataset:
 def _dataset(
     name: str, columns: dict[str, Column], owner: NDArray[np.int64] | None = None
 ) -> Dataset:
-    """Names apart from numbers: a column of which any is a name is of names."""
-    texts = {key: column for key, column in columns.items() if is_name(column).any()}
-    numbers = {key: column for key, column in columns.items() if key not in texts}
-    return Dataset(name, numbers, owner=owner, texts=texts)
+    return Dataset(name, columns, owner=owner)
 
 
 def _columns(table: Any, owner: str) -> dict[str, Column]:
@@ -128,7 +125,8 @@ def _columns_of_array(array: NDArray[Any], owner: str) -> list[tuple[str, Any]]:
 
 
 def _values(content: Any, name: str, owner: str) -> Column | None:
-    """As doubles, with NaN for what is missing, and names as codes; None for anything else.
+    """The code of every cell, by itself (`protocols.cells`); None for a column whose type is of
+    neither numbers nor text, such as times.
 
     A statistic refuses a column with NaN when it is asked about it, not before.
     """
@@ -137,22 +135,21 @@ def _values(content: Any, name: str, owner: str) -> Column | None:
         raise LocalError(f"column {name!r} of {owner} has {values.ndim} dimensions, not one")
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    if values.dtype.kind in "UT":
-        return encode_names(str(each).strip() for each in values.tolist())
-    if values.dtype.kind != "O":
+    if isinstance(content, list | tuple):  # numpy has all of them in the form of one
+        return encode_cells(map(_text, content))
+    if values.dtype.kind not in "UTO":
         return None
-    blank = [_is_missing(each) for each in values]
-    if all(none or isinstance(each, Real) for none, each in zip(blank, values, strict=True)):
-        pairs = zip(blank, values, strict=True)
-        return np.array([np.nan if none else float(each) for none, each in pairs])
-    if all(none or isinstance(each, str) for none, each in zip(blank, values, strict=True)):
-        pairs = zip(blank, values, strict=True)
-        return encode_names("" if none else each.strip() for none, each in pairs)
-    return None
+    return encode_cells(map(_text, values.tolist()))
 
 
-def _is_missing(value: object) -> bool:
-    """None, NaN, or pandas' NA, which is equal to nothing and cannot be asked."""
-    if value is None or type(value).__name__ == "NAType":
-        return True
-    return isinstance(value, float) and value != value
+def _text(cell: object) -> str:
+    """As a file has it: numbers so that none is lost, dates and all else as they are written."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return ""
+    if not isinstance(cell, Real):
+        return str(cell)
+    try:
+        number = float(cell)
+    except OverflowError:  # a whole number beyond all doubles
+        return str(type(cell))
+    return "" if number != number else repr(number)

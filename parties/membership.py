@@ -5,13 +5,13 @@ import logging
 import os
 from pathlib import Path
 
-from parties.enrolment import enrol, is_due, renew
-from parties.process import PartyConfig, PartyHost
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Credentials
-from protocols.identity.enrolment import Token
-from protos.channel import stop_signal
-from protos.identity_files import replace_pair, write_identity
+from tallyroom.parties.enrolment import enrol, is_due, renew
+from tallyroom.parties.process import PartyConfig, PartyHost
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import Credentials
+from tallyroom.protocols.identity.enrolment import Token
+from tallyroom.protos.channel import stop_signal
+from tallyroom.protos.identity_files import replace_pair, write_identity
 
 log = logging.getLogger(__name__)
 

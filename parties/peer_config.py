@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 WAYS = ("direct", "relay")
 

@@ -15,22 +15,28 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from parties.peer_config import PeerConfig
-from parties.sealed_channel import Card, SealedChannel, fingerprint, sign_card, verify_card
-from protocols.errors import PeerError
-from protocols.identity.certificates import Credentials, Identity
-from protocols.run.messages import Message, Role, decode
-from protocols.run.participant import Reply
-from protos import tally_pb2 as pb
-from protos.channel import Context, new_server, open_channel, received, stop_serving
-from protos.tally_pb2_grpc import (
+from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.sealed_channel import (
+    Card,
+    SealedChannel,
+    fingerprint,
+    sign_card,
+    verify_card,
+)
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.messages import Message, Role, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import Context, new_server, open_channel, received, stop_serving
+from tallyroom.protos.tally_pb2_grpc import (
     CoordinatorStub,
     PeerServicer,
     PeerStub,
     RelayStub,
     add_PeerServicer_to_server,
 )
-from protos.tasks import Tasks
+from tallyroom.protos.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from parties.block import PartyBlock
-from parties.consent import Consent
-from parties.dispatcher import Dispatcher
-from parties.peer_config import PeerConfig
-from parties.signing import signet_of
-from protocols.errors import PeerError
-from protocols.identity.certificates import Credentials, Identity
-from protocols.randomness import KEY_BYTES, Randomness
-from protocols.records import Holdings
-from protocols.run.messages import Message, Phase, Role, decode
-from protocols.run.meter import Meter
-from protocols.run.participant import Reply
-from protocols.run.policy import Policy
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_to_wire
-from protos.channel import open_channel, stop_signal
-from protos.heap import keep_freed_memory
-from protos.identity_files import write_secret
-from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from protos.tasks import Tasks
-from storage.party_answers import PartyAnswers
+from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.consent import Consent
+from tallyroom.parties.dispatcher import Dispatcher
+from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.signing import signet_of
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.randomness import KEY_BYTES, Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
+from tallyroom.protocols.wire.meter import Meter
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_to_wire
+from tallyroom.protos.channel import open_channel, stop_signal
+from tallyroom.protos.heap import keep_freed_memory
+from tallyroom.protos.identity_files import write_secret
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
+from tallyroom.protos.tasks import Tasks
+from tallyroom.storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
-    from parties.peers import Peers
+    from tallyroom.parties.peers import Peers
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class PartyHost:
     def _others(self) -> "Peers":
         """Made when there is somebody to meet: most runs need none of it."""
         if self._peers is None:
-            from parties.peers import Peers
+            from tallyroom.parties.peers import Peers
 
             self._peers = Peers(
                 self._config.peer,

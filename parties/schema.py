@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from protocols.errors import LocalError
-from protocols.statistics.attributes import MAX_ATTRIBUTES, parse_attribute
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.attributes import MAX_ATTRIBUTES, parse_attribute
 
 Schema = tuple[str, ...]
 

@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Credentials, Identity, Trust
-from protocols.run.messages import Role
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity, Trust
+from tallyroom.protocols.wire.messages import Role
 
 KEY_BYTES = 32
 _COUNTER = struct.Struct(">Q")

@@ -2,8 +2,8 @@
 
 import datetime as dt
 
-from protocols.identity.certificates import Credentials
-from protocols.identity.vouchers import Signet
+from tallyroom.protocols.identity.certificates import Credentials
+from tallyroom.protocols.identity.vouchers import Signet
 
 
 def signet_of(credentials: Credentials) -> Signet:

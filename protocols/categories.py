@@ -1,49 +1,16 @@
-"""Names in a column of doubles: text that statistics may count and cannot reckon with.
-
-A name is stored as a NaN whose payload is 50 bits of its hash. So whatever takes numbers refuses
-it as it refuses any NaN, and who knows the names that matter finds them without a list that all
-parties would have to share. Two names collide with probability 2^-50.
-"""
+"""The names that a question counts, as they are written: A,B,C."""
 
 import csv
-import hashlib
 from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from protocols.errors import LocalError
-from protocols.records import Column
+from tallyroom.protocols.cells import encode_cells
+from tallyroom.protocols.errors import LocalError
 
 OTHER = "other"
 """What names are counted as that are not among the categories."""
 
 MAX_CATEGORIES = 4096
 MAX_LETTERS = 1 << 16
-
-_NAME = 0x7FFC_0000_0000_0000
-_HASH = (1 << 50) - 1
-
-
-def encode_names(texts: Iterable[str]) -> Column:
-    """Each text as its code; None and blank ones are missing, a plain NaN."""
-    codes: dict[str, int] = {}
-    found = [codes.get(text) or codes.setdefault(text, _code(text)) for text in texts]
-    return np.array(found, dtype=np.uint64).view(np.float64)
-
-
-def _code(text: str) -> int:
-    if not text:
-        return int(np.array([np.nan]).view(np.uint64)[0])
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return _NAME | int.from_bytes(digest, "little") & _HASH
-
-
-def is_name(column: Column) -> NDArray[np.bool_]:
-    """Where a name stands and not a number, nor nothing."""
-    codes = np.ascontiguousarray(column).view(np.uint64)
-    named: NDArray[np.bool_] = (codes & np.uint64(_NAME)) == np.uint64(_NAME)
-    return named
 
 
 def parse_categories(text: str) -> tuple[str, ...]:
@@ -61,7 +28,10 @@ def parse_categories(text: str) -> tuple[str, ...]:
         raise LocalError(f"categories are names separated by commas, not {text[:40]!r}")
     if len(names) > MAX_CATEGORIES:
         raise LocalError(f"{len(names)} categories; at most {MAX_CATEGORIES} are counted")
-    for name in names:
+    first: dict[bytes, str] = {}
+    for name, code in zip(names, encode_cells(names), strict=True):
+        if (same := first.setdefault(code.tobytes(), name)) != name:
+            raise LocalError(f"the categories {same!r} and {name!r} are the same number")
         if names.count(name) > 1:
             raise LocalError(f"the category {name!r} is there twice")
     if OTHER in names[:-1]:
@@ -74,13 +44,3 @@ def format_categories(names: Iterable[str]) -> str:
     return ",".join(
         '"' + name.replace('"', '""') + '"' if set(name) & set('", ') else name for name in names
     )
-
-
-def places(column: Column, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """For each record the place of its name among `names`, or past the last for any other."""
-    codes = np.ascontiguousarray(column).view(np.uint64)
-    known = encode_names(names).view(np.uint64)
-    order = np.argsort(known)
-    at = np.minimum(np.searchsorted(known[order], codes), len(names) - 1)
-    found: NDArray[np.int64] = np.where(known[order][at] == codes, order[at], len(names))
-    return found

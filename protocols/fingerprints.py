@@ -12,8 +12,8 @@ two holdings that collide. It takes one AES block a word, for all parties of a b
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.randomness import Fingerprints, Ids, Randomness, encrypted
-from protocols.records import Holdings
+from tallyroom.protocols.randomness import Fingerprints, Ids, Randomness, encrypted
+from tallyroom.protocols.records import Holdings
 
 
 def bound_to_data(randomness: Randomness, holdings: Holdings) -> Randomness:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import TypeVar
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import Randomness
 
 Column = NDArray[np.float64]
 

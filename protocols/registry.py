@@ -10,8 +10,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from protocols.errors import LocalError
-from protocols.names import look_up
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
 
 AGGREGATORS = "tallyroom.aggregators"
 STATISTICS = "tallyroom.statistics"

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocols.aggregation.contract import Ids, Memory, OneRound, Total
-from protocols.algebra.ring import Vector
-from protocols.errors import RunFailed
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.in_parts import proceed
-from protocols.run.machine import Done, Failed, Machine, Rejected, Step
-from protocols.run.machines import collector_machine, party_machine, server_machine
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.run.router import Router, heard
-from protocols.statistics import Estimate, Statistic
+from tallyroom.protocols.aggregation.contract import Ids, Memory, OneRound, Total
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.in_parts import proceed
+from tallyroom.protocols.run.machines import collector_machine, party_machine, server_machine
+from tallyroom.protocols.statistics import Estimate, Statistic
+from tallyroom.protocols.wire.machine import Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.protocols.wire.router import Router, heard
 
 
 def whole_run(

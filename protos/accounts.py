@@ -5,11 +5,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import PeerError
-from protocols.run.messages import Phase, Role
-from protocols.run.meter import Account, Direction, Link, Meter
-from protocols.run.query import MAX_PARTIES
-from protos import tally_pb2 as pb
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.query import MAX_PARTIES
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Account, Direction, Link, Meter
+from tallyroom.protos import tally_pb2 as pb
 
 MAX_VALUES = 4 * MAX_PARTIES
 """All accounts of a station together: a few bytes stand for a long run, and many for many."""

@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Trust
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Trust
 
 log = logging.getLogger(__name__)
 

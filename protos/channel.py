@@ -12,16 +12,16 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Credentials, Identity, claimed_identity
-from protocols.run.messages import MAX_WIRE_BYTES, Message, decode
-from protos import TLS13_ONLY
-from protos import tally_pb2 as pb
-from protos.certified import Certified
-from protos.certified import Context as Context
-from protos.certified import certificate_of as certificate_of
-from protos.descriptors import most_connections
-from protos.strict import Strict
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity, claimed_identity
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Message, decode
+from tallyroom.protos import TLS13_ONLY
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.certified import Certified
+from tallyroom.protos.certified import Context as Context
+from tallyroom.protos.certified import certificate_of as certificate_of
+from tallyroom.protos.descriptors import most_connections
+from tallyroom.protos.strict import Strict
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import TypedDict
 
-from protocols.aggregation.contract import Total
-from protocols.errors import PeerError
-from protocols.run.evidence import MAX_ANSWERS, Answered, Evidence, Opening
-from protos import tally_pb2 as pb
+from tallyroom.protocols.aggregation.contract import Total
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.run.evidence import MAX_ANSWERS, Answered, Evidence, Opening
+from tallyroom.protos import tally_pb2 as pb
 
 
 class Asked(TypedDict, total=False):

@@ -13,7 +13,7 @@ OUTPUTS = ("tally_pb2.py", "tally_pb2.pyi", "tally_pb2_grpc.py")
 def generate(target: Path) -> None:
     arguments = ["protoc", f"-I{ROOT}"]
     arguments += [f"--{kind}_out={target}" for kind in ("python", "pyi", "grpc_python")]
-    if protoc.main([*arguments, "protos/tally.proto"]) != 0:
+    if protoc.main([*arguments, "tallyroom/protos/tally.proto"]) != 0:
         raise SystemExit("protoc failed")
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder))
         for name in OUTPUTS:
-            if (Path(folder) / "protos" / name).read_bytes() != (
+            if (Path(folder) / "tallyroom" / "protos" / name).read_bytes() != (
                 ROOT / "protos" / name
             ).read_bytes():
                 raise SystemExit(f"protos/{name} has drifted from tally.proto: run `make protos`")

@@ -10,9 +10,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Credentials, Trust, claimed_identity
-from protocols.run.messages import Role
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Trust, claimed_identity
+from tallyroom.protocols.wire.messages import Role
 
 
 def write_identity(folder: Path, credentials: Credentials) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.run.messages import Role
-from protocols.run.meter import Meter, Tally, tallies_by_link
-from protocols.run.standing import MOST_SHOWN, Standing
-from protos import tally_pb2 as pb
+from tallyroom.protocols.run.standing import MOST_SHOWN, Standing
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Meter, Tally, tallies_by_link
+from tallyroom.protos import tally_pb2 as pb
 
 LABELS = frozenset(f"{sender.label}->{receiver.label}" for sender in Role for receiver in Role)
 MOST_BYTES = 2**63 - 1

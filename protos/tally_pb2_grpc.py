@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from protos import tally_pb2 as protos_dot_tally__pb2
+from tallyroom.protos import tally_pb2 as tallyroom_dot_protos_dot_tally__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in protos/tally_pb2_grpc.py depends on'
+        + ' but the generated code in tallyroom/protos/tally_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -37,33 +37,33 @@ class MessagesStub:
         """
         self.Send = channel.unary_unary(
                 '/tallyroom.Messages/Send',
-                request_serializer=protos_dot_tally__pb2.Parcel.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Parcel.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Receive = channel.unary_stream(
                 '/tallyroom.Messages/Receive',
-                request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Parcel.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Subscription.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Parcel.FromString,
                 _registered_method=True)
         self.Status = channel.unary_unary(
                 '/tallyroom.Messages/Status',
-                request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.RunStatus.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.RunRef.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.RunStatus.FromString,
                 _registered_method=True)
         self.Accounts = channel.unary_unary(
                 '/tallyroom.Messages/Accounts',
-                request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.AccountList.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.RunRef.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.AccountList.FromString,
                 _registered_method=True)
         self.Forget = channel.unary_unary(
                 '/tallyroom.Messages/Forget',
-                request_serializer=protos_dot_tally__pb2.RunRef.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.RunRef.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Kept = channel.unary_unary(
                 '/tallyroom.Messages/Kept',
-                request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.RunList.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Subscription.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.RunList.FromString,
                 _registered_method=True)
 
 
@@ -119,33 +119,33 @@ def add_MessagesServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Send': grpc.unary_unary_rpc_method_handler(
                     servicer.Send,
-                    request_deserializer=protos_dot_tally__pb2.Parcel.FromString,
-                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Parcel.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
             'Receive': grpc.unary_stream_rpc_method_handler(
                     servicer.Receive,
-                    request_deserializer=protos_dot_tally__pb2.Subscription.FromString,
-                    response_serializer=protos_dot_tally__pb2.Parcel.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Subscription.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Parcel.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
-                    request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
-                    response_serializer=protos_dot_tally__pb2.RunStatus.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.RunRef.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.RunStatus.SerializeToString,
             ),
             'Accounts': grpc.unary_unary_rpc_method_handler(
                     servicer.Accounts,
-                    request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
-                    response_serializer=protos_dot_tally__pb2.AccountList.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.RunRef.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.AccountList.SerializeToString,
             ),
             'Forget': grpc.unary_unary_rpc_method_handler(
                     servicer.Forget,
-                    request_deserializer=protos_dot_tally__pb2.RunRef.FromString,
-                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.RunRef.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
             'Kept': grpc.unary_unary_rpc_method_handler(
                     servicer.Kept,
-                    request_deserializer=protos_dot_tally__pb2.Subscription.FromString,
-                    response_serializer=protos_dot_tally__pb2.RunList.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Subscription.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.RunList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -174,8 +174,8 @@ class Messages:
             request,
             target,
             '/tallyroom.Messages/Send',
-            protos_dot_tally__pb2.Parcel.SerializeToString,
-            protos_dot_tally__pb2.Receipt.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Parcel.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
@@ -201,8 +201,8 @@ class Messages:
             request,
             target,
             '/tallyroom.Messages/Receive',
-            protos_dot_tally__pb2.Subscription.SerializeToString,
-            protos_dot_tally__pb2.Parcel.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Subscription.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Parcel.FromString,
             options,
             channel_credentials,
             insecure,
@@ -228,8 +228,8 @@ class Messages:
             request,
             target,
             '/tallyroom.Messages/Status',
-            protos_dot_tally__pb2.RunRef.SerializeToString,
-            protos_dot_tally__pb2.RunStatus.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.RunRef.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.RunStatus.FromString,
             options,
             channel_credentials,
             insecure,
@@ -255,8 +255,8 @@ class Messages:
             request,
             target,
             '/tallyroom.Messages/Accounts',
-            protos_dot_tally__pb2.RunRef.SerializeToString,
-            protos_dot_tally__pb2.AccountList.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.RunRef.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.AccountList.FromString,
             options,
             channel_credentials,
             insecure,
@@ -282,8 +282,8 @@ class Messages:
             request,
             target,
             '/tallyroom.Messages/Forget',
-            protos_dot_tally__pb2.RunRef.SerializeToString,
-            protos_dot_tally__pb2.Receipt.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.RunRef.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
@@ -309,8 +309,8 @@ class Messages:
             request,
             target,
             '/tallyroom.Messages/Kept',
-            protos_dot_tally__pb2.Subscription.SerializeToString,
-            protos_dot_tally__pb2.RunList.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Subscription.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.RunList.FromString,
             options,
             channel_credentials,
             insecure,
@@ -334,38 +334,38 @@ class CoordinatorStub:
         """
         self.Join = channel.unary_unary(
                 '/tallyroom.Coordinator/Join',
-                request_serializer=protos_dot_tally__pb2.JoinRequest.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Welcome.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.JoinRequest.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Welcome.FromString,
                 _registered_method=True)
         self.Ask = channel.unary_stream(
                 '/tallyroom.Coordinator/Ask',
-                request_serializer=protos_dot_tally__pb2.Question.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Event.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Question.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Event.FromString,
                 _registered_method=True)
         self.Resume = channel.unary_stream(
                 '/tallyroom.Coordinator/Resume',
-                request_serializer=protos_dot_tally__pb2.QuestionKey.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Event.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.QuestionKey.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Event.FromString,
                 _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/tallyroom.Coordinator/Cancel',
-                request_serializer=protos_dot_tally__pb2.QuestionKey.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Cancelled.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.QuestionKey.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Cancelled.FromString,
                 _registered_method=True)
         self.Announce = channel.unary_unary(
                 '/tallyroom.Coordinator/Announce',
-                request_serializer=protos_dot_tally__pb2.Announcement.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Announcement.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Locate = channel.unary_unary(
                 '/tallyroom.Coordinator/Locate',
-                request_serializer=protos_dot_tally__pb2.Parties.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Hosts.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Parties.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Hosts.FromString,
                 _registered_method=True)
         self.Report = channel.unary_unary(
                 '/tallyroom.Coordinator/Report',
-                request_serializer=protos_dot_tally__pb2.AccountReport.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.AccountReport.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
 
 
@@ -427,38 +427,38 @@ def add_CoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Join': grpc.unary_unary_rpc_method_handler(
                     servicer.Join,
-                    request_deserializer=protos_dot_tally__pb2.JoinRequest.FromString,
-                    response_serializer=protos_dot_tally__pb2.Welcome.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.JoinRequest.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Welcome.SerializeToString,
             ),
             'Ask': grpc.unary_stream_rpc_method_handler(
                     servicer.Ask,
-                    request_deserializer=protos_dot_tally__pb2.Question.FromString,
-                    response_serializer=protos_dot_tally__pb2.Event.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Question.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Event.SerializeToString,
             ),
             'Resume': grpc.unary_stream_rpc_method_handler(
                     servicer.Resume,
-                    request_deserializer=protos_dot_tally__pb2.QuestionKey.FromString,
-                    response_serializer=protos_dot_tally__pb2.Event.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.QuestionKey.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Event.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
-                    request_deserializer=protos_dot_tally__pb2.QuestionKey.FromString,
-                    response_serializer=protos_dot_tally__pb2.Cancelled.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.QuestionKey.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Cancelled.SerializeToString,
             ),
             'Announce': grpc.unary_unary_rpc_method_handler(
                     servicer.Announce,
-                    request_deserializer=protos_dot_tally__pb2.Announcement.FromString,
-                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Announcement.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
             'Locate': grpc.unary_unary_rpc_method_handler(
                     servicer.Locate,
-                    request_deserializer=protos_dot_tally__pb2.Parties.FromString,
-                    response_serializer=protos_dot_tally__pb2.Hosts.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Parties.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Hosts.SerializeToString,
             ),
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
-                    request_deserializer=protos_dot_tally__pb2.AccountReport.FromString,
-                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.AccountReport.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -487,8 +487,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Join',
-            protos_dot_tally__pb2.JoinRequest.SerializeToString,
-            protos_dot_tally__pb2.Welcome.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.JoinRequest.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Welcome.FromString,
             options,
             channel_credentials,
             insecure,
@@ -514,8 +514,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Ask',
-            protos_dot_tally__pb2.Question.SerializeToString,
-            protos_dot_tally__pb2.Event.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Question.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Event.FromString,
             options,
             channel_credentials,
             insecure,
@@ -541,8 +541,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Resume',
-            protos_dot_tally__pb2.QuestionKey.SerializeToString,
-            protos_dot_tally__pb2.Event.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.QuestionKey.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Event.FromString,
             options,
             channel_credentials,
             insecure,
@@ -568,8 +568,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Cancel',
-            protos_dot_tally__pb2.QuestionKey.SerializeToString,
-            protos_dot_tally__pb2.Cancelled.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.QuestionKey.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Cancelled.FromString,
             options,
             channel_credentials,
             insecure,
@@ -595,8 +595,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Announce',
-            protos_dot_tally__pb2.Announcement.SerializeToString,
-            protos_dot_tally__pb2.Receipt.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Announcement.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
@@ -622,8 +622,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Locate',
-            protos_dot_tally__pb2.Parties.SerializeToString,
-            protos_dot_tally__pb2.Hosts.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Parties.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Hosts.FromString,
             options,
             channel_credentials,
             insecure,
@@ -649,8 +649,8 @@ class Coordinator:
             request,
             target,
             '/tallyroom.Coordinator/Report',
-            protos_dot_tally__pb2.AccountReport.SerializeToString,
-            protos_dot_tally__pb2.Receipt.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.AccountReport.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
@@ -674,8 +674,8 @@ class PeerStub:
         """
         self.Send = channel.unary_unary(
                 '/tallyroom.Peer/Send',
-                request_serializer=protos_dot_tally__pb2.Parcel.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Parcel.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
 
 
@@ -695,8 +695,8 @@ def add_PeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Send': grpc.unary_unary_rpc_method_handler(
                     servicer.Send,
-                    request_deserializer=protos_dot_tally__pb2.Parcel.FromString,
-                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Parcel.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -725,8 +725,8 @@ class Peer:
             request,
             target,
             '/tallyroom.Peer/Send',
-            protos_dot_tally__pb2.Parcel.SerializeToString,
-            protos_dot_tally__pb2.Receipt.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Parcel.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
@@ -750,13 +750,13 @@ class RelayStub:
         """
         self.Forward = channel.unary_unary(
                 '/tallyroom.Relay/Forward',
-                request_serializer=protos_dot_tally__pb2.Envelope.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Receipt.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Envelope.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
                 _registered_method=True)
         self.Receive = channel.unary_stream(
                 '/tallyroom.Relay/Receive',
-                request_serializer=protos_dot_tally__pb2.Subscription.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Envelope.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.Subscription.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Envelope.FromString,
                 _registered_method=True)
 
 
@@ -783,13 +783,13 @@ def add_RelayServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Forward': grpc.unary_unary_rpc_method_handler(
                     servicer.Forward,
-                    request_deserializer=protos_dot_tally__pb2.Envelope.FromString,
-                    response_serializer=protos_dot_tally__pb2.Receipt.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Envelope.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Receipt.SerializeToString,
             ),
             'Receive': grpc.unary_stream_rpc_method_handler(
                     servicer.Receive,
-                    request_deserializer=protos_dot_tally__pb2.Subscription.FromString,
-                    response_serializer=protos_dot_tally__pb2.Envelope.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.Subscription.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Envelope.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -818,8 +818,8 @@ class Relay:
             request,
             target,
             '/tallyroom.Relay/Forward',
-            protos_dot_tally__pb2.Envelope.SerializeToString,
-            protos_dot_tally__pb2.Receipt.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Envelope.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Receipt.FromString,
             options,
             channel_credentials,
             insecure,
@@ -845,8 +845,8 @@ class Relay:
             request,
             target,
             '/tallyroom.Relay/Receive',
-            protos_dot_tally__pb2.Subscription.SerializeToString,
-            protos_dot_tally__pb2.Envelope.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.Subscription.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Envelope.FromString,
             options,
             channel_credentials,
             insecure,
@@ -870,13 +870,13 @@ class EnrolmentStub:
         """
         self.Enrol = channel.unary_unary(
                 '/tallyroom.Enrolment/Enrol',
-                request_serializer=protos_dot_tally__pb2.EnrolRequest.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Certified.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.EnrolRequest.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Certified.FromString,
                 _registered_method=True)
         self.Renew = channel.unary_unary(
                 '/tallyroom.Enrolment/Renew',
-                request_serializer=protos_dot_tally__pb2.RenewRequest.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Certified.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.RenewRequest.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Certified.FromString,
                 _registered_method=True)
 
 
@@ -903,13 +903,13 @@ def add_EnrolmentServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Enrol': grpc.unary_unary_rpc_method_handler(
                     servicer.Enrol,
-                    request_deserializer=protos_dot_tally__pb2.EnrolRequest.FromString,
-                    response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.EnrolRequest.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Certified.SerializeToString,
             ),
             'Renew': grpc.unary_unary_rpc_method_handler(
                     servicer.Renew,
-                    request_deserializer=protos_dot_tally__pb2.RenewRequest.FromString,
-                    response_serializer=protos_dot_tally__pb2.Certified.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.RenewRequest.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Certified.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -938,8 +938,8 @@ class Enrolment:
             request,
             target,
             '/tallyroom.Enrolment/Enrol',
-            protos_dot_tally__pb2.EnrolRequest.SerializeToString,
-            protos_dot_tally__pb2.Certified.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.EnrolRequest.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Certified.FromString,
             options,
             channel_credentials,
             insecure,
@@ -965,8 +965,8 @@ class Enrolment:
             request,
             target,
             '/tallyroom.Enrolment/Renew',
-            protos_dot_tally__pb2.RenewRequest.SerializeToString,
-            protos_dot_tally__pb2.Certified.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.RenewRequest.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Certified.FromString,
             options,
             channel_credentials,
             insecure,
@@ -990,8 +990,8 @@ class DirectoryStub:
         """
         self.Describe = channel.unary_unary(
                 '/tallyroom.Directory/Describe',
-                request_serializer=protos_dot_tally__pb2.DescribeRequest.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.Description.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.DescribeRequest.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.Description.FromString,
                 _registered_method=True)
 
 
@@ -1011,8 +1011,8 @@ def add_DirectoryServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
-                    request_deserializer=protos_dot_tally__pb2.DescribeRequest.FromString,
-                    response_serializer=protos_dot_tally__pb2.Description.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.DescribeRequest.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.Description.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1041,8 +1041,8 @@ class Directory:
             request,
             target,
             '/tallyroom.Directory/Describe',
-            protos_dot_tally__pb2.DescribeRequest.SerializeToString,
-            protos_dot_tally__pb2.Description.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.DescribeRequest.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.Description.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1066,8 +1066,8 @@ class RevocationStub:
         """
         self.Update = channel.unary_unary(
                 '/tallyroom.Revocation/Update',
-                request_serializer=protos_dot_tally__pb2.RevocationList.SerializeToString,
-                response_deserializer=protos_dot_tally__pb2.RevocationState.FromString,
+                request_serializer=tallyroom_dot_protos_dot_tally__pb2.RevocationList.SerializeToString,
+                response_deserializer=tallyroom_dot_protos_dot_tally__pb2.RevocationState.FromString,
                 _registered_method=True)
 
 
@@ -1087,8 +1087,8 @@ def add_RevocationServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Update': grpc.unary_unary_rpc_method_handler(
                     servicer.Update,
-                    request_deserializer=protos_dot_tally__pb2.RevocationList.FromString,
-                    response_serializer=protos_dot_tally__pb2.RevocationState.SerializeToString,
+                    request_deserializer=tallyroom_dot_protos_dot_tally__pb2.RevocationList.FromString,
+                    response_serializer=tallyroom_dot_protos_dot_tally__pb2.RevocationState.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1117,8 +1117,8 @@ class Revocation:
             request,
             target,
             '/tallyroom.Revocation/Update',
-            protos_dot_tally__pb2.RevocationList.SerializeToString,
-            protos_dot_tally__pb2.RevocationState.FromString,
+            tallyroom_dot_protos_dot_tally__pb2.RevocationList.SerializeToString,
+            tallyroom_dot_protos_dot_tally__pb2.RevocationState.FromString,
             options,
             channel_credentials,
             insecure,

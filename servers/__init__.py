@@ -1,3 +1,3 @@
 """The server and coordinator processes: shells, ledgers, identities."""
 
-import protos  # noqa: F401 - before gRPC
+import tallyroom.protos  # noqa: F401 - before gRPC

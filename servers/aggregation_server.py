@@ -5,18 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Bulk, Memory
-from protocols.errors import LocalError, PeerError, TallyError
-from protocols.identity.vouchers import Vouchers
-from protocols.joint.base_transfers import BaseTransfers
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Machine, Spend, Step
-from protocols.run.machines import check, server_machine
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.participant import Participant, Reply
-from protocols.run.query import decode_query
-from protocols.run.receipts import (
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Bulk, Memory
+from tallyroom.protocols.errors import LocalError, PeerError, TallyError
+from tallyroom.protocols.identity.vouchers import Vouchers
+from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.query import decode_query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import check, server_machine
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.receipts import (
     Receipt,
     Signer,
     charged,
@@ -24,7 +22,9 @@ from protocols.run.receipts import (
     share_digest,
     unsigned,
 )
-from storage.ledger import Ledger
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Spend, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.storage.ledger import Ledger
 
 
 class AggregationServer(Participant):
@@ -74,10 +74,8 @@ class AggregationServer(Participant):
         query = decode_query(message.run, message.body[0].tobytes(), message.sender)
         try:
             check(query)
-            query.statistic.check_bounds()  # parties could not answer without
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
-            _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
             spend = aggregator_named(query.aggregator).release(query).spend
             if not self.replaying and self._ledger.has_like(query.nonce.hex()):
                 # Begun anew, it would draw the same noise, and could be told other parties. So it

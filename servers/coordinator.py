@@ -10,25 +10,25 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Records, Total
-from protocols.aggregation.fss.on_demand import OnDemandCollector
-from protocols.errors import LocalError, PeerError, RunFailed
-from protocols.randomness import Randomness
-from protocols.records import VERSION_BYTES
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.run.machines import check, collector_machine
-from protocols.run.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
-from protocols.run.meter import Direction, Meter
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.run.refusal import Refusals, refusal_words
-from protocols.run.standing import party_states
-from servers.releases import Releases
-from servers.witness import Witness
-from storage.ledger import Ledger
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import Records, Total
+from tallyroom.protocols.aggregation.fss.on_demand import OnDemandCollector
+from tallyroom.protocols.errors import LocalError, PeerError, RunFailed
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import VERSION_BYTES
+from tallyroom.protocols.run.machines import check, collector_machine
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.refusal import Refusals, refusal_words
+from tallyroom.protocols.run.standing import party_states
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
+from tallyroom.protocols.wire.meter import Direction, Meter
+from tallyroom.servers.releases import Releases
+from tallyroom.servers.witness import Witness
+from tallyroom.storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
 
@@ -165,7 +165,6 @@ class Coordinator(Witness):
             nonce, self.parties, self.servers, self.all_records, self.most_records
         )
         check(query)
-        _ = query.mechanism  # refuses an epsilon whose noise would not fit the ring
         releases, data = self.releases, self.data
         if question.fresh or not releases.knows(query, data):
             spend = aggregator_named(query.aggregator).release(query).spend

@@ -1,19 +1,19 @@
 """The coordinator process: `tally coordinator`."""
 
-from protos.channel import new_server, serving, stop_signal
-from protos.tally_pb2_grpc import (
+from tallyroom.protos.channel import new_server, serving, stop_signal
+from tallyroom.protos.tally_pb2_grpc import (
     add_CoordinatorServicer_to_server,
     add_DirectoryServicer_to_server,
     add_MessagesServicer_to_server,
     add_RelayServicer_to_server,
     add_RevocationServicer_to_server,
 )
-from servers.coordinator_service import CoordinatorConfig, CoordinatorService
-from servers.enrolment import FederationDirectory, enrolling, registrar_of
-from servers.metrics import Metrics
-from servers.process import Ready
-from servers.relay import Relay
-from servers.revocation import Revocations, RevocationService, Screen
+from tallyroom.servers.coordinator_service import CoordinatorConfig, CoordinatorService
+from tallyroom.servers.enrolment import FederationDirectory, enrolling, registrar_of
+from tallyroom.servers.metrics import Metrics
+from tallyroom.servers.process import Ready
+from tallyroom.servers.relay import Relay
+from tallyroom.servers.revocation import Revocations, RevocationService, Screen
 
 
 async def run_coordinator(config: CoordinatorConfig, ready: Ready) -> None:

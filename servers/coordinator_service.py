@@ -11,32 +11,32 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from protocols.aggregation.contract import Ids
-from protocols.errors import LocalError, RunFailed, TallyError
-from protocols.identity.certificates import Credentials, Identity
-from protocols.privacy.caps import Composition
-from protocols.run.messages import Role
-from protocols.run.meter import Tally, tallies_by_link
-from protocols.run.participant import Reply
-from protocols.run.question import Question
-from protocols.run.standing import MOST_SHOWN
-from protos import tally_pb2 as pb
-from protos.channel import Context, caller
-from protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
-from servers.coordinator import MAX_RECORDS_EACH, Coordinator
-from servers.dispatch import POLL_SECONDS, Dispatch
-from servers.enrolment import EnrolmentConfig
-from servers.message_service import Mailboxes, MessageService
-from servers.metrics import Metrics, watch_ledger
-from servers.peer_directory import PeerDirectory
-from servers.run import LiveRuns, Run
-from servers.runs import Runs
-from servers.server_link import ServerLink
-from storage.answers import Answers
-from storage.certificates import Certificates
-from storage.journal import Journal
-from storage.ledger import Ledger
-from storage.store import Store
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.privacy.caps import Composition
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.standing import MOST_SHOWN
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Tally, tallies_by_link
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import Context, caller
+from tallyroom.protos.progress import added, links_from_wire, links_to_wire, submitted_from_wire
+from tallyroom.servers.coordinator import MAX_RECORDS_EACH, Coordinator
+from tallyroom.servers.dispatch import POLL_SECONDS, Dispatch
+from tallyroom.servers.enrolment import EnrolmentConfig
+from tallyroom.servers.message_service import Mailboxes, MessageService
+from tallyroom.servers.metrics import Metrics, watch_ledger
+from tallyroom.servers.peer_directory import PeerDirectory
+from tallyroom.servers.run import LiveRuns, Run
+from tallyroom.servers.runs import Runs
+from tallyroom.servers.server_link import ServerLink
+from tallyroom.storage.answers import Answers
+from tallyroom.storage.certificates import Certificates
+from tallyroom.storage.journal import Journal
+from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.store import Store
 
 MAX_KEY = 200
 

@@ -8,16 +8,16 @@ import time
 import grpc
 import grpc.aio
 
-from protocols.aggregation.contract import Ids
-from protocols.errors import PeerError
-from protocols.run.machine import Failed
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Reply
-from protos.tasks import Tasks
-from servers.coordinator import Coordinator
-from servers.message_service import MOST_LISTED, Mailboxes, MessageService
-from servers.run import LiveRuns
-from servers.server_link import ServerLink
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.machine import Failed
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protos.tasks import Tasks
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.servers.message_service import MOST_LISTED, Mailboxes, MessageService
+from tallyroom.servers.run import LiveRuns
+from tallyroom.servers.server_link import ServerLink
 
 log = logging.getLogger(__name__)
 

@@ -20,21 +20,27 @@ import grpc.aio
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Authority, Credentials, Identity, Trust, passport_of
-from protocols.identity.enrolment import Token, check_renewal, check_request
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
-from protos.channel import Context, caller, new_enrolment_server, serving
-from protos.tally_pb2_grpc import (
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import (
+    Authority,
+    Credentials,
+    Identity,
+    Trust,
+    passport_of,
+)
+from tallyroom.protocols.identity.enrolment import Token, check_renewal, check_request
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import Context, caller, new_enrolment_server, serving
+from tallyroom.protos.tally_pb2_grpc import (
     DirectoryServicer,
     EnrolmentServicer,
     RevocationStub,
     add_EnrolmentServicer_to_server,
 )
-from servers.federation_folder import read_authority, signed_revocations
-from servers.registry import Registry, Signed
-from servers.revocation import Revocations
+from tallyroom.servers.federation_folder import read_authority, signed_revocations
+from tallyroom.servers.registry import Registry, Signed
+from tallyroom.servers.revocation import Revocations
 
 log = logging.getLogger(__name__)
 

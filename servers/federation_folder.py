@@ -17,12 +17,12 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Credentials, Identity, check_host
-from protocols.identity.enrolment import SECRET_BYTES, Token, compressed
-from protocols.run.messages import Role
-from protos.identity_files import make_folder, write_identity, write_public, write_secret
-from servers.registry import Registry
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity, check_host
+from tallyroom.protocols.identity.enrolment import SECRET_BYTES, Token, compressed
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import make_folder, write_identity, write_public, write_secret
+from tallyroom.servers.registry import Registry
 
 AUTHORITY_LIFETIME = dt.timedelta(days=3650)
 MEMBER_LIFETIME = dt.timedelta(days=365)

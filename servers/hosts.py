@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
 
 KEY_BYTES = 32
 MAX_ADDRESS = 260

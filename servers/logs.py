@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")

@@ -14,18 +14,18 @@ from functools import partial
 import grpc
 import numpy as np
 
-from protocols.identity.certificates import Identity
-from protocols.run.machine import Failed
-from protocols.run.messages import RUN_BYTES, Message, Phase, Role, decode
-from protocols.run.participant import Participant, Reply
-from protocols.run.standing import MOST_SHOWN
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_to_wire
-from protos.channel import Context, caller, received
-from protos.progress import status_to_wire
-from protos.tally_pb2_grpc import MessagesServicer
-from protos.tasks import Tasks
-from storage.journal import Journal, Kind, Record
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.standing import MOST_SHOWN
+from tallyroom.protocols.wire.machine import Failed
+from tallyroom.protocols.wire.messages import RUN_BYTES, Message, Phase, Role, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_to_wire
+from tallyroom.protos.channel import Context, caller, received
+from tallyroom.protos.progress import status_to_wire
+from tallyroom.protos.tally_pb2_grpc import MessagesServicer
+from tallyroom.protos.tasks import Tasks
+from tallyroom.storage.journal import Journal, Kind, Record
 
 log = logging.getLogger(__name__)
 

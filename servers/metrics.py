@@ -13,10 +13,10 @@ import grpc
 import grpc.aio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from protocols.errors import LocalError
-from protocols.identity.certificates import Credentials, passport_of
-from protos.certified import Handler
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Credentials, passport_of
+from tallyroom.protos.certified import Handler
+from tallyroom.storage.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

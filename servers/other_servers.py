@@ -15,16 +15,16 @@ from ipaddress import IPv6Address
 import grpc
 import grpc.aio
 
-from protocols.errors import LocalError
-from protocols.identity.certificates import Credentials, Identity
-from protocols.run.messages import Message, Role
-from protocols.run.query import MAX_SERVERS
-from protos import tally_pb2 as pb
-from protos.channel import open_channel
-from protos.tally_pb2_grpc import MessagesStub
-from protos.tasks import Tasks
-from servers.hosts import MAX_ADDRESS
-from servers.metrics import parse_address
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.query import MAX_SERVERS
+from tallyroom.protocols.wire.messages import Message, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_channel
+from tallyroom.protos.tally_pb2_grpc import MessagesStub
+from tallyroom.protos.tasks import Tasks
+from tallyroom.servers.hosts import MAX_ADDRESS
+from tallyroom.servers.metrics import parse_address
 
 log = logging.getLogger(__name__)
 

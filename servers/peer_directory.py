@@ -5,15 +5,15 @@ from abc import abstractmethod
 import grpc
 import numpy as np
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Role
-from protocols.run.meter import Meter, relayed
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire, accounts_to_wire
-from protos.channel import Context, caller, certificate_of
-from protos.tally_pb2_grpc import CoordinatorServicer
-from servers.hosts import Announced, HostRegister
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Meter, relayed
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_from_wire, accounts_to_wire
+from tallyroom.protos.channel import Context, caller, certificate_of
+from tallyroom.protos.tally_pb2_grpc import CoordinatorServicer
+from tallyroom.servers.hosts import Announced, HostRegister
 
 LOCATE_SECONDS = 0.5
 """How long a host is waited for that is not here yet: it may be about to announce itself."""

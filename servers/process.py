@@ -5,27 +5,27 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from protocols.identity.certificates import Credentials, Identity
-from protocols.identity.vouchers import Vouchers
-from protocols.privacy.caps import Composition
-from protocols.run.messages import Role
-from protocols.run.participant import Reply
-from protocols.run.receipts import signer
-from protos.channel import new_server, serving, stop_signal
-from protos.heap import keep_freed_memory
-from protos.tally_pb2_grpc import (
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.identity.vouchers import Vouchers
+from tallyroom.protocols.privacy.caps import Composition
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.receipts import signer
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.channel import new_server, serving, stop_signal
+from tallyroom.protos.heap import keep_freed_memory
+from tallyroom.protos.tally_pb2_grpc import (
     add_MessagesServicer_to_server,
     add_RevocationServicer_to_server,
 )
-from servers.aggregation_server import AggregationServer
-from servers.message_service import Mailboxes, MessageService
-from servers.metrics import Metrics, watch_ledger
-from servers.other_servers import OtherServers
-from servers.revocation import Revocations, RevocationService, Screen
-from storage.bulk import FileBulk
-from storage.journal import Journal
-from storage.ledger import Ledger
-from storage.store import Store
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.servers.message_service import Mailboxes, MessageService
+from tallyroom.servers.metrics import Metrics, watch_ledger
+from tallyroom.servers.other_servers import OtherServers
+from tallyroom.servers.revocation import Revocations, RevocationService, Screen
+from tallyroom.storage.bulk import FileBulk
+from tallyroom.storage.journal import Journal
+from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.store import Store
 
 Ready = Callable[[int], None]
 """Told the port once the process listens."""

@@ -4,11 +4,11 @@ the party authority's key, and has no part in any run."""
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from protocols.errors import LocalError
-from protocols.identity.certificates import Credentials, Identity
-from protocols.run.messages import Role
-from protos.channel import open_channel, stop_signal
-from servers.enrolment import EnrolmentConfig, enrolling, registrar_of
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.channel import open_channel, stop_signal
+from tallyroom.servers.enrolment import EnrolmentConfig, enrolling, registrar_of
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocols.errors import LocalError, PeerError
-from protocols.run.messages import Role
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.wire.messages import Role
 
 SCHEMA_VERSION = 1
 _SCHEMA = """

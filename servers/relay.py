@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
-from protos.channel import Context, caller
-from protos.tally_pb2_grpc import RelayServicer
-from servers.hosts import HostRegister
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import Context, caller
+from tallyroom.protos.tally_pb2_grpc import RelayServicer
+from tallyroom.servers.hosts import HostRegister
 
 
 class Relay(RelayServicer):

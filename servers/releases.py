@@ -9,8 +9,8 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.query import Query
 
 Tree = tuple[str | None, bytes]
 """What is released of which data."""

@@ -16,14 +16,14 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import passport_of
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
-from protos.certified import Context, Handler, certificate_of, guarded
-from protos.channel import caller
-from protos.identity_files import write_public
-from protos.tally_pb2_grpc import RevocationServicer
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import passport_of
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.certified import Context, Handler, certificate_of, guarded
+from tallyroom.protos.channel import caller
+from tallyroom.protos.identity_files import write_public
+from tallyroom.protos.tally_pb2_grpc import RevocationServicer
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocols.aggregation.contract import Records
-from protocols.run.machine import Done, Failed
-from protocols.run.query import Query
-from protos import tally_pb2 as pb
+from tallyroom.protocols.aggregation.contract import Records
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.wire.machine import Done, Failed
+from tallyroom.protos import tally_pb2 as pb
 
 
 @dataclass

@@ -14,26 +14,26 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from protocols.aggregation.contract import Records, Total
-from protocols.errors import RunFailed, TallyError
-from protocols.run.machine import Done, Failed
-from protocols.run.machines import stages
-from protocols.run.messages import Role
-from protocols.run.meter import Meter
-from protocols.run.participant import Reply
-from protocols.run.query import Query, decode_query
-from protocols.run.question import Question
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_to_wire
-from protos.evidence import asked_to_wire, shares_to_wire
-from protos.tasks import Tasks
-from servers.coordinator import Coordinator
-from servers.dispatch import Dispatch
-from servers.message_service import RETRY_SECONDS, MessageService
-from servers.run import LiveRuns, Run, beginning, begun
-from servers.server_link import GRACE_SECONDS, ServerLink
-from storage.answers import Answers
-from storage.journal import Kind, Record
+from tallyroom.protocols.aggregation.contract import Records, Total
+from tallyroom.protocols.errors import RunFailed, TallyError
+from tallyroom.protocols.query import Query, decode_query
+from tallyroom.protocols.run.machines import stages
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.machine import Done, Failed
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Meter
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_to_wire
+from tallyroom.protos.evidence import asked_to_wire, shares_to_wire
+from tallyroom.protos.tasks import Tasks
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.servers.dispatch import Dispatch
+from tallyroom.servers.message_service import RETRY_SECONDS, MessageService
+from tallyroom.servers.run import LiveRuns, Run, beginning, begun
+from tallyroom.servers.server_link import GRACE_SECONDS, ServerLink
+from tallyroom.storage.answers import Answers
+from tallyroom.storage.journal import Kind, Record
 
 log = logging.getLogger(__name__)
 

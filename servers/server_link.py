@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Sequence
 import grpc
 import grpc.aio
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Credentials, Identity
-from protocols.run.messages import RUN_BYTES, Message, Role, decode
-from protos import tally_pb2 as pb
-from protos.channel import open_channel
-from protos.tally_pb2_grpc import MessagesStub
-from servers.message_service import CERTIFICATE
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.wire.messages import RUN_BYTES, Message, Role, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_channel
+from tallyroom.protos.tally_pb2_grpc import MessagesStub
+from tallyroom.servers.message_service import CERTIFICATE
 
 log = logging.getLogger(__name__)
 

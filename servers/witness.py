@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Total
-from protocols.run.evidence import Answered, Evidence
-from protocols.run.machine import Done, Machine, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Participant, RecordSpends, Reply
-from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES, request_of
-from storage.certificates import Certificates
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import Total
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.evidence import Answered, Evidence
+from tallyroom.protocols.run.participant import Participant, RecordSpends, Reply
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES, request_of
+from tallyroom.protocols.wire.machine import Done, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.storage.certificates import Certificates
 
 
 class Witness(Participant):

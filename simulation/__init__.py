@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import protos  # noqa: F401 - before gRPC
+import tallyroom.protos  # noqa: F401 - before gRPC
 
 if TYPE_CHECKING:
-    from simulation.federation import Federation
-    from simulation.result import Result
+    from tallyroom.simulation.federation import Federation
+    from tallyroom.simulation.result import Result
 
 __all__ = ["Federation", "Result"]
 
@@ -17,4 +17,4 @@ if not TYPE_CHECKING:
         """Loaded when they are used: the command must not pay for them to show its help."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"simulation.{name.lower()}"), name)
+        return getattr(import_module(f"tallyroom.simulation.{name.lower()}"), name)

@@ -7,23 +7,23 @@ from typing import Any
 import grpc
 import numpy as np
 
-from protocols.errors import Interrupted, LocalError, RunFailed
-from protocols.identity.certificates import Credentials, Identity
-from protocols.run.evidence import MAX_ANSWERS, Evidence
-from protocols.run.messages import Role
-from protocols.run.meter import Bill
-from protocols.run.question import Question
-from protos import tally_pb2 as pb
-from protos.accounts import (
+from tallyroom.protocols.errors import Interrupted, LocalError, RunFailed
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.run.evidence import MAX_ANSWERS, Evidence
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import (
     accounts_from_wire,
     cpu_seconds_from_wire,
     prepare_seconds_from_wire,
 )
-from protos.channel import open_blocking_channel
-from protos.evidence import EvidenceReader
-from protos.progress import links_from_wire, states_from_wire
-from protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
-from simulation.runtimes.contract import Opened, Progress, Report
+from tallyroom.protos.channel import open_blocking_channel
+from tallyroom.protos.evidence import EvidenceReader
+from tallyroom.protos.progress import links_from_wire, states_from_wire
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, DirectoryStub
+from tallyroom.simulation.runtimes.contract import Opened, Progress, Report
 
 PATIENCE_SECONDS = 60.0
 """How long a coordinator is waited for that is away."""

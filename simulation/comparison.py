@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.aggregation import aggregator_named, aggregator_names
-from protocols.errors import LocalError, RunFailed, TallyError
-from protocols.statistics.estimates import plain
-from simulation.reports.trust import collusion
-from simulation.result import SCHEMA, Result
+from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
+from tallyroom.protocols.statistics.estimates import plain
+from tallyroom.simulation.reports.trust import collusion
+from tallyroom.simulation.result import SCHEMA, Result
 
 HEADS = (
     "aggregator",
@@ -167,7 +167,7 @@ class AggregatorComparison:
 
     def write(self, folder: Path) -> list[Path]:
         """Writes comparison.json, .csv, .png and .html; returns their paths."""
-        from simulation.reports.comparison_page import comparison_figure, comparison_page
+        from tallyroom.simulation.reports.comparison_page import comparison_figure, comparison_page
 
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"comparison.{kind}" for kind in ("json", "csv", "png", "html")]

@@ -1,8 +1,8 @@
 """`tally demo`: a guided run that says what it does as it does it."""
 
-from protocols.statistics.moments import Mean
-from simulation.federation import Federation
-from simulation.reports.terminal import out, show_progress, show_result
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.reports.terminal import out, show_progress, show_result
 
 PARTIES, SERVERS, EPSILON = 20, 2, 1.0
 
@@ -40,10 +40,12 @@ def guided_run() -> None:
             "noise stays.\n"
         )
         show_result(result, [])
+    assert result.interval is not None
+    half = float(result.interval.high[0] - result.interval.low[0]) / 2
     out.print(
         "\nThe truth is shown because this is a simulation. What the analyst of a real federation "
         "sees is\nthe estimate, and what privacy cost: about "
-        f"±{1.96 * result.deviations[0]:.2g} at 95 %.\n\nNext: [bold]tally run histogram --runtime "
+        f"±{half:.2g} at 95 %.\n\nNext: [bold]tally run histogram --runtime "
         "processes --out report[/bold], then open report/report.html\n"
         "      [bold]tally list aggregators[/bold]   [bold]tally run --help[/bold]"
     )

@@ -7,26 +7,26 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import Interrupted, LocalError
-from protocols.privacy.mechanisms import parse_epsilon
-from protocols.run.machines import check
-from protocols.run.messages import NONCE_BYTES, Role
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Quantile
-from protocols.studies.budget import Grant
-from protocols.studies.contract import Study
-from protocols.studies.quantile_zoom import zoomed
-from protos import tally_pb2 as pb
-from protos.identity_files import read_identity
-from servers.metrics import parse_address
-from simulation.analyst import Analyst
-from simulation.question_key import check_resumed, keyed
-from simulation.result import Result
-from simulation.runtimes import Opened, Progress, Report
-from simulation.statement import Setting, answered
-from simulation.study import Manner, Put, conduct, is_study_key, new_key
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import Interrupted, LocalError
+from tallyroom.protocols.privacy.mechanisms import parse_epsilon
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.studies.budget import Grant
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.quantile_zoom import zoomed
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.metrics import parse_address
+from tallyroom.simulation.analyst import Analyst
+from tallyroom.simulation.question_key import check_resumed, keyed
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.runtimes import Opened, Progress, Report
+from tallyroom.simulation.statement import Setting, answered
+from tallyroom.simulation.study import Manner, Put, conduct, is_study_key, new_key
 
 DEPLOYED = {"runtime": "deployed", "network": "none", "seed": None}
 Begun = Callable[[str, bool], None]
@@ -104,13 +104,15 @@ class Deployment:
             named = partial(keyed, salt=asked.salt)
             return self._ask(ask.statistic, ask.aggregator or self._spec, asked.grant, how, named)
 
-        def rehearse(asked: Put) -> None:
+        def rehearse(asked: Put) -> float:
             ask, how = asked.ask, manner.of(asked)
             spec = ask.aggregator or self._spec
             there = self._analyst.describe(deadline)
             question = self._question(there, ask.statistic, spec, asked.grant, how)
             federation = there.parties, there.servers, there.records, there.most_records
-            check(question.query(bytes(NONCE_BYTES), *federation))
+            query = question.query(bytes(NONCE_BYTES), *federation)
+            check(query)
+            return aggregator_named(query.aggregator).release(query).delta
 
         begun(study_key, True)
         try:
@@ -167,7 +169,7 @@ class Deployment:
         return self._result(opened, opened.question)
 
     def _result(self, opened: Opened, question: Question) -> Result:
-        result, _ = answered(question, opened, "deployed", DEPLOYED)
+        result, _ = answered(question, opened, DEPLOYED)
         return replace(result, key=question.key)
 
     def _setting(self, there: pb.Description) -> Setting:

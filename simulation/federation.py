@@ -5,37 +5,46 @@ import os
 import time
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from parties.frames import Data, dataset_of
-from parties.peer_config import PeerConfig
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Aggregator
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import parse_epsilon
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.messages import Role
-from protocols.run.policy import Policy
-from protocols.run.question import Question
-from protocols.statistics import Estimate, Statistic, statistic_named
-from protocols.studies import studies
-from protocols.studies.budget import Grant
-from protocols.studies.contract import Study
-from protocols.studies.quantile_zoom import zoomed
-from servers.coordinator import Coordinator
-from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, choose_silent, parse_cheats
-from simulation.networks.network import network_of
-from simulation.prediction import predicted_links
-from simulation.question_key import keyed
-from simulation.result import Result
-from simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
-from simulation.statement import Setting, answered
-from simulation.study import Manner, Put, conduct
-from storage.ledger import Ledger
+from tallyroom.parties.frames import Data, dataset_of
+from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Aggregator
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import parse_epsilon
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
+from tallyroom.protocols.studies import studies
+from tallyroom.protocols.studies.budget import Grant
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.quantile_zoom import zoomed
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.simulation.known_data import noiseless, unsmoothed, with_categories
+from tallyroom.simulation.misbehaviour import (
+    HONEST,
+    Cheat,
+    Misbehaviour,
+    choose_silent,
+    parse_cheats,
+)
+from tallyroom.simulation.networks.network import network_of
+from tallyroom.simulation.prediction import predicted_links
+from tallyroom.simulation.question_key import keyed
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
+from tallyroom.simulation.statement import Setting, answered
+from tallyroom.simulation.study import Manner, Put, conduct
+from tallyroom.storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
@@ -43,25 +52,6 @@ BLOCK_HOSTS = 4
 
 def _quiet(_: Progress) -> None:
     pass
-
-
-def _unsmoothed(statistic: Statistic, opened: Opened) -> Estimate | None:
-    """From the same release; decoding it again spends nothing."""
-    before = statistic.before_smoothing()
-    return None if before is None else before.decode(opened.total, opened.records)
-
-
-def _noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
-    """What noise was added to; None where nobody knows what was lost."""
-    known = statistic.is_whole(present.rows, opened.records)
-    return statistic.noiseless(present) if known else None
-
-
-def _with_categories(statistic: Statistic, known: str) -> Statistic:
-    """The same, counting the names that the data set publishes, if it counts names."""
-    if getattr(statistic, "categories", None) != "":
-        return statistic
-    return type(statistic).from_parameters(statistic.parameters() | {"categories": known})
 
 
 class Federation:
@@ -123,7 +113,6 @@ class Federation:
             self.servers,
             max_records_per_party,
             self.holdings.rows,
-            kind.trust,
         )
         scripted = parse_cheats(cheats, count)
         if drop_after < 0:
@@ -231,12 +220,16 @@ class Federation:
             result, present = self._ask(ask.statistic, spec, question.grant, how, question.salt)
             return result
 
-        def truth() -> Estimate | None:
-            return study.reference(present)
+        @cache
+        def of_all() -> Estimate | None:
+            return study.reference(self.holdings)
 
-        def rehearse(question: Put) -> None:
+        def truth() -> Estimate | None:
+            return of_all() if present is self.holdings else study.reference(present)
+
+        def rehearse(question: Put) -> float:
             ask, how = question.ask, manner.of(question)
-            self._question(ask.statistic, ask.aggregator or self._spec, question.grant, how, "")
+            return self._rehearse(ask.statistic, ask.aggregator or self._spec, question.grant, how)
 
         result = conduct(study, whole, self._next_key(), put, rehearse, report, truth)
         if not (clipped := study.clipped(self.holdings)):
@@ -259,16 +252,7 @@ class Federation:
         its key."""
         question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
-        # As it will be put: a truth depends on thresholds, not on which pairs are drawn.
-        here = self._setting
-        statistic = question.prepared(
-            here.parties,
-            here.servers,
-            self.holdings.rows,
-            here.max_records_per_party,
-            bytes(32),
-        )
-        statistic.check_resolution(self.holdings)
+        statistic = self._as_put(question)
         clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
@@ -281,7 +265,7 @@ class Federation:
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
         about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
-        result, release = answered(question, opened, self.data.name, about, self.runtime.trust)
+        result, release = answered(question, opened, about, self.runtime.trust)
         assert result.proof is not None
         notes = self._notes(question, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
@@ -289,10 +273,34 @@ class Federation:
             truth=truth,
             seconds=seconds | opened.seconds,
             notes=(*result.notes, *notes),
-            unsmoothed=None if release.exact else _unsmoothed(statistic, opened),
-            noiseless=_noiseless(result.proof.statistic, present, opened),
+            unsmoothed=None if release.exact else unsmoothed(statistic, opened),
+            noiseless=noiseless(result.proof.statistic, present, opened),
         )
         return result, present
+
+    def _as_put(self, question: Question) -> Statistic:
+        """As it will be put: a truth depends on thresholds, not on which pairs are drawn. Raises
+        `LocalError` where too little is left of these records' order."""
+        here = self._setting
+        statistic = question.prepared(
+            here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
+        )
+        statistic.check_resolution(self.holdings)
+        return statistic
+
+    def _rehearse(self, statistic: Statistic, spec: str, grant: Grant, manner: Manner) -> float:
+        """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
+        where these parties would not answer it, before anything is started."""
+        question = self._question(statistic, spec, grant, manner, "")
+        query = self._check(question)
+        asked = self._as_put(question)
+        if asked.machines() is None:
+            asked.reference(self.holdings)  # refuses columns that it cannot be of
+        policy, most = self.runtime.plan.policy, self._setting.max_records_per_party
+        refusal = policy and policy.in_federation(self.servers).refusal(query, most)
+        if refusal:
+            raise LocalError(f"parties would not answer {question.statistic.asked_as}: {refusal}")
+        return aggregator_named(query.aggregator).release(query).delta
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
@@ -329,20 +337,21 @@ class Federation:
         kind = studies().get(statistic) or statistic_named(statistic)
         known = {each.name for each in dataclasses.fields(kind)}
         roles = {role: column for role, column in self.data.roles.items() if role in known}
-        if "value" in known and "value" not in roles and len(self.data.columns) == 1:
-            roles["value"] = next(iter(self.data.columns))
+        if "value" in known and "value" not in roles and len(self.data.numbers) == 1:
+            roles["value"] = next(iter(self.data.numbers))
         published = {"attributes": self.data.schema} if "attributes" in known else {}
         return kind.from_parameters({**roles, **published})
 
-    def _check(self, question: Question) -> None:
+    def _check(self, question: Question) -> Query:
         """Asks it of a coordinator that has nobody behind it."""
         ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
         coordinator = Coordinator(
             self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
         )
         coordinator.enrol(self.holdings.ids, self.holdings.counts.astype(np.uint32))
-        coordinator.query(question)
+        query = coordinator.query(question)
         ledger.close()
+        return query
 
     def _next_key(self) -> str:
         """A name for the next question; under a seed, the same in every run."""
@@ -353,7 +362,7 @@ class Federation:
         """Fills in bounds and categories that the data set publishes; a file's must come from the
         user."""
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
-            statistic = _with_categories(statistic, known)
+            statistic = with_categories(statistic, known)
         named = statistic.named_columns
         self.data.check([column for column in statistic.columns if column not in named])
         bounded = statistic.with_bounds(self.data.bounds)

@@ -11,8 +11,8 @@ key that can be checked, which has two constructions (`fss.grid`, `fss.verified`
 import re
 from collections.abc import Mapping
 
-from fss.verified import MIN_BITS
-from protocols.aggregation.fss.verified_keys import GRID_BITS
+from tallyroom.fss.verified import MIN_BITS
+from tallyroom.protocols.aggregation.fss.verified_keys import GRID_BITS
 
 _TOKEN = re.compile(r"\s*([0-9]+|[Lnmkbc]|[-+−·*()])")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protocols.errors import LocalError, RunFailed
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Role
-from protos.channel import open_blocking_channel
-from protos.identity_files import read_any_identity
-from servers.metrics import parse_address
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.channel import open_blocking_channel
+from tallyroom.protos.identity_files import read_any_identity
+from tallyroom.servers.metrics import parse_address
 
 SECONDS = 5.0
 

@@ -11,10 +11,10 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 _SPEC = re.compile(r"(?:party-)?(?P<party>[0-9]{1,9}):(?P<kind>.*)")
 

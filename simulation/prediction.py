@@ -1,12 +1,12 @@
 """What a question will cost before it is asked, where its aggregator states that in a formula."""
 
-from protocols.aggregation.contract import Aggregator
-from protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES, Fss
-from protocols.aggregation.fss.submission import FINE, bits_for
-from protocols.run.messages import SINGLE_BYTES
-from protocols.statistics import Statistic
-from protocols.studies.contract import Study
-from simulation.formulas import NotAFormula, evaluate
+from tallyroom.protocols.aggregation.contract import Aggregator
+from tallyroom.protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES, Fss
+from tallyroom.protocols.aggregation.fss.submission import FINE, bits_for
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.wire.messages import SINGLE_BYTES
+from tallyroom.simulation.formulas import NotAFormula, evaluate
 
 
 def predicted_links(

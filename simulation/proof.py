@@ -1,16 +1,15 @@
-"""The proof of an answer: checked when it comes, kept in result.json, checked again by anybody.
+"""The proof of an answer: checked when it comes, and kept in result.json.
 
 What it proves: that the servers it names, each certified by the members' authority, released these
 shares over these parties in answer to this query, charged its ε and δ, and that the estimate is
 what the shares add up to. What it cannot prove: how many records the contributors hold, within what
 the query allows; and under `shuffle` the sum itself: only the coordinator can open the reports.
-A study is proved by its questions, from whose answers it concludes again.
+`simulation.verification` checks it again, for anybody who holds the result.
 """
 
 import base64
 import binascii
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,21 @@ import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Ids
-from protocols.algebra.ring import Vector
-from protocols.errors import (
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import (
     AnswerRefused,
     LocalError,
     PeerError,
-    RunFailed,
-    TallyError,
 )
-from protocols.privacy.ledger import as_written
-from protocols.run.evidence import Answered, Evidence, Opening
-from protocols.run.messages import Role
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.run.receipts import Receipt, decode_receipt
-from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.estimates import Estimate, plain, shape_of
-from protocols.statistics.interval import LEVEL, Interval
-from protocols.studies.contract import Answer
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.evidence import Answered, Evidence, Opening
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.receipts import Receipt, decode_receipt
+from tallyroom.protocols.statistics import Statistic, statistic_named
+from tallyroom.protocols.statistics.estimates import plain
+from tallyroom.protocols.statistics.interval import LEVEL, Interval
+from tallyroom.protocols.wire.messages import Role
 
 SAME = 1e-9
 """Relative difference of estimates that two machines may compute from the same shares."""
@@ -133,72 +127,6 @@ def read_result(path: Path) -> dict[str, Any]:
     return document
 
 
-def verify(document: dict[str, Any], authority: bytes | None = None) -> list[Receipt]:
-    """The receipts of a result, if all of them hold and all that the result says follows from them.
-
-    Raises `TallyError` otherwise. `authority` is the members' authority that is to have signed;
-    left out, the result's own is taken. Of a study, the questions are held to their receipts, its ε
-    and δ to those, and what it concluded to what it concludes from the answers again.
-    """
-    if "questions" in document:
-        return _verify_study(document, authority)
-    return _verified(document, authority).receipts
-
-
-@dataclass(frozen=True)
-class _Verified:
-    """A question whose receipts hold. `total` is None where servers sign for no sum."""
-
-    receipts: list[Receipt]
-    query: Query
-    proof: Proof
-    contributors: int
-    total: Vector | None
-
-    def estimate(self, total: Vector) -> Estimate:
-        exact = aggregator_named(self.query.aggregator).release(self.query).exact
-        return self.proof.statistic.decode(total, self.proof.records, exact=exact)
-
-    def interval(self, total: Vector) -> Interval | None:
-        release = aggregator_named(self.query.aggregator).release(self.query)
-        statistic, records = self.proof.statistic, self.proof.records
-        return release.interval(statistic, total, records, self.contributors)
-
-    def answer(self, total: Vector) -> Answer:
-        """What a study was told."""
-        interval = self.interval(total)
-        errors = np.zeros(1) if interval is None else interval.errors
-        return Answer(self.estimate(total), errors, self.proof.records)
-
-
-def _verified(document: dict[str, Any], authority: bytes | None) -> _Verified:
-    try:
-        proof, receipts = _parse(document)
-        if authority is not None and fingerprint_of(authority) != proof.fingerprint:
-            raise PeerError("authority", f"the result was made under {proof.fingerprint}")
-        evidence = proof.evidence
-        query = evidence.check(proof.authority)
-        members = np.unpackbits(np.frombuffer(evidence.release, np.uint8), count=query.parties)
-        contributors = np.flatnonzero(members).astype(np.uint32)
-        evidence.check_contributors(query, contributors, proof.records)
-        if proof.statistic.release_key() != query.statistic.release_key():
-            raise PeerError("result", "its statistic cannot be read off what was released")
-        _check_summary(document, query, proof.statistic)
-        total = evidence.total(query, proof.statistic, proof.records)
-        found = _Verified(receipts, query, proof, len(contributors), total)
-        if total is not None:
-            estimate = found.estimate(total)
-            if not _same(document["estimate"], estimate):
-                raise PeerError("result", "its estimate is not what the servers released")
-            off = found.interval(total)
-            told = None if off is None else interval_json(off, shape_of(estimate).scalar)
-            if not _close(document.get("interval"), told):
-                raise PeerError("result", "its interval is not that of the noise in the release")
-    except (*MALFORMED, TallyError) as bad:
-        raise TallyError(f"the result does not hold: {bad}") from None
-    return found
-
-
 def interval_json(interval: Interval, scalar: bool) -> dict[str, object]:
     """Numbers for a number, else lists in the order of the estimate's values."""
     if interval.unknown:
@@ -213,51 +141,6 @@ def interval_json(interval: Interval, scalar: bool) -> dict[str, object]:
         "standard_error": plain(error),
         **({"without": interval.without} if interval.without else {}),
     }
-
-
-def authority_of(document: dict[str, Any]) -> str:
-    """The fingerprint that a verified result gives of the servers' authority."""
-    first = document["questions"][0] if "questions" in document else document
-    return str(first["receipts"][0]["asked"]["authority_sha256"])
-
-
-def _verify_study(document: dict[str, Any], authority: bytes | None) -> list[Receipt]:
-    try:
-        questions = document["questions"]
-        if not questions or any("questions" in each for each in questions):
-            raise ValueError("a study has questions, which are no studies")
-        if "receipts" in document:
-            raise ValueError("the receipts of a study are those of its questions")
-        for what in ("epsilon", "delta"):
-            parts = [each["privacy"][what] for each in questions]
-            total = "inf" if "inf" in parts else float(sum(map(as_written, parts)))
-            if document["privacy"][what] != total:
-                raise PeerError("result", f"its {what} is not that of its questions together")
-        verified = [_verified(each, authority) for each in questions]
-        receipts = [receipt for each in verified for receipt in each.receipts]
-        if len({authority_of(each) for each in questions}) > 1:
-            raise PeerError("result", "its questions were answered under different authorities")
-        if len({receipt.run for receipt in receipts}) < len(questions):
-            raise PeerError("result", "one answer stands for several questions")
-        _check_conclusion(document, verified)
-    except (*MALFORMED, PeerError, RunFailed) as bad:
-        raise TallyError(f"the result does not hold: {bad}") from None
-    return receipts
-
-
-def _check_conclusion(document: dict[str, Any], verified: list[_Verified]) -> None:
-    """That the study says what it concludes from these answers. Where one of them is a total that
-    no server signed for, as under `shuffle`, nobody can tell. Raises `PeerError`."""
-    from simulation.replay import concluded, study_of
-
-    study = study_of(document["study"])
-    asked = [
-        (each.query, each.proof.statistic, each.answer(each.total))
-        for each in verified
-        if each.total is not None
-    ]
-    if len(asked) == len(verified) and not _same(document["estimate"], concluded(study, asked)):
-        raise PeerError("result", "its estimate is not what the study concludes from its answers")
 
 
 def fingerprint_of(authority: bytes) -> str:
@@ -283,7 +166,7 @@ def _receipt_json(run: bytes, answer: Answered, ask: bytes) -> dict[str, object]
     }
 
 
-def _parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
+def parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
     """Raises what reading a document raises that is not one."""
     asked = document["receipts"][0]["asked"]
     if any(entry["asked"] != asked for entry in document["receipts"]):
@@ -323,52 +206,6 @@ def _parse(document: dict[str, Any]) -> tuple[Proof, list[Receipt]]:
     if asked["authority_sha256"] != proof.fingerprint:
         raise ValueError("the authority's fingerprint is not as stated")
     return proof, receipts
-
-
-def _check_summary(document: dict[str, Any], query: Query, statistic: Statistic) -> None:
-    """That the result says of itself what the servers were asked. Raises `PeerError`."""
-    release = aggregator_named(query.aggregator).release(query)
-    stated = {
-        "statistic": (document["statistic"], statistic.asked_as),
-        "epsilon": (
-            document["privacy"]["epsilon"],
-            "inf" if query.epsilon is None else float(query.epsilon),
-        ),
-        "delta": (document["privacy"]["delta"], release.delta),
-        "noise": (document["privacy"]["noise"], release.placement),
-        "parties": (document["federation"]["parties"], query.parties),
-        "servers": (document["federation"]["servers"], query.servers),
-        "aggregator": (document["federation"]["aggregator"], query.aggregator),
-    }
-    for what, (said, asked) in stated.items():
-        if said != asked:
-            raise PeerError("result", f"its {what} is {said}, where the servers were asked {asked}")
-
-
-def _same(stated: object, estimate: Estimate) -> bool:
-    return _close(stated, plain(estimate))
-
-
-def _close(stated: object, found: object) -> bool:
-    """Whether two values of JSON are the same but for the last digits of real numbers."""
-    match found:
-        case float() | int() if not isinstance(found, bool):
-            if not isinstance(stated, int | float) or isinstance(stated, bool):
-                return False
-            return math.isclose(stated, found, rel_tol=SAME, abs_tol=1e-12)
-        case list():
-            return (
-                isinstance(stated, list)
-                and len(stated) == len(found)
-                and all(map(_close, stated, found))
-            )
-        case dict():
-            return (
-                isinstance(stated, dict)
-                and stated.keys() == found.keys()
-                and all(_close(stated[key], each) for key, each in found.items())
-            )
-    return type(stated) is type(found) and stated == found
 
 
 def _text(data: bytes) -> str:

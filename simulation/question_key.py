@@ -9,8 +9,8 @@ import os
 import re
 from dataclasses import replace
 
-from protocols.errors import AnswerRefused
-from protocols.run.question import Question
+from tallyroom.protocols.errors import AnswerRefused
+from tallyroom.protocols.run.question import Question
 
 _BYTES = 16
 _BOUND = re.compile(f"([0-9a-f]{{{2 * _BYTES}}})-([0-9a-f]{{{2 * _BYTES}}})")

@@ -6,20 +6,25 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError, RunFailed
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.parameters import as_plain
-from protocols.studies import study_named
-from protocols.studies.contract import Answer, Ask, Finding, Study
-from protocols.studies.private_bounds import PrivateBounds
-from protocols.studies.quantile_zoom import QuantileZoom
+import numpy as np
+
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic, statistic_named
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.interval import Interval, laplace_width
+from tallyroom.protocols.statistics.parameters import as_plain
+from tallyroom.protocols.studies import study_named
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
+from tallyroom.protocols.studies.private_bounds import PrivateBounds
+from tallyroom.protocols.studies.quantile_zoom import QuantileZoom
 
 BY_OPTION: dict[str, type[Study]] = {kind.name: kind for kind in (PrivateBounds, QuantileZoom)}
 """Studies that are asked by an option of a statistic, and by no name of their own."""
+
+UNKNOWN = "how the noise in its questions moves the finding is not known"
 
 
 def described(study: Study) -> dict[str, object]:
@@ -43,19 +48,23 @@ def study_of(document: dict[str, Any]) -> Study:
     return kind(**read)
 
 
-def concluded(study: Study, asked: Sequence[tuple[Query, Statistic, Answer]]) -> Estimate:
+def concluded(
+    study: Study, asked: Sequence[tuple[Query, Statistic, Answer]]
+) -> tuple[Finding, int | None]:
     """What it finds, given that these queries were put and answered in this order, and read off by
-    these statistics. Raises `RunFailed` where it would have asked something else, or for other
-    parts of its ε."""
+    these statistics; and which of them it is the answer to (`answering`). Raises `RunFailed` where
+    it would have asked something else, or for other parts of its ε."""
     steps = study.steps()
     left = list(asked)
     wholes = set()
+    put = []
     try:
         ask = next(steps)
         while left:
             query, statistic, answer = left.pop(0)
             if not _is_asked(ask, query, statistic):
                 raise RunFailed(f"{study.name} would not have asked this {statistic.name}")
+            put.append(ask)
             wholes.add(None if query.epsilon is None else query.epsilon / ask.share)
             if len(wholes) > 1:
                 raise RunFailed(f"{study.name} would have divided its ε in another way")
@@ -63,10 +72,40 @@ def concluded(study: Study, asked: Sequence[tuple[Query, Statistic, Answer]]) ->
     except StopIteration as stop:
         if left or not isinstance(stop.value, Finding):
             raise RunFailed(f"{study.name} would not have asked as much") from None
-        return stop.value.estimate
+        return stop.value, answering(stop.value, put)
     finally:
         steps.close()
     raise RunFailed(f"{study.name} would have asked more")
+
+
+def answering(finding: Finding, put: Sequence[Ask]) -> int | None:
+    """The last question that was about what the finding is; None if there is none."""
+    about = [place for place, ask in enumerate(put) if ask.statistic == finding.statistic]
+    return about[-1] if about else None
+
+
+def finding_interval(
+    study: Study,
+    finding: Finding,
+    answers: Sequence[tuple[Estimate, Interval | None]],
+    whole: int | None,
+    private: bool,
+) -> Interval | None:
+    """What the noise of its questions may have done to a finding: that of the question which it is
+    the answer to, or else by the deviations that the study tells."""
+    values = shape_of(finding.estimate).values()
+    if whole is not None:
+        estimate, interval = answers[whole]
+        if np.array_equal(shape_of(estimate).values(), values, equal_nan=True):
+            return interval
+    if not private:
+        return None
+    if finding.deviations is None or not np.isfinite(finding.deviations).all():
+        return Interval.none(len(values), UNKNOWN)
+    # Of one noise: it holds 95 % of that, and up to 96.6 % of several.
+    found = Interval.around(values, finding.deviations, laplace_width(1), study.span)
+    beside = [interval.without for _, interval in answers if interval is not None]
+    return replace(found, without=", ".join(dict.fromkeys(filter(None, beside))))
 
 
 def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:

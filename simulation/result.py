@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.run.messages import Role
-from protocols.run.meter import Bill
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Counts, Curve, Estimate, Shape, error_of, plain, shape_of
-from protocols.statistics.interval import Interval
-from simulation.networks.network import network_of
-from simulation.networks.prediction import split
-from simulation.proof import Proof, interval_json
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.run.promise import Promise
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import (
+    Counts,
+    Curve,
+    Estimate,
+    Shape,
+    error_of,
+    plain,
+    shape_of,
+)
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation.networks.network import network_of
+from tallyroom.simulation.networks.prediction import split
+from tallyroom.simulation.proof import Proof, interval_json
 
 if TYPE_CHECKING:
     import pandas
@@ -33,21 +42,6 @@ MOST_BILL_ROWS = 1000
 SCHEMA = 1
 
 Caught = tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True)
-class Privacy:
-    """`epsilon` None means that no noise was added: the answer is not private."""
-
-    epsilon: float | None
-    delta: float
-    mechanism: str
-    noise: str
-    threat_model: str
-
-    def as_json(self) -> dict[str, object]:
-        epsilon = "inf" if self.epsilon is None else self.epsilon
-        return {**self.__dict__, "epsilon": epsilon}
 
 
 def _now() -> str:
@@ -91,7 +85,7 @@ class Result:
     statistic: str
     estimate: Estimate
     truth: Estimate | None
-    privacy: Privacy
+    privacy: Promise
     federation: dict[str, object]
     bill: Bill
     seconds: dict[str, float]
@@ -279,7 +273,7 @@ class Result:
 
     def plot(self, ax: "Axes | None" = None) -> "Figure":
         """The estimate beside the truth, as a matplotlib figure; or on axes that are there."""
-        from simulation.reports.figures import draw_estimate, estimate_figure
+        from tallyroom.simulation.reports.figures import draw_estimate, estimate_figure
 
         if ax is None:
             return estimate_figure(self)
@@ -315,14 +309,14 @@ class Result:
 
     def _repr_html_(self) -> str:
         """In a notebook: the answer, its picture, and its table."""
-        from simulation.reports.page import notebook_cell
+        from tallyroom.simulation.reports.page import notebook_cell
 
         return notebook_cell(self)
 
     def write(self, folder: Path | str) -> list[Path]:
         """Writes result.json, estimate.csv, communication.csv, plots and report.html; returns
         their paths."""
-        from simulation.reports.page import write_report
+        from tallyroom.simulation.reports.page import write_report
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.block import PartyBlock
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Ids
-from protocols.aggregation.vouched import Vouched
-from protocols.errors import LocalError
-from protocols.identity.vouchers import Signet
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.machines import check
-from protocols.run.messages import Message
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from simulation.misbehaviour import HONEST, Cheat, Misbehaviour, Script
-from storage.party_answers import PartyAnswers
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.vouched import Vouched
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.messages import Message
+from tallyroom.simulation.misbehaviour import HONEST, Cheat, Misbehaviour, Script
+from tallyroom.storage.party_answers import PartyAnswers
 
 if TYPE_CHECKING:
-    from parties.consent import Consent
+    from tallyroom.parties.consent import Consent
 
 EXAGGERATION = 1000
 """How many times its records a party claims to hold that lies."""
@@ -121,7 +121,7 @@ def exaggerated(query: Query, holdings: Holdings, liars: Liars) -> Holdings:
 def _false_keys(query: Query, holdings: Holdings, liars: Liars, randomness: Randomness) -> Machine:
     """Two keys for one record: refused only past the number of records of the largest party.
     Where keys are verified, keys that count a thousand times."""
-    from protocols.aggregation.fss.aggregator import Fss, FssParty
+    from tallyroom.protocols.aggregation.fss.aggregator import Fss, FssParty
 
     class HeavyKeys(FssParty):
         def weights(self, ids: Ids, count: int) -> NDArray[np.uint64]:
@@ -139,7 +139,7 @@ def _false_claims(
 ) -> Machine:
     """A vector of a thousand records at the upper bound for each, with a proof of as many records
     as there are."""
-    from protocols.aggregation.prio3.aggregator import Prio3Party
+    from tallyroom.protocols.aggregation.prio3.aggregator import Prio3Party
 
     statistic = query.statistic
     bounds = statistic.column_bounds.items()
@@ -156,7 +156,7 @@ def _impossible_reports(
 ) -> Machine:
     """More reports than records would be refused by their number. So liars seal as many as they
     must, each of a value that there is not: the coordinator finds it, and not who sent it."""
-    from protocols.aggregation.shuffle.roles import ShuffleParty
+    from tallyroom.protocols.aggregation.shuffle.roles import ShuffleParty
 
     class LyingShuffleParty(ShuffleParty):
         def payloads(self, chosen: NDArray[np.intp], count: int) -> NDArray[np.uint8]:

@@ -6,30 +6,30 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Aggregator
-from protocols.aggregation.release import Release
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement, parse_noise
-from protocols.run.messages import NONCE_BYTES, Role
-from protocols.run.question import Question
-from protocols.run.refusal import refusal_words
-from protocols.statistics import Statistic
-from simulation.result import Privacy, Result
-from simulation.runtimes.contract import Opened
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Aggregator
+from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
+from tallyroom.protocols.run.promise import promise_of
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.refusal import refusal_words
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.runtimes.contract import Opened
 
 
 @dataclass(frozen=True)
 class Setting:
     """Who takes part, with how many records in all and how many of one party at most, which is
-    public. `trust` is what the runtime has to say about whom one has to trust."""
+    public."""
 
     aggregator: Aggregator
     parties: int
     servers: int
     max_records_per_party: int
     records: int
-    trust: str = ""
 
     def placement(self, noise: str | None, statistic: Statistic) -> Placement:
         if noise is None and (own := statistic.placement(self.servers)) is not None:
@@ -51,30 +51,9 @@ class Setting:
             return self.aggregator
         return aggregator_named(query.aggregator)
 
-    def privacy(self, question: Question, release: Release) -> Privacy:
-        record = question.unit == "record"
-        adjacency = question.statistic.protected if record else "all records of one party"
-        if question.epsilon is None:
-            words, statement = "none", "NOT PRIVATE: no noise was added"
-        elif release.exact:
-            words, statement = "none needed", "the answer does not depend on any record"
-        else:
-            words = release.words
-            statement = f"{release.statement}; ε is for {adjacency}, replaced by any other"
-        model = f"{self.aggregator.threat_model(self.servers)}; {statement}"
-        return Privacy(
-            None if question.epsilon is None else float(question.epsilon),
-            release.delta,
-            words,
-            release.placement,
-            f"{self.trust}; {model}" if self.trust else model,
-        )
-
-    def notes(self, question: Question, opened: Opened) -> list[str]:
+    def notes(self, opened: Opened) -> list[str]:
         contributors = len(opened.contributors)
         notes = []
-        if question.epsilon is None:
-            notes.append("NOT PRIVATE: epsilon is inf, so no noise was added")
         if contributors < self.parties:
             notes.append(f"{contributors} of {self.parties} parties contributed")
         for party, reason in opened.caught:
@@ -96,7 +75,7 @@ class Setting:
 
 
 def answered(
-    question: Question, opened: Opened, data: str, about: Mapping[str, object], trust: str = ""
+    question: Question, opened: Opened, about: Mapping[str, object], trust: str = ""
 ) -> tuple[Result, Release]:
     """The result that the servers signed for, and how they released it. Raises `AnswerRefused`.
 
@@ -111,10 +90,9 @@ def answered(
         query.servers,
         query.max_records_per_party,
         query.records,
-        trust,
     )
     statistic, records = proof.statistic, opened.records
-    release = setting.aggregator.release(query)
+    release, promise = setting.aggregator.release(query), promise_of(query)
     contributors = len(opened.contributors)
     interval = release.interval(statistic, opened.total, records, contributors)
     errors = np.zeros(1) if interval is None else interval.errors
@@ -122,21 +100,26 @@ def answered(
         question.statistic.asked_as,
         statistic.decode(opened.total, records, exact=release.exact),
         None,
-        setting.privacy(question, release),
+        promise,
         {
             "parties": setting.parties,
             "servers": setting.servers,
             "aggregator": query.aggregator,
+            **({"trust": trust} if trust else {}),
             **about,
         },
         opened.bill,
         opened.seconds,
         errors,
-        (*setting.notes(question, opened), *statistic.remarks(opened.total, release.exact)),
+        (
+            *promise.concessions,
+            *setting.notes(opened),
+            *statistic.remarks(opened.total, release.exact),
+        ),
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,
-        data=describe_data(data, statistic, setting.records),
+        data=describe_data(query.data, statistic, query.records),
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,
@@ -149,7 +132,7 @@ def answered(
 
 
 def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, object]:
-    """What is asked about, and what the statistic's grid does to it."""
+    """What is asked about, and what the grid of the statistic that was read off does to it."""
     description: dict[str, object] = {
         "name": name,
         "columns": list(statistic.columns),

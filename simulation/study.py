@@ -13,21 +13,21 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.ledger import as_written
-from protocols.privacy.mechanisms import Placement, parse_noise
-from protocols.records import Column
-from protocols.run.meter import Bill
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Chosen
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.interval import NORMAL, Interval
-from protocols.studies.budget import Budget, Grant
-from protocols.studies.contract import Answer, Ask, Finding, Study
-from simulation.replay import described
-from simulation.result import Privacy, Result
-from simulation.runtimes.contract import Progress, Report
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.run.promise import together
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Chosen
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.studies.budget import Budget, Grant
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation.replay import answering, described, finding_interval
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.runtimes.contract import Progress, Report
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ class Manner:
 
 
 PutQuestion = Callable[[Put], Result]
-Rehearse = Callable[[Put], None]
-"""Raises `LocalError` where such a question cannot be asked. It asks nothing."""
+Rehearse = Callable[[Put], float]
+"""The δ that such a question would spend. Raises `LocalError` where it cannot be asked, by the same
+check that a run makes. It asks nothing."""
 Truth = Callable[[], Estimate | None]
 
 
@@ -102,10 +103,11 @@ def conduct(
 ) -> Result:
     """What the study finds, for `whole` of ε and δ. Raises `LocalError` where it cannot be asked,
     and `RunFailed` where it does not come to an end, with what was spent until then."""
-    for example in study.examples():
-        grant = Budget(study, whole.epsilon, whole.delta).grant(example)
-        rehearse(Put(example, grant, "", report))
     budget = Budget(study, whole.epsilon, whole.delta)
+    budget.foresee(
+        max(rehearse(Put(ask, budget.rehearsal(ask), "", report)) for ask in budget.listed)
+    )
+    truth()  # it refuses data that the study cannot be of
     asked: list[tuple[Ask, Result]] = []
     steps = study.steps()
     try:
@@ -118,6 +120,10 @@ def conduct(
         finding = stop.value
     except RunFailed as error:
         raise type(error)(_failed(study, asked, str(error))) from None
+    except LocalError as error:
+        if not asked:
+            raise
+        raise RunFailed(_failed(study, asked, str(error))) from None  # something is spent
     finally:
         steps.close()
     if not isinstance(finding, Finding) or not asked:
@@ -184,13 +190,16 @@ def _concluded(
 ) -> Result:
     results = [result for _, result in asked]
     last = results[-1]
-    whole = next((r for ask, r in reversed(asked) if ask.statistic == finding.statistic), None)
+    place = answering(finding, [ask for ask, _ in asked])
+    whole = None if place is None else results[place]
+    private = any(result.privacy.epsilon is not None for result in results)
+    answers = [(result.estimate, result.interval) for result in results]
     notes = dict.fromkeys([*finding.notes, *(note for each in results for note in each.notes)])
     return Result(
         study.title,
         finding.estimate,
         truth,
-        _privacy(asked),
+        together([(result.statistic, result.privacy) for result in results]),
         last.federation,
         Bill.in_sequence([result.bill for result in results]),
         _added([result.seconds for result in results]),
@@ -207,48 +216,14 @@ def _concluded(
         style=study.style if finding.statistic is None else finding.statistic.style,
         questions=tuple(results),
         study=described(study),
-        interval=_interval(study, finding, results, whole),
+        interval=finding_interval(study, finding, answers, place, private),
     )
-
-
-UNKNOWN = "how the noise in its questions moves the finding is not known"
-
-
-def _interval(
-    study: Study, finding: Finding, results: list[Result], whole: Result | None
-) -> Interval | None:
-    """What the noise of its questions may have done to a finding: that of the question which it is
-    the answer to, or else by the deviations that the study tells."""
-    values = shape_of(finding.estimate).values()
-    if whole is not None and np.array_equal(whole.shape.values(), values, equal_nan=True):
-        return whole.interval
-    if all(result.privacy.epsilon is None for result in results):
-        return None
-    if finding.deviations is None or not np.isfinite(finding.deviations).all():
-        return Interval.none(len(values), UNKNOWN)
-    found = Interval.around(values, finding.deviations, NORMAL, study.span)
-    beside = [each.interval.without for each in results if each.interval is not None]
-    return dataclasses.replace(found, without=", ".join(dict.fromkeys(filter(None, beside))))
 
 
 def _deviations(finding: Finding) -> Column:
     if finding.deviations is not None:
         return finding.deviations
     return np.full(len(shape_of(finding.estimate).values()), np.nan)
-
-
-def _privacy(asked: list[tuple[Ask, Result]]) -> Privacy:
-    """By plain composition: questions follow from answers, so their ε and δ add up. Those that an
-    earlier release answered count as well: it is of the finding that this is said."""
-    parts = [result.privacy for _, result in asked]
-    words = [f"{result.statistic}: {result.privacy.mechanism}" for _, result in asked]
-    return Privacy(
-        epsilon_of([result for _, result in asked]),
-        float(sum(as_written(part.delta) for part in parts)),
-        "; ".join(dict.fromkeys(words)),
-        ", ".join(dict.fromkeys(part.noise for part in parts)),
-        "; and ".join(dict.fromkeys(part.threat_model for part in parts)),
-    )
 
 
 def _added(seconds: list[dict[str, float]]) -> dict[str, float]:

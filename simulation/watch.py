@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from protocols.run.standing import Standing
-from simulation.runtimes.contract import Progress, Report
+from tallyroom.protocols.run.standing import Standing
+from tallyroom.simulation.runtimes.contract import Progress, Report
 
 PROGRESS, LOCK = "progress.json", ".running"
 MOST_EVENTS = 40

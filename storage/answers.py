@@ -8,7 +8,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
-from storage.store import name_in, sync_folder
+from tallyroom.storage.store import name_in, sync_folder
 
 MOST_ANSWERS = 1000
 MOST_BYTES = 256 << 20

@@ -7,7 +7,7 @@ that its server showed then, whatever it shows by now.
 import os
 from pathlib import Path
 
-from storage.store import sync_folder
+from tallyroom.storage.store import sync_folder
 
 MAX_CERTIFICATE = 16 << 10
 

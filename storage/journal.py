@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.store import name_in, sync_folder
+from tallyroom.storage.store import name_in, sync_folder
 
 _HEAD = struct.Struct("<BII")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.caps import Caps, Composition
-from protocols.privacy.ledger import Charge, Totals, check_spend, tight_epsilon
-from protocols.run.machine import Spend
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.caps import Caps, Composition
+from tallyroom.protocols.privacy.ledger import Charge, Totals, check_spend, tight_epsilon
+from tallyroom.protocols.wire.machine import Spend
 
 SCHEMA_VERSION = 1
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from os import fsync as sync
 from pathlib import Path
 
-from protocols.errors import LocalError, PeerError
-from protocols.run.messages import Message, decode
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.wire.messages import Message, decode
 
 MOST_BEGUN = 256
 """Runs that are remembered to have been begun. Older ones are over."""

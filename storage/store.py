@@ -15,9 +15,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from protocols.errors import LocalError
-from protocols.randomness import KEY_BYTES, Randomness
-from protos.identity_files import write_secret
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import KEY_BYTES, Randomness
+from tallyroom.protos.identity_files import write_secret
 
 VERSION = 1
 

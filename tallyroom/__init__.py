@@ -12,19 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from protocols.errors import LocalError, PeerError, RunFailed, TallyError
-    from protocols.statistics.areas import AveragePrecision
-    from protocols.statistics.choices import Mode, TopK
-    from protocols.statistics.classifier_curves import PrCurve, Roc
-    from protocols.statistics.contract import Statistic
-    from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-    from protocols.statistics.estimates import Curve
-    from protocols.statistics.first_above import FirstAboveThreshold
-    from protocols.statistics.histogram import Histogram
-    from protocols.statistics.linear_regression import LinearRegression
-    from protocols.statistics.magnitudes import Magnitudes
-    from protocols.statistics.moments import Mean, Sum
-    from protocols.statistics.of_pairs import (
+    from tallyroom.protocols.errors import LocalError, PeerError, RunFailed, TallyError
+    from tallyroom.protocols.statistics.areas import AveragePrecision
+    from tallyroom.protocols.statistics.choices import Mode, TopK
+    from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+    from tallyroom.protocols.statistics.contract import Statistic
+    from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+    from tallyroom.protocols.statistics.estimates import Curve
+    from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+    from tallyroom.protocols.statistics.histogram import Histogram
+    from tallyroom.protocols.statistics.linear_regression import LinearRegression
+    from tallyroom.protocols.statistics.magnitudes import Magnitudes
+    from tallyroom.protocols.statistics.moments import Mean, Sum
+    from tallyroom.protocols.statistics.of_pairs import (
         Auc,
         CollisionEntropy,
         Gini,
@@ -32,56 +32,56 @@ if TYPE_CHECKING:
         Pairwise,
         Variance,
     )
-    from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-    from protocols.statistics.running_sum import RunningSum
-    from protocols.studies.contract import Answer, Ask, Finding, Study
-    from protocols.studies.gini_coefficient import GiniCoefficient
-    from protocols.studies.hosmer_lemeshow import HosmerLemeshow
-    from protocols.studies.logistic_regression import LogisticRegression
-    from protocols.studies.multinomial_regression import MultinomialRegression
-    from protocols.studies.private_bounds import PrivateBounds
-    from protocols.studies.projected_histogram import ProjectedHistogram
-    from protocols.studies.quantile_search import QuantileSearchStudy
-    from protocols.studies.residual_plot import ResidualPlot
-    from protocols.studies.roc_medians import RocMedians
-    from simulation.deployment import Deployment
-    from simulation.federation import Federation
-    from simulation.result import Result
+    from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+    from tallyroom.protocols.statistics.running_sum import RunningSum
+    from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
+    from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
+    from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
+    from tallyroom.protocols.studies.logistic_regression import LogisticRegression
+    from tallyroom.protocols.studies.multinomial_regression import MultinomialRegression
+    from tallyroom.protocols.studies.private_bounds import PrivateBounds
+    from tallyroom.protocols.studies.projected_histogram import ProjectedHistogram
+    from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
+    from tallyroom.protocols.studies.residual_plot import ResidualPlot
+    from tallyroom.protocols.studies.roc_medians import RocMedians
+    from tallyroom.simulation.deployment import Deployment
+    from tallyroom.simulation.federation import Federation
+    from tallyroom.simulation.result import Result
 
 _HOMES = {
-    "protocols.statistics.linear_regression": ("LinearRegression",),
-    "protocols.studies.quantile_search": ("QuantileSearchStudy",),
-    "protocols.studies.gini_coefficient": ("GiniCoefficient",),
-    "protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
-    "protocols.studies.logistic_regression": ("LogisticRegression",),
-    "protocols.studies.multinomial_regression": ("MultinomialRegression",),
-    "protocols.studies.projected_histogram": ("ProjectedHistogram",),
-    "protocols.studies.residual_plot": ("ResidualPlot",),
-    "protocols.studies.roc_medians": ("RocMedians",),
-    "protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
-    "protocols.statistics.choices": ("Mode", "TopK"),
-    "protocols.statistics.first_above": ("FirstAboveThreshold",),
-    "protocols.statistics.areas": ("AveragePrecision",),
-    "protocols.errors": (
+    "tallyroom.protocols.statistics.linear_regression": ("LinearRegression",),
+    "tallyroom.protocols.studies.quantile_search": ("QuantileSearchStudy",),
+    "tallyroom.protocols.studies.gini_coefficient": ("GiniCoefficient",),
+    "tallyroom.protocols.studies.hosmer_lemeshow": ("HosmerLemeshow",),
+    "tallyroom.protocols.studies.logistic_regression": ("LogisticRegression",),
+    "tallyroom.protocols.studies.multinomial_regression": ("MultinomialRegression",),
+    "tallyroom.protocols.studies.projected_histogram": ("ProjectedHistogram",),
+    "tallyroom.protocols.studies.residual_plot": ("ResidualPlot",),
+    "tallyroom.protocols.studies.roc_medians": ("RocMedians",),
+    "tallyroom.protocols.statistics.classifier_curves": ("PrCurve", "Roc"),
+    "tallyroom.protocols.statistics.choices": ("Mode", "TopK"),
+    "tallyroom.protocols.statistics.first_above": ("FirstAboveThreshold",),
+    "tallyroom.protocols.statistics.areas": ("AveragePrecision",),
+    "tallyroom.protocols.errors": (
         "LocalError",
         "PeerError",
         "RunFailed",
         "TallyError",
     ),
-    "protocols.statistics.contract": ("Statistic",),
-    "protocols.statistics.estimates": ("Curve",),
-    "protocols.statistics.ecdf": (
+    "tallyroom.protocols.statistics.contract": ("Statistic",),
+    "tallyroom.protocols.statistics.estimates": ("Curve",),
+    "tallyroom.protocols.statistics.ecdf": (
         "CumulativeHistogram",
         "Ecdf",
         "Quantile",
     ),
-    "protocols.statistics.histogram": ("Histogram",),
-    "protocols.statistics.magnitudes": ("Magnitudes",),
-    "protocols.statistics.moments": (
+    "tallyroom.protocols.statistics.histogram": ("Histogram",),
+    "tallyroom.protocols.statistics.magnitudes": ("Magnitudes",),
+    "tallyroom.protocols.statistics.moments": (
         "Mean",
         "Sum",
     ),
-    "protocols.statistics.of_pairs": (
+    "tallyroom.protocols.statistics.of_pairs": (
         "Auc",
         "CollisionEntropy",
         "Gini",
@@ -89,21 +89,21 @@ _HOMES = {
         "Pairwise",
         "Variance",
     ),
-    "protocols.statistics.on_demand": (
+    "tallyroom.protocols.statistics.on_demand": (
         "EcdfPoints",
         "QuantileSearch",
     ),
-    "protocols.statistics.running_sum": ("RunningSum",),
-    "protocols.studies.contract": (
+    "tallyroom.protocols.statistics.running_sum": ("RunningSum",),
+    "tallyroom.protocols.studies.contract": (
         "Answer",
         "Ask",
         "Finding",
         "Study",
     ),
-    "protocols.studies.private_bounds": ("PrivateBounds",),
-    "simulation.deployment": ("Deployment",),
-    "simulation.federation": ("Federation",),
-    "simulation.result": ("Result",),
+    "tallyroom.protocols.studies.private_bounds": ("PrivateBounds",),
+    "tallyroom.simulation.deployment": ("Deployment",),
+    "tallyroom.simulation.federation": ("Federation",),
+    "tallyroom.simulation.result": ("Result",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import protos  # noqa: F401 - before gRPC, as the processes have it
-from protocols.errors import words_of_the_command
+import tallyroom.protos  # noqa: F401 - before gRPC, as the processes have it
+from tallyroom.protocols.errors import words_of_the_command
 
 settings.register_profile("tallyroom", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("tallyroom")
@@ -64,7 +64,7 @@ Done = subprocess.CompletedProcess[str]
 Tally = Callable[..., Done]
 
 HERE = Path(__file__).parent
-COMMAND = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from tallyroom.simulation.command.main import main; main()"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -116,7 +116,7 @@ def tally_here(
     monkeypatch.chdir(folder)
 
     def run(*words: object) -> Done:
-        from simulation.command.main import main
+        from tallyroom.simulation.command.main import main
 
         monkeypatch.setattr(sys, "argv", ["tally", *map(str, words)])
         capsys.readouterr()

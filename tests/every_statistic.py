@@ -5,26 +5,34 @@ from typing import Any
 
 import numpy as np
 
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Column, Holdings, deal
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
-from protocols.statistics.calibration import CalibrationCounts
-from protocols.statistics.choices import Mode, QuantileByMax, TopK
-from protocols.statistics.class_objective import ClassObjective
-from protocols.statistics.classifier_curves import PrCurve, Roc
-from protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.first_above import FirstAboveThreshold, JointReach, MagnitudeBounds
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.linear_regression import LinearRegression
-from protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
-from protocols.statistics.logistic_objective import LogisticObjective
-from protocols.statistics.logistic_step import LogisticStep
-from protocols.statistics.magnitudes import Magnitudes
-from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.of_pairs import (
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.areas import (
+    AucByCurve,
+    AveragePrecision,
+    AveragePrecisionByCurve,
+)
+from tallyroom.protocols.statistics.calibration import CalibrationCounts
+from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
+from tallyroom.protocols.statistics.class_objective import ClassObjective
+from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.first_above import (
+    FirstAboveThreshold,
+    JointReach,
+    MagnitudeBounds,
+)
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
+from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.logistic_step import LogisticStep
+from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -32,24 +40,24 @@ from protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.private_thresholds import PriRoc, PriRocFix
-from protocols.statistics.projected import (
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from tallyroom.protocols.statistics.projected import (
     CuratedNextAttribute,
     CuratedProjectedCells,
     NextAttribute,
     NextByMax,
     ProjectedCells,
 )
-from protocols.statistics.residuals import (
+from tallyroom.protocols.statistics.residuals import (
     CuratedCells,
     CuratedReach,
     ResidualCells,
     ResidualReach,
 )
-from protocols.statistics.running_sum import RunningSum
-from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
+from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
 
 UNIT: dict[str, Any] = {"lower": 0.05, "upper": 1.0}
 GRID: dict[str, Any] = {**UNIT, "thresholds": 4}

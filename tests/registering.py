@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from protocols import registry
+from tallyroom.protocols import registry
 
 
 def register(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) -> None:

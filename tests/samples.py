@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings, deal
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query, run_name
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query, run_name
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 
 NONCE = b"run-0001"
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from protocols.aggregation import aggregators
-from simulation.reports.message_flows import OTHERS, asked, flow, picture, write_flows
-from simulation.reports.trust_picture import trust_picture
+from tallyroom.protocols.aggregation import aggregators
+from tallyroom.simulation.reports.message_flows import OTHERS, asked, flow, picture, write_flows
+from tallyroom.simulation.reports.trust_picture import trust_picture
 
 HERE = Path(__file__).resolve().parent.parent
 DOCS = HERE / "docs"

@@ -19,10 +19,10 @@ import pytest
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from parties.schema import PUBLISHED
-from protocols.errors import LocalError
-from protocols.statistics.attributes import parse_attribute
-from simulation.command.main import app
+from tallyroom.parties.schema import PUBLISHED
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.attributes import parse_attribute
+from tallyroom.simulation.command.main import app
 from tests.conftest import Tally
 
 HERE = Path(__file__).resolve().parent.parent

@@ -5,12 +5,13 @@ import dataclasses
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from parties.process import PartyConfig
+from tallyroom.parties.process import PartyConfig
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("fss", "protos", "protocols", "storage", "parties", "servers", "simulation")
@@ -26,32 +27,27 @@ ALLOWED: dict[str, set[str]] = {
     "tallyroom": set(PACKAGES),
 }
 
-ROOMS: dict[str, set[str]] = {
-    "algebra": set(),
-    "garbling": {"algebra"},
-    "vdaf": {"algebra"},
-    "local": {"privacy"},
-    "privacy": {"local", "run"},
-    "identity": {"run"},
-    "statistics": {"algebra", "garbling", "joint", "local", "pairwise", "privacy", "run"},
-    "studies": {"algebra", "privacy", "statistics"},
-    "joint": {"aggregation", "algebra", "garbling", "run"},
-    "pairwise": {"aggregation", "algebra", "garbling", "joint", "run", "statistics"},
-    "aggregation": {
-        "algebra",
-        "identity",
-        "joint",
-        "local",
-        "privacy",
-        "run",
-        "statistics",
-        "vdaf",
-    },
-    "run": {"aggregation", "algebra", "garbling", "identity", "joint", "privacy", "statistics"},
-}
-"""What each room of `protocols` may import of the others; files beside the rooms are open to all.
-Nothing that computes (algebra, garbling, vdaf) knows a statistic, an aggregator or a run, and a
-statistic knows no aggregator."""
+ORDER = (
+    "algebra",
+    "wire",
+    "identity",
+    "privacy",
+    "garbling",
+    "vdaf",
+    "local",
+    "kernels",
+    "joint",
+    "statistics",
+    "studies",
+    "query",
+    "aggregation",
+    "pairwise",
+    "run",
+)
+"""The rooms of `protocols`, and a query between statistics and those who compute them: each imports
+only what stands before it. Other files beside the rooms know none of them. `whole_run` tells a run,
+so it may know all."""
+BESIDE = {"__init__", "whole_run", "query"}
 
 
 @cache
@@ -59,16 +55,39 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports anywhere, also within functions."""
+def modules_imported(path: Path) -> set[str]:
+    """What a file imports anywhere, also within functions and for its types."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found.add((node.module or "").split(".")[0])
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a file imports; ours by the name of their folder."""
+    return {
+        folder_of(name) if name.startswith("tallyroom.") else name.split(".")[0]
+        for name in modules_imported(path)
+    }
+
+
+def folder_of(module: str) -> str:
+    """`tallyroom.protocols.errors` is of `protocols`, `tallyroom.Federation` of `tallyroom`."""
+    folder = module.split(".")[1]
+    return folder if folder in LAYERS else "tallyroom"
+
+
+def test_everything_is_imported_under_one_name() -> None:
+    """A user's own folder `storage` or `servers` must not stand before ours."""
+    for path in (
+        each for folder in (*PACKAGES, "tests", "docs") for each in (ROOT / folder).rglob("*.py")
+    ):
+        wrong = {name.split(".")[0] for name in modules_imported(path)} & set(LAYERS)
+        assert not wrong, f"{path} imports {wrong}"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -80,30 +99,44 @@ def test_imports_point_one_way(package: str) -> None:
         assert not wrong, f"{path} imports {wrong}"
 
 
+def top_level(module: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports that are carried out when a file is loaded."""
+    for node in module.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+
+
 def rooms_imported(path: Path) -> set[str]:
-    """The rooms of `protocols` that a file imports anywhere, for its types too."""
+    """The rooms of `protocols` that a file needs before it can be loaded."""
     found = set()
-    for node in ast.walk(parsed(path)):
+    for node in top_level(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name.split(".")[1] for name in found if name.startswith("protocols.")} & ROOMS.keys()
+    names = {name for name in found if name.startswith("tallyroom.protocols.")}
+    return {name.split(".")[2] for name in names} & set(ORDER)
 
 
-def test_the_table_has_every_room() -> None:
+def test_the_order_has_every_room() -> None:
     folders = {path.parent.name for path in (ROOT / "protocols").glob("*/__init__.py")}
-    assert folders == ROOMS.keys()
+    assert folders == set(ORDER) - BESIDE
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_of_the_protocols_import_what_the_table_says(room: str) -> None:
-    """Exactly: an import that is no more leaves the table as well."""
-    files = sorted((ROOT / "protocols" / room).rglob("*.py"))
-    used = {path: rooms_imported(path) - {room} for path in files}
-    for path, rooms in used.items():
-        assert rooms <= ROOMS[room], f"{path} imports {rooms - ROOMS[room]}"
-    assert set().union(*used.values()) == ROOMS[room]
+@pytest.mark.parametrize("room", ORDER)
+def test_rooms_of_the_protocols_import_only_those_before_them(room: str) -> None:
+    folder = ROOT / "protocols" / room
+    files = sorted(folder.rglob("*.py")) or [folder.with_suffix(".py")]
+    allowed = set(ORDER[: ORDER.index(room) + 1])
+    for path in files:
+        later = rooms_imported(path) - allowed
+        assert not later, f"{path} imports {later}"
+
+
+def test_files_beside_the_rooms_know_none_of_them() -> None:
+    for path in sorted((ROOT / "protocols").glob("*.py")):
+        if path.stem not in BESIDE:
+            assert not rooms_imported(path), path
 
 
 @pytest.mark.parametrize("package", ["fss", "protocols"])
@@ -115,14 +148,15 @@ def test_no_network_in_the_cores(package: str) -> None:
 
 def test_importing_all_of_the_cores_loads_no_grpc() -> None:
     modules = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        ".".join(["tallyroom", *path.relative_to(ROOT).with_suffix("").parts])
         for package in ("fss", "protocols")
         for path in sorted((ROOT / package).rglob("*.py"))
     ]
     program = (
         f"import importlib, sys; [importlib.import_module(m) for m in {modules!r}];"
-        "from protocols.aggregation import aggregators; aggregators();"
-        "print([m for m in sys.modules if m.split('.')[0] in ('grpc', 'protos', 'servers')])"
+        "from tallyroom.protocols.aggregation import aggregators; aggregators();"
+        "wrong = ('grpc', 'tallyroom.protos', 'tallyroom.servers');"
+        "print([m for m in sys.modules if m in wrong])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -133,7 +167,7 @@ def test_importing_all_of_the_cores_loads_no_grpc() -> None:
 def test_no_party_process_starts_with_libraries_that_it_does_not_need() -> None:
     """Each of 500 of them would pay for pages of scipy that it never reads."""
     program = (
-        "import sys; from simulation.runtimes.children import preload; preload();"
+        "import sys; from tallyroom.simulation.runtimes.children import preload; preload();"
         "heavy = ('scipy', 'sklearn', 'cvxopt', 'matplotlib', 'rich', 'typer');"
         "print([m for m in sys.modules if m in heavy])"
     )

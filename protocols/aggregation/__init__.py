@@ -5,9 +5,9 @@ import dataclasses
 import re
 from functools import lru_cache
 
-from protocols import registry
-from protocols.aggregation.contract import Aggregator
-from protocols.errors import LocalError
+from tallyroom.protocols import registry
+from tallyroom.protocols.aggregation.contract import Aggregator
+from tallyroom.protocols.errors import LocalError
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fss.prg import expand_seeds, expand_seeds_sum
-from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
-from protocols.algebra.ring import Vector, add_rows
-from protocols.randomness import Randomness
+from tallyroom.fss.prg import expand_seeds, expand_seeds_sum
+from tallyroom.protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
+from tallyroom.protocols.algebra.ring import Vector, add_rows
+from tallyroom.protocols.randomness import Randomness
 
 SEED_BYTES = 16
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids, Records, Total
-from protocols.aggregation.rosters import CountType, Fault, parse_roster
-from protocols.algebra.ring import Vector
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of, name_block
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Ids, Records, Total
+from tallyroom.protocols.aggregation.rosters import CountType, Fault, parse_roster
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of, name_block
 
 MAX_REASON = 300
 """Characters that a server may explain itself in."""

@@ -2,7 +2,7 @@
 
 A package that adds an aggregator makes its tests from this class, with pytest and hypothesis:
 
-    from protocols.aggregation.contract import AggregatorContract
+    from tallyroom.protocols.aggregation.contract import AggregatorContract
 
     class TestMine(AggregatorContract):
         aggregator = Mine()
@@ -24,16 +24,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregation.contract import Aggregator, Bodies, Ids, OneRound
-from protocols.aggregation.curator import Curator
-from protocols.aggregation.exchange import Exchange
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.offers import Offer
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Ids, OneRound
+from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase
 
 SERVERS = range(1, 6)
 TOP = 2**64 - 1

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, add_shares
-from protocols.errors import LocalError
-from protocols.offers import Offer, Offers
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.messages import MAX_ROW
-from protocols.run.query import Query
+from tallyroom.protocols.algebra.ring import Vector, add_shares
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.messages import MAX_ROW
 
 if TYPE_CHECKING:
-    from protocols.aggregation.conformance import AggregatorContract as AggregatorContract
-    from protocols.aggregation.release import Release
-    from protocols.run.evidence import Evidence
+    from tallyroom.protocols.aggregation.conformance import AggregatorContract as AggregatorContract
+    from tallyroom.protocols.aggregation.release import Release
+    from tallyroom.protocols.run.evidence import Evidence
 
 Ids = NDArray[np.uint32]
 Bodies = NDArray[np.uint8]
@@ -129,6 +129,11 @@ class Aggregator(ABC):
     def threat_model(self, servers: int) -> ThreatModel:
         """What holds with that many servers."""
 
+    def concessions(self, query: Query) -> tuple[str, ...]:
+        """What this query does without that the aggregator does elsewhere, with the reason: each is
+        said with the answer (`protocols.run.promise`)."""
+        return ()
+
     def exposes(self, query: Query) -> bool:
         """Whether one server by itself would see what a party holds, if it answers this."""
         return self.threat_model(query.servers).exposes
@@ -161,7 +166,7 @@ class Aggregator(ABC):
     def release(self, query: Query) -> "Release":
         """What makes the answer to a query private. One that is not noise on the sum is the
         aggregator's own. Raises `LocalError` where there is none for what is asked."""
-        from protocols.aggregation.release import NoisySum
+        from tallyroom.protocols.aggregation.release import NoisySum
 
         return NoisySum(query)
 
@@ -240,17 +245,17 @@ class OneRound(Aggregator):
         return max(self.width(query.submitted, server) for server in range(query.servers))
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from protocols.aggregation.one_round import OneRoundParty
+        from tallyroom.protocols.aggregation.one_round import OneRoundParty
 
         return OneRoundParty(self, query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from protocols.aggregation.one_round import OneRoundServer
+        from tallyroom.protocols.aggregation.one_round import OneRoundServer
 
         return OneRoundServer(self, query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from protocols.aggregation.collector import Collector
+        from tallyroom.protocols.aggregation.collector import Collector
 
         return Collector(query, records, self.unshard)
 
@@ -258,7 +263,7 @@ class OneRound(Aggregator):
 def __getattr__(name: str) -> Any:
     """The suite that every aggregator must pass; it needs pytest and hypothesis."""
     if name == "AggregatorContract":
-        from protocols.aggregation.conformance import AggregatorContract
+        from tallyroom.protocols.aggregation.conformance import AggregatorContract
 
         return AggregatorContract
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
-from protocols.algebra.ring import Vector, add_rows
-from protocols.offers import Offer, Offers
-from protocols.randomness import Randomness
+from tallyroom.protocols.aggregation.contract import Bodies, Ids, OneRound, ThreatModel
+from tallyroom.protocols.algebra.ring import Vector, add_rows
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.randomness import Randomness
 
 
 class Curator(OneRound):

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.aggregation.contract import Aggregator, Ids, Memory, Records, Total
-from protocols.algebra.ring import Vector
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Done, Failed, Machine, Rejected
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.run.router import Router, heard
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.contract import Aggregator, Ids, Memory, Records, Total
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Done, Failed, Machine, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.router import Router, heard
 
 
 class GivenVectors(Histogram):

@@ -6,24 +6,24 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bulk, OneRound
-from protocols.aggregation.rosters import (
+from tallyroom.protocols.aggregation.contract import Bulk, OneRound
+from tallyroom.protocols.aggregation.rosters import (
     Fault,
     parse_members,
     roster,
     submissions,
     submitted_vectors,
 )
-from protocols.algebra.field import Field
-from protocols.algebra.ring import Vector
-from protocols.joint.computation import Program
-from protocols.joint.noise_circuit import JointGeometric
-from protocols.privacy.mechanisms import Placement, honest_servers
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Rejected, SpeaksOnce, Step
-from protocols.run.messages import Message, Phase, Role, address, are_distinct, body_of
-from protocols.run.query import Query
+from tallyroom.protocols.algebra.field import Field
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.joint.computation import Program
+from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected, SpeaksOnce, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, are_distinct, body_of
 
 
 class OneRoundParty(SpeaksOnce):

@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bulk, Ids
-from protocols.algebra.ring import Vector
+from tallyroom.protocols.aggregation.contract import Bulk, Ids
+from tallyroom.protocols.algebra.ring import Vector
 
 
 class PartialSum(Protocol):

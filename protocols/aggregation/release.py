@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.algebra.ring import Vector
-from protocols.privacy.mechanisms import Placement, enough_shares, noise_variance
-from protocols.records import Column
-from protocols.run.machine import Spend
-from protocols.run.query import Query
-from protocols.statistics.contract import Statistic
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.interval import NORMAL, Interval, noise_width
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.privacy.mechanisms import noise_variance, noises_in
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.interval import NORMAL, Interval, laplace_width, noise_width
+from tallyroom.protocols.wire.machine import Spend
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Release(ABC):
             return None
         values = shape_of(statistic.decode(released, records)).values()
         deviations = self.deviations(released, records, contributors)
+        # Of many independent reports, not of a few noises: their sum is as good as normal.
         return Interval.around(values, deviations, NORMAL, statistic.span)
 
     @property
@@ -129,9 +130,17 @@ class NoisySum(Release):
         if self.exact:
             return None
         variance = self._variance(contributors)
-        whole = statistic.one_noise and variance > 0  # 0 where ε is so large that none is drawn
-        width = noise_width(self._noises(contributors), variance) if whole else NORMAL
+        width = self._width(statistic, records, contributors)
         return statistic.interval(released, records, variance, width)
+
+    def _width(self, statistic: Statistic, records: int, contributors: int) -> float:
+        """Standard deviations that hold 95 % of the noise, by its law."""
+        query, in_value = self.query, statistic.noises_in_value(records)
+        drawn = noises_in(query.noise, query.parties, query.servers, contributors, query.honest)
+        variance = self._variance(contributors)
+        if statistic.whole_noises and variance > 0:  # 0 where ε is so large that none is drawn
+            return noise_width(float(drawn) * in_value, variance * in_value)
+        return laplace_width(float(drawn) * in_value)
 
     def _variance(self, contributors: int) -> float:
         query = self.query
@@ -147,12 +156,3 @@ class NoisySum(Release):
             contributors,
             query.honest,
         )
-
-    def _noises(self, contributors: int) -> int:
-        """How many full noises are in one released integer."""
-        query = self.query
-        if query.noise is Placement.EACH_SERVER:
-            return query.servers
-        if query.noise is Placement.PARTIES:
-            return max(1, round(contributors / enough_shares(query.parties)))
-        return 1

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Ids
-from protocols.aggregation.release import Release
-from protocols.algebra.ring import Vector, signed
-from protocols.local import LocalRandomizer
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.run.query import Query
-from protocols.statistics.contract import Statistic
-from protocols.statistics.interval import NORMAL, Interval
+from tallyroom.protocols.aggregation.contract import Bodies, Ids
+from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.local import LocalRandomizer
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.interval import NORMAL, Interval
 
 Flags = NDArray[np.bool]
 
@@ -269,6 +269,8 @@ class RandomizedRelease(Release):
         variances = self.randomizer.variances(signed(released).astype(np.float64), records)
         if variances.size != 1:
             return super().interval(statistic, released, records, contributors)
+        # A sum of as many bounded, independent reports as there are records: normal, by the central
+        # limit theorem. No Laplace noise is in it.
         return statistic.interval(released, records, float(variances[0]), NORMAL)
 
 

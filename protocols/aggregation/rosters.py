@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Ids
-from protocols.algebra.ring import Vector
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Rejected
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Bodies, Ids
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 CountType = np.dtype[np.unsignedinteger]
 

@@ -30,19 +30,26 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Bodies, Bulk, Ids, OneRound, Records, ThreatModel
-from protocols.aggregation.one_round import SummingServer
-from protocols.algebra.field import FIELD128
-from protocols.algebra.field import Vector as Elements
-from protocols.algebra.ring import Vector, signed
-from protocols.algebra.sharing import ELEMENT_BYTES, draw_elements
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.machine import Machine, Rejected, Step
-from protocols.run.messages import Message
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import (
+    Bodies,
+    Bulk,
+    Ids,
+    OneRound,
+    Records,
+    ThreatModel,
+)
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.field import Vector as Elements
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.algebra.sharing import ELEMENT_BYTES, draw_elements
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message
 
 _ROWS = 1 << 17
 """Polynomials worked on together, which bounds memory."""

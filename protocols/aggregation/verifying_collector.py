@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.aggregation.collector import Collector, CollectorState, some_parties
-from protocols.aggregation.contract import Ids
-from protocols.aggregation.rosters import CountType, count_type
-from protocols.run.machine import Continue, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.aggregation.collector import Collector, CollectorState, some_parties
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.rosters import CountType, count_type
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 
 class CollectorStage(Enum):

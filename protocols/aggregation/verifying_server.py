@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Bulk, Ids
-from protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
-from protocols.aggregation.rosters import Fault
-from protocols.randomness import Randomness
-from protocols.run.machine import Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Ids
+from tallyroom.protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
+from tallyroom.protocols.aggregation.rosters import Fault
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 Members = NDArray[np.bool]
 

@@ -4,14 +4,14 @@ import datetime as dt
 from abc import abstractmethod
 from functools import lru_cache
 
-from protocols.aggregation.contract import Aggregator, Bulk
-from protocols.identity.certificates import Authority, Identity
-from protocols.identity.vouchers import Signet, Vouchers
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.messages import MAX_MEMBERS, Role
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.messages import MAX_MEMBERS, Role
 
 
 class Vouched(Aggregator):

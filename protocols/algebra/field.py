@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra import field_twin as twin
+from tallyroom.protocols.algebra import field_twin as twin
 
 try:
-    from protocols.algebra import _field
+    from tallyroom.protocols.algebra import _field
 except ImportError:  # no compiler at build time
     HAVE_NATIVE = False
 else:

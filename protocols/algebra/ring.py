@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 Vector = NDArray[np.uint64]
 

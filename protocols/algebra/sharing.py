@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.field import FIELD128, Vector
-from protocols.randomness import Randomness
+from tallyroom.protocols.algebra.field import FIELD128, Vector
+from tallyroom.protocols.randomness import Randomness
 
 Ids = NDArray[np.uint32]
 

@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.ring import Bytes
+from tallyroom.fss.ring import Bytes
 
 def best() -> int: ...
 def garble(

@@ -40,11 +40,11 @@ from typing import Final
 import numpy as np
 from coincurve import PrivateKey, PublicKey
 
-from fss.ring import Bytes
-from protocols.errors import PeerError
-from protocols.garbling.links import Links, names
-from protocols.garbling.primitives import BLOCK_BYTES, COLUMNS
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.garbling.links import Links, names
+from tallyroom.protocols.garbling.primitives import BLOCK_BYTES, COLUMNS
+from tallyroom.protocols.randomness import Randomness
 
 POINT_BYTES: Final = 33
 SCALAR_BYTES: Final = 32

@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.garbling import half_gates as garbling
-from protocols.garbling import outputs
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.ot_extension import request_bytes
-from protocols.garbling.outputs import Form
-from protocols.garbling.primitives import BLOCK_BYTES, keystream
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling import half_gates as garbling
+from tallyroom.protocols.garbling import outputs
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.ot_extension import request_bytes
+from tallyroom.protocols.garbling.outputs import Form
+from tallyroom.protocols.garbling.primitives import BLOCK_BYTES, keystream
 
 NUMBER_BYTES: Final = 4
 DIGEST_BYTES: Final = 16

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 XOR, AND, NOT = 0, 1, 2
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.garbling.circuit import AND, NOT, XOR, Circuit
+from tallyroom.protocols.garbling.circuit import AND, NOT, XOR, Circuit
 
 ZERO, ONE = -1, -2
 """Wires whose value is public. They vanish by folding, unless they are outputs."""
@@ -191,6 +191,20 @@ class Builder:
         x, y = self._aligned(x, y)
         pairs = zip(x.wires, y.wires, strict=True)
         return Word(tuple(self.mux(choice, a, b) for a, b in pairs), x.signed)
+
+    def confined(self, x: Word, low: int, high: int) -> Word:
+        """x where it lies in [low, high], else some number that does, in the bits of that range.
+
+        Nothing where all that the bits can say lies within. Else, for words of w bits, at most
+        w − 1 ANDs from 0, and 3w from any other number.
+        """
+        x = x.fitted(width_of(low, high), low < 0)
+        above = self.greater(x, constant(high))
+        if low == 0:
+            # What is above has the highest bit set, as `high` has; without it, it is below.
+            return Word((*x.wires[:-1], self.xor(x.wires[-1], above)))
+        outside = self.or_(above, self.greater(constant(low), x))
+        return self.select(outside, constant(low), x).fitted(len(x), x.signed)
 
     def absolute(self, x: Word) -> Word:
         """|x|, unsigned. A signed word of w bits: w − 1 ANDs."""

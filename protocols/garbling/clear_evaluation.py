@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.garbling.circuit import AND, NOT, Circuit
+from tallyroom.protocols.garbling.circuit import AND, NOT, Circuit
 
 Bits = NDArray[np.uint8]
 

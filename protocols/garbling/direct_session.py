@@ -22,18 +22,18 @@ from typing import Final
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.garbling import base_ot, outputs
-from protocols.garbling import half_gates as garbling
-from protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.links import Bits, Links, Mask, checked_rows, refuse
-from protocols.garbling.outputs import Form, OutputShares
-from protocols.garbling.primitives import BLOCK_BYTES
-from protocols.garbling.session import Side, digests
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling import base_ot, outputs
+from tallyroom.protocols.garbling import half_gates as garbling
+from tallyroom.protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.links import Bits, Links, Mask, checked_rows, refuse
+from tallyroom.protocols.garbling.outputs import Form, OutputShares
+from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
+from tallyroom.protocols.garbling.session import Side, digests
+from tallyroom.protocols.randomness import Randomness
 
 MOST_DIRECT: Final = 96
 """Input bits of an evaluator on one link up to which this is cheaper than an extension."""

@@ -5,7 +5,8 @@ free. A wire has two labels, L and L ⊕ Δ, for 0 and 1. Δ belongs to a link, 
 all instances on the link share it: the hash's tweak is (2·gate or 2·gate + 1, instance), never used
 twice under one key. The lowest bit of a label is its colour; what colour stands for 1 is the
 garbler's secret, so the evaluator learns colours and nothing from them. `blocks` states the hash
-and its bits of security. Semi-honest: a garbler may garble another circuit and nobody sees it.
+and its bits of security. Semi-honest: a garbler may garble another circuit and nobody sees it, so
+one that deviates decides what the outputs tell of the evaluator's inputs.
 
 Labels are (K, I, wires, 16) for K links and I instances, least significant byte first.
 """
@@ -14,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.errors import LocalError
-from protocols.garbling import native, twin
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.primitives import BLOCK_BYTES
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling import native, twin
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
 
 TABLE_BYTES = 2 * BLOCK_BYTES
 

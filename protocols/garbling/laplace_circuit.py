@@ -2,8 +2,9 @@
 
 G is geometric of scale s on 0 … 2^m − 1, P(g) ∝ exp(−g/s): its bits are independent, and bit j is
 set with probability p_j = 1/(1 + exp(2^j/s)). A bit is a comparison of k uniform bits with the
-constant round(2^k p_j). Each uniform bit is the XOR of a coin of either side, so one honest side
-suffices, and neither knows what was drawn. All coins are always used: a sampler that stops early
+constant round(2^k p_j). Each uniform bit is the XOR of a coin of either side, so one side that
+keeps its coins to itself suffices, if the garbler garbles this circuit (nobody checks that), and
+neither knows what was drawn. All coins are always used: a sampler that stops early
 would tell by its length what it drew.
 
 The noise is X = G or, with probability ½, the complement −G − 1. So X + ½ is symmetric with
@@ -25,9 +26,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit_builder import ZERO, Builder, Word
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit_builder import ZERO, Builder, Word
+from tallyroom.protocols.randomness import Randomness
 
 OFFSET = Fraction(1, 2)
 """What readers add to a noisy output; it makes the noise symmetric about zero."""

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.ring import Bytes
-from protocols.errors import LocalError, PeerError
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import LocalError, PeerError
 
 Links = NDArray[np.uint64]
 Mask = NDArray[np.bool]

@@ -4,12 +4,12 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from protocols.garbling import _garble
+    from tallyroom.protocols.garbling import _garble
 
     compiled = _garble
 else:
     try:
-        from protocols.garbling import _garble as compiled
+        from tallyroom.protocols.garbling import _garble as compiled
     except ImportError:  # no compiler at build time
         compiled = None
 

@@ -27,10 +27,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.errors import LocalError
-from protocols.garbling.links import Mask
-from protocols.garbling.primitives import BLOCK_BYTES, COLUMNS, field_hash, keystream, transpose
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.links import Mask
+from tallyroom.protocols.garbling.primitives import (
+    BLOCK_BYTES,
+    COLUMNS,
+    field_hash,
+    keystream,
+    transpose,
+)
 
 DIGEST_BYTES: Final = 32
 CHECK_BYTES: Final = BLOCK_BYTES + DIGEST_BYTES

@@ -18,8 +18,10 @@ The check costs 8 bytes an output wire and 16 bytes a link and batch. The other 
 k = g_0, which an evaluator of colour 1 gets as g_1 ⊕ (g_0 ⊕ g_1), masked in the same way; both
 sides hash all k with the transcript. A label that is not the garbler's passes with probability
 2^-64 a wire. To an honest evaluator the check says nothing new: every k is a function of what it
-holds. A garbler that deviates can make it fail for chosen inputs and learn, from the refusal, one
-bit: the model is semi-honest.
+holds. A garbler that deviates can make it fail for chosen inputs and learn one bit from the
+refusal. It can also put another weight than w_i into C, as large as it likes: where the shares are
+summed and the total is released, that total then tells an output, and with another circuit an input
+of the evaluator, past any noise. Nothing here notices: the model is semi-honest.
 """
 
 from dataclasses import dataclass
@@ -29,11 +31,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.ring import Bytes
-from protocols.algebra.field import Field
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.garbling.primitives import OUTPUT_TWEAKS, hash_blocks
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.field import Field
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.primitives import OUTPUT_TWEAKS, hash_blocks
 
 WORD_BYTES = 8
 RING_BITS = 64

@@ -28,8 +28,8 @@ from typing import Final
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.garbling import native, twin
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.garbling import native, twin
 
 BLOCK_BYTES: Final = 16
 COLUMNS: Final = 128

@@ -18,7 +18,9 @@ The garbler, who sees no answer to its answer, learns of that from the shell.
 
 Threat model: each learns its own share of the outputs, and nothing else. An evaluator may deviate:
 its choices are checked (`ot_extension`, `base_ot`), and whatever it sends, it gets labels of one
-input. A garbler may not: that its tables are those of the circuit is not checked.
+input. A garbler may not: that its tables and output ciphertexts are those of the circuit is not
+checked, so whoever sees a sum of outputs may see in it what a garbler that deviates put there: the
+evaluator's inputs, times a weight that no noise hides.
 
 A machine may be started anew from the same randomness, and meet a peer that has new. So what the
 garbler draws follows from its randomness and from all that it heard and was given before: to the
@@ -34,24 +36,31 @@ from typing import Final, Self
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError
-from protocols.garbling import base_ot, outputs
-from protocols.garbling import half_gates as garbling
-from protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.links import Bits, Links, Mask, checked_links, checked_rows, refuse
-from protocols.garbling.ot_extension import (
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.garbling import base_ot, outputs
+from tallyroom.protocols.garbling import half_gates as garbling
+from tallyroom.protocols.garbling.batch import DIGEST_BYTES, NUMBER_BYTES, BatchShape, GarblerAnswer
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.links import (
+    Bits,
+    Links,
+    Mask,
+    checked_links,
+    checked_rows,
+    refuse,
+)
+from tallyroom.protocols.garbling.ot_extension import (
     CHECK_BYTES,
     Receiver,
     Sender,
     bits_of,
     check,
 )
-from protocols.garbling.outputs import Form, OutputShares
-from protocols.garbling.primitives import BLOCK_BYTES
-from protocols.randomness import Randomness
+from tallyroom.protocols.garbling.outputs import Form, OutputShares
+from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
+from tallyroom.protocols.randomness import Randomness
 
 _USAGE_TRANSCRIPT: Final = b"tallyroom pairwise v1 transcript"
 _USAGE_DIGEST: Final = b"tallyroom pairwise v1 digest"

@@ -7,8 +7,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from fss.ring import Bytes
-from protocols.garbling.circuit import AND, XOR, Circuit
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.garbling.circuit import AND, XOR, Circuit
 
 Words = NDArray[np.uint64]  # a block is a pair (low, high) on the last axis
 

@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from protocols.errors import LocalError, PeerError
-from protocols.identity.vouchers import EXTENSION, Clock, Signet, make_voucher
-from protocols.run.messages import Message, Role
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.vouchers import EXTENSION, Clock, Signet, make_voucher
+from tallyroom.protocols.wire.messages import Message, Role
 
 _URI = re.compile(r"tally:(party|server|coordinator|analyst|registrar):(\d{1,9})-(\d{1,9})")
 _RESERVED = re.compile(

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Identity, Trust, claimed_identity
-from protocols.run.messages import Role
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import Identity, Trust, claimed_identity
+from tallyroom.protocols.wire.messages import Role
 
 SECRET_BYTES = 16
 MAX_REQUEST_BYTES = 4096

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 SIGNATURE_BYTES = 64
 _STATED = struct.Struct(">IIQ33s")

@@ -29,14 +29,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word, width_of
-from protocols.garbling.outputs import IntegerShares, OutputShares
-from protocols.joint.choice import MAX_WIDTH
-from protocols.joint.computation import GARBLER, Bytes, Program
-from protocols.joint.tasks import Part, in_messages, lowest_bits
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word, width_of
+from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares
+from tallyroom.protocols.joint.choice import MAX_WIDTH
+from tallyroom.protocols.joint.computation import GARBLER, Bytes, Program
+from tallyroom.protocols.joint.tasks import Part, in_messages, lowest_bits
 
 
 def units_of_epsilon(contests: int, monotone: bool) -> int:

@@ -8,9 +8,9 @@ at any time, and a run that is told again after a crash needs nothing but its ow
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import PeerError
-from protocols.garbling.session import Evaluator, Garbler
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.garbling.session import Evaluator, Garbler
+from tallyroom.protocols.randomness import Randomness
 
 Bytes = NDArray[np.uint8]
 

@@ -29,14 +29,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word, width_of
-from protocols.garbling.outputs import IntegerShares, OutputShares
-from protocols.joint.computation import GARBLER, Program, Reveal
-from protocols.joint.discerned import shared_together, twice_together
-from protocols.joint.tasks import Part, in_messages, lowest_bits
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word, width_of
+from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares
+from tallyroom.protocols.joint.computation import GARBLER, Program, Reveal
+from tallyroom.protocols.joint.discerned import shared_together, twice_together
+from tallyroom.protocols.joint.tasks import Part, in_messages, lowest_bits
 
 MAX_WIDTH = 62
 

@@ -9,7 +9,9 @@
 
 A program is a generator: it yields tasks, gets its own shares of what each of them computes, and
 returns what it makes of them. Both ends run the same program on inputs of their own, so the next
-task may take shares of the last one as inputs. Server 0 garbles and server 1 evaluates.
+task may take shares of the last one as inputs. Server 0 garbles and server 1 evaluates. Nobody
+checks what server 0 garbles: one that deviates decides what results tell, and whether noise is in
+them.
 
 Every message begins with its step; one that was taken before is taken again silently, and must be
 the same. So each end may be started anew and told again all that it had heard.
@@ -24,15 +26,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError
-from protocols.garbling import base_ot
-from protocols.garbling.batch import answer_bytes
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.outputs import Form
-from protocols.garbling.session import Evaluator, Garbler, InconsistentError
-from protocols.joint.base_transfers import BaseTransfers
-from protocols.randomness import Randomness
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.garbling import base_ot
+from tallyroom.protocols.garbling.batch import answer_bytes
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.outputs import Form
+from tallyroom.protocols.garbling.session import Evaluator, Garbler, InconsistentError
+from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.randomness import Randomness
 
 Bytes = NDArray[np.uint8]
 

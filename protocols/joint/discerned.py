@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word
-from protocols.garbling.outputs import IntegerShares
-from protocols.joint.tasks import Part, in_messages, lowest_bits
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word
+from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.joint.tasks import Part, in_messages, lowest_bits
 
 Numbers = NDArray[Any]
 """Shares modulo 2^64, or whole numbers of any size in the clear."""

@@ -1,13 +1,16 @@
-"""The program in which two servers draw noise: nothing in it depends on data."""
+"""The program in which two servers draw noise: nothing in it depends on data.
+
+Server 0 garbles it, unchecked: one that deviates can garble zero noise.
+"""
 
 import numpy as np
 
-from protocols.algebra.field import Field
-from protocols.algebra.ring import Vector
-from protocols.garbling.outputs import FieldIntegers, IntegerShares
-from protocols.joint.computation import Program, Task, coins, instances_that_fit
-from protocols.joint.noise_circuit import JointNoise
-from protocols.randomness import Randomness
+from tallyroom.protocols.algebra.field import Field
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.garbling.outputs import FieldIntegers, IntegerShares
+from tallyroom.protocols.joint.computation import Program, Task, coins, instances_that_fit
+from tallyroom.protocols.joint.noise_circuit import JointNoise
+from tallyroom.protocols.randomness import Randomness
 
 
 def draw_noise(

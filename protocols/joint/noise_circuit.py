@@ -26,10 +26,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word
-from protocols.garbling.laplace_circuit import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word
+from tallyroom.protocols.garbling.laplace_circuit import (
     CircuitLaplace,
     below,
     check_distance,

@@ -4,10 +4,10 @@ from collections.abc import Generator
 
 import numpy as np
 
-from protocols.algebra.ring import Vector
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.outputs import Form
-from protocols.joint.computation import Bytes, Reveal, Task, instances_that_fit
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.outputs import Form
+from tallyroom.protocols.joint.computation import Bytes, Reveal, Task, instances_that_fit
 
 Part = Generator[Task | Reveal, Vector, Vector]
 """Of a program: it yields tasks and returns shares."""

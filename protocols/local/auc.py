@@ -18,8 +18,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.contract import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import (
     Bodies,
     Integers,
     LocalRandomizer,
@@ -27,10 +27,10 @@ from protocols.local.contract import (
     Summary,
     Words,
 )
-from protocols.local.one_level import OneLevel
-from protocols.local.pairs import FIXED_POINT
-from protocols.local.response import RandomizedResponse
-from protocols.local.walk import BLOCK, TreeReports, WalkAnswers
+from tallyroom.protocols.local.one_level import OneLevel
+from tallyroom.protocols.local.pairs import FIXED_POINT
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.local.walk import BLOCK, TreeReports, WalkAnswers
 
 MAX_DEPTH = 24
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.contract import Integers, OneValue, Reals, Words
-from protocols.local.response import RandomizedResponse
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import Integers, OneValue, Reals, Words
+from tallyroom.protocols.local.response import RandomizedResponse
 
 MAX_STEPS = 1 << 32
 

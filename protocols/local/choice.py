@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from protocols.errors import LocalError
-from protocols.local.contract import FrequencyOracle
-from protocols.local.hadamard import HadamardResponse
-from protocols.local.hashing import LocalHashing
-from protocols.local.response import RandomizedResponse
-from protocols.local.unary import UnaryEncoding
-from protocols.names import look_up
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import FrequencyOracle
+from tallyroom.protocols.local.hadamard import HadamardResponse
+from tallyroom.protocols.local.hashing import LocalHashing
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.local.unary import UnaryEncoding
+from tallyroom.protocols.names import look_up
 
 LocalBudget = Callable[[int | None], Fraction]
 """The ε that one report may spend: of a randomized response among so many values, or, for None, of

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 count_bytes: Callable[[NDArray[np.unsignedinteger]], bytes] | None
 try:
-    from protocols.local._counting import count_bytes
+    from tallyroom.protocols.local._counting import count_bytes
 except ImportError:  # no compiler at build time
     count_bytes = None
 

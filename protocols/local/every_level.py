@@ -20,13 +20,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.auc import AucResponse, TreeResponse
-from protocols.local.contract import Bodies, Flags, Integers, Words
-from protocols.local.hadamard import parity
-from protocols.local.response import WORD, RandomizedResponse, exp_below
-from protocols.local.walk import WalkAnswers
-from protocols.names import look_up
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.auc import AucResponse, TreeResponse
+from tallyroom.protocols.local.contract import Bodies, Flags, Integers, Words
+from tallyroom.protocols.local.hadamard import parity
+from tallyroom.protocols.local.response import WORD, RandomizedResponse, exp_below
+from tallyroom.protocols.local.walk import WalkAnswers
+from tallyroom.protocols.names import look_up
 
 ASKED: Mapping[str, str] = {
     "auto": "whichever errs less",

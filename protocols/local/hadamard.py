@@ -13,9 +13,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.local.contract import Bodies, Flags, FrequencyOracle, Integers, Reals, Words
-from protocols.local.response import RandomizedResponse
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import (
+    Bodies,
+    Flags,
+    FrequencyOracle,
+    Integers,
+    Reals,
+    Words,
+)
+from tallyroom.protocols.local.response import RandomizedResponse
 
 MAX_ORDER = 1 << 25
 """Of a Hadamard matrix."""

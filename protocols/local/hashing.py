@@ -14,9 +14,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.local.contract import Bodies, Flags, FrequencyOracle, Integers, Reals, Words
-from protocols.local.response import RandomizedResponse, exp_below, support_variances
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import (
+    Bodies,
+    Flags,
+    FrequencyOracle,
+    Integers,
+    Reals,
+    Words,
+)
+from tallyroom.protocols.local.response import RandomizedResponse, exp_below, support_variances
 
 PRIME = (1 << 31) - 1
 MAX_HASHED = 1 << 12

@@ -12,12 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.contract import Bodies, Integers, Reals, Words
-from protocols.local.hadamard import rows_of, sums_of_signs, transformed
-from protocols.local.one_level import OneLevel
-from protocols.local.response import RandomizedResponse
-from protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import Bodies, Integers, Reals, Words
+from tallyroom.protocols.local.hadamard import rows_of, sums_of_signs, transformed
+from tallyroom.protocols.local.one_level import OneLevel
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from protocols.local.contract import Bodies, Flags, Integers, LocalRandomizer, Words
-from protocols.local.hadamard import parity, rows_of
-from protocols.local.response import RandomizedResponse
+from tallyroom.protocols.local.contract import Bodies, Flags, Integers, LocalRandomizer, Words
+from tallyroom.protocols.local.hadamard import parity, rows_of
+from tallyroom.protocols.local.response import RandomizedResponse
 
 
 class OneLevel(LocalRandomizer):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.choice import AUTO, RANDOMIZERS, LocalBudget
-from protocols.local.contract import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.choice import AUTO, RANDOMIZERS, LocalBudget
+from tallyroom.protocols.local.contract import (
     Bodies,
     Flags,
     FrequencyOracle,
@@ -23,10 +23,10 @@ from protocols.local.contract import (
     Reals,
     Words,
 )
-from protocols.local.levels import LevelResponse
-from protocols.local.response import RandomizedResponse
-from protocols.names import look_up
-from protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.local.levels import LevelResponse
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True)

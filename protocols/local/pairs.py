@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.local.contract import Integers, OneValue, Reals, Words
-from protocols.local.response import RandomizedResponse
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import Integers, OneValue, Reals, Words
+from tallyroom.protocols.local.response import RandomizedResponse
 
 FIXED_POINT = 1 << 30
 """Estimates are told in that part of the kernel's range."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.local.choice import AUTO, LocalBudget
-from protocols.local.contract import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.choice import AUTO, LocalBudget
+from tallyroom.protocols.local.contract import (
     Bodies,
     Flags,
     FrequencyOracle,
@@ -30,11 +30,11 @@ from protocols.local.contract import (
     Reals,
     Words,
 )
-from protocols.local.hadamard import HadamardResponse
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding
-from protocols.local.response import RandomizedResponse
-from protocols.local.unary import UnaryEncoding
-from protocols.names import look_up
+from tallyroom.protocols.local.hadamard import HadamardResponse
+from tallyroom.protocols.local.pairs import FIXED_POINT, PairResponse, Rounding
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.local.unary import UnaryEncoding
+from tallyroom.protocols.names import look_up
 
 
 @dataclass(frozen=True)

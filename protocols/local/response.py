@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.contract import FrequencyOracle, Integers, OneValue, Reals, Words
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import FrequencyOracle, Integers, OneValue, Reals, Words
 
 WORD = 1 << 64
 _DIGITS = 60

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.contract import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import (
     Bodies,
     Flags,
     FrequencyOracle,
@@ -22,7 +22,7 @@ from protocols.local.contract import (
     Words,
     count_values,
 )
-from protocols.local.response import WORD, RandomizedResponse, support_variances
+from tallyroom.protocols.local.response import WORD, RandomizedResponse, support_variances
 
 MAX_UNARY = 1 << 12
 """Bits of a report at most."""

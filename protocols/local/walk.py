@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.local.contract import Bodies, Integers, Reals
-from protocols.local.hadamard import transformed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.contract import Bodies, Integers, Reals
+from tallyroom.protocols.local.hadamard import transformed
 
 BLOCK = 1 << 16
 WHOLE = 1 << 13

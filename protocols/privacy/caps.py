@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 DEFAULT_CAP_DELTA = 1e-5
 """The most δ in all that a deployed keeper grants if nobody says."""

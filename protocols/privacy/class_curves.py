@@ -26,7 +26,7 @@ from functools import cached_property
 
 import numpy as np
 
-from protocols.privacy.curves import (
+from tallyroom.protocols.privacy.curves import (
     MECHANISMS,
     CurveMechanism,
     HierarchyMechanism,
@@ -34,7 +34,7 @@ from protocols.privacy.curves import (
     Shares,
     TreeMechanism,
 )
-from protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.isotonic import monotone
 
 SMOOTHINGS = ("isotonic", "none", "1", "2")
 

@@ -14,15 +14,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy import hb
-from protocols.privacy.hierarchy import Hierarchy, best_branching
-from protocols.privacy.smoothing import smooth
-from protocols.privacy.smoothing.counts import smooth_counts
-from protocols.privacy.tree import Tree
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy import hb
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
+from tallyroom.protocols.privacy.smoothing import smooth
+from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
+from tallyroom.protocols.privacy.tree import Tree
 
 Shares = NDArray[np.uint64]
 Reals = NDArray[np.float64]
+
+LOOKED_AT = 16
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,12 @@ class CurveMechanism(ABC):
     @abstractmethod
     def count_variances(self, noise_variance: float) -> Reals:
         """Of every estimated count."""
+
+    @property
+    @abstractmethod
+    def noises_in_count(self) -> float:
+        """How many noises of equal weight are in an estimated count, or vary as those of unequal
+        weight do: (Σw²)²/Σw⁴ has the kurtosis of their sum. The least of some counts."""
 
     @property
     @abstractmethod
@@ -127,6 +135,15 @@ class HierarchyMechanism(CurveMechanism):
 
     def count_variances(self, noise_variance: float) -> Reals:
         return self.shape.prefix_variances(noise_variance)
+
+    @cached_property
+    def noises_in_count(self) -> float:
+        last = self.points - 1  # that count is public
+        looked_at = np.unique(np.linspace(0, last, LOOKED_AT + 1).astype(np.int64)[:-1])
+        if last == 0:
+            return 1.0
+        weights = (self.shape.prefix_weights(int(at)) for at in looked_at)
+        return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in weights)
 
     @property
     def words(self) -> str:
@@ -183,7 +200,7 @@ class TreeMechanism(CurveMechanism):
         curve, levels = released / records, self.shape.levels
         if solver == "cvxopt":
             try:
-                from protocols.privacy.smoothing.reference import smooth_by_cvxopt
+                from tallyroom.protocols.privacy.smoothing.reference import smooth_by_cvxopt
             except ImportError:
                 raise LocalError("--solver cvxopt needs the package cvxopt") from None
             return smooth_by_cvxopt(curve, p=norm, levels=levels, box=box).curve
@@ -191,6 +208,10 @@ class TreeMechanism(CurveMechanism):
 
     def count_variances(self, noise_variance: float) -> Reals:
         return np.full(self.points, self.shape.count_variance(noise_variance))
+
+    @property
+    def noises_in_count(self) -> float:
+        return self.shape.count_variance(1.0)
 
     @property
     def words(self) -> str:

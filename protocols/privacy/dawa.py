@@ -32,15 +32,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy import hb
-from protocols.privacy.dawa_loops import cheapest, deviations, levels_of
-from protocols.privacy.hierarchy import Hierarchy, best_branching
-from protocols.privacy.hilbert import hilbert_order
-from protocols.privacy.laplace import Integers
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.tree import Number
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy import hb
+from tallyroom.protocols.privacy.dawa_loops import cheapest, deviations, levels_of
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
+from tallyroom.protocols.privacy.hilbert import hilbert_order
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.tree import Number
+from tallyroom.protocols.randomness import Randomness
 
 Vector = NDArray[np.float64]
 

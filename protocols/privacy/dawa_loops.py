@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from protocols.privacy import _dawa
+    from tallyroom.protocols.privacy import _dawa
 except ImportError:  # no compiler at build time
     HAVE_NATIVE = False
 else:

@@ -23,8 +23,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.hierarchy import Hierarchy, hb_branching
-from protocols.privacy.tree import Number, checked_epsilon
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, hb_branching
+from tallyroom.protocols.privacy.tree import Number, checked_epsilon
 
 Vector = NDArray[np.float64]
 Grid = NDArray[np.float64]

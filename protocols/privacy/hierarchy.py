@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.tree import Number, checked_epsilon, laplace_variance
+from tallyroom.protocols.privacy.tree import Number, checked_epsilon, laplace_variance
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -176,6 +176,16 @@ class Hierarchy:
     def prefix_variances(self, node_variance: float) -> Vector:
         """Variance of every entry of `prefix_counts`; O(Nh)."""
         return node_variance * self._prefixes[1]
+
+    def prefix_weights(self, last: int) -> Vector:
+        """The weight of every node's noise in one entry of `prefix_counts`.
+
+        With nodes y = Ax + noise and x̂ = GAᵀy by least squares, G symmetric, the weights in cᵀx̂ are
+        AGc; and Gc is the estimate from nodes that are c among the cells and 0 above.
+        """
+        nodes = np.zeros(self.nodes)
+        nodes[self.slices()[-1]] = np.arange(self.cells) <= last
+        return self.node_counts(np.cumsum(self.cell_counts(nodes, 0.0)))
 
     @property
     def total_shares(self) -> Vector:

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 
 Integers = NDArray[np.int64]
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocols.errors import LocalError
-from protocols.privacy.caps import Caps, Composition
-from protocols.privacy.composition import composed_epsilon
-from protocols.run.machine import Spend
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.caps import Caps, Composition
+from tallyroom.protocols.privacy.composition import composed_epsilon
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.wire.machine import Spend
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,6 @@ class Totals:
     def in_all(self) -> float:
         """The ε of everything: infinite as soon as one release had no noise."""
         return math.inf if self.exact else float(self.epsilon)
-
-
-def as_written(number: float) -> Fraction:
-    """The decimal number that a person wrote: ten times 1e-6 is 1e-5, which doubles deny."""
-    return Fraction(repr(float(number)))
 
 
 class LedgerRefusal(LocalError):  # noqa: N818 - a decision, not a mistake

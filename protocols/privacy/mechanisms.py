@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers, discrete_laplace, representable
-from protocols.privacy.polya import polya_differences
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers, discrete_laplace, representable
+from tallyroom.protocols.privacy.polya import polya_differences
+from tallyroom.protocols.randomness import Randomness
 
 Ids = NDArray[np.uint32]
 
@@ -51,13 +51,15 @@ class Placement(StrEnum):
             case Placement.PER_PAIR:
                 return (
                     "the two parties of every pair draw its noise together inside their circuit; "
-                    "private if either of them is honest, whoever else colludes"
+                    "private while one of them keeps its coins to itself and both follow the "
+                    "protocol, whoever else colludes"
                 )
             case Placement.JOINT:
                 return (
                     "both servers draw one noise together inside a circuit and neither knows it; "
                     "private while one of them does not collude with the analyst, if both follow "
-                    "the protocol: server-0 could garble less noise unseen"
+                    "the protocol: what server-0 garbles is not checked, and it could leave out "
+                    "all noise unseen"
                 )
             case Placement.SHARED:
                 honest = honest_servers(servers, honest)

@@ -30,10 +30,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.privacy.rounded_noise import Laplace, Uniform
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.rounded_noise import Laplace, Uniform
+from tallyroom.protocols.randomness import Randomness
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]

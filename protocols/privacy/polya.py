@@ -23,8 +23,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.privacy.laplace import Integers, geometric_each
-from protocols.randomness import Ids, Randomness, Streams
+from tallyroom.protocols.privacy.laplace import Integers, geometric_each
+from tallyroom.protocols.randomness import Ids, Randomness, Streams
 
 _CELLS = 1 << 17
 """Variables worked on together: they fit the cache."""

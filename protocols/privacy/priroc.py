@@ -28,13 +28,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy import hb
-from protocols.privacy.class_curves import ClassDistributions
-from protocols.privacy.dawa import Dawa
-from protocols.privacy.isotonic import monotone
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.quantiles import recursive_medians
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy import hb
+from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.privacy.dawa import Dawa
+from tallyroom.protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.quantiles import recursive_medians
+from tallyroom.protocols.randomness import Randomness
 
 Integers = NDArray[np.int64]
 Vector = NDArray[np.float64]

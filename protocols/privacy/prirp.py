@@ -36,13 +36,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.privacy.dawa import Dawa, partition_of_noisy
-from protocols.privacy.hilbert import hilbert_order
-from protocols.privacy.laplace import Integers
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.selection import Above, AboveThreshold
-from protocols.privacy.tree import Number
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.dawa import Dawa, partition_of_noisy
+from tallyroom.protocols.privacy.hilbert import hilbert_order
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.selection import Above, AboveThreshold
+from tallyroom.protocols.privacy.tree import Number
+from tallyroom.protocols.randomness import Randomness
 
 Column = NDArray[np.float64]
 Axis = tuple[float, float]

@@ -19,10 +19,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.privacy.selection import Exponential
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.selection import Exponential
+from tallyroom.protocols.randomness import Randomness
 
 Table = NDArray[np.int64]
 

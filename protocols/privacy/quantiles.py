@@ -18,8 +18,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.privacy.smooth_sensitivity import SmoothNoise
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise
+from tallyroom.protocols.randomness import Randomness
 
 Integers = NDArray[np.int64]
 

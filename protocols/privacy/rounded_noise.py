@@ -12,8 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
 
-from protocols.privacy.laplace import geometric
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.laplace import geometric
+from tallyroom.protocols.randomness import Randomness
 
 BITS = 64
 HALF = Fraction(1, 2)

@@ -28,14 +28,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.laplace import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import (
     Integers,
     geometric,
     representable,
     uniform,
 )
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 
 Flags = NDArray[np.bool]
 

@@ -36,9 +36,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.rounded_noise import Cauchy, Laplace, rounded
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.rounded_noise import Cauchy, Laplace, rounded
+from tallyroom.protocols.randomness import Randomness
 
 Vector = NDArray[np.float64]
 

@@ -18,15 +18,15 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers, geometric, uniform
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers, geometric, uniform
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.noise_sums import passing
+from tallyroom.protocols.randomness import Randomness
 
 MAX_SPACE = 1 << 60
 FALSE_ROWS = Fraction(1, 10)
@@ -111,62 +111,6 @@ def threshold_for(space: int, records: int, epsilon: Fraction, noises: int = 1) 
     while not is_enough(least + step - 1):
         step *= 2
     return least + bisect_left(range(step), True, key=lambda more: is_enough(least + more))
-
-
-def passing(threshold: int, scale: Fraction, noises: int = 1) -> tuple[Decimal, Decimal]:
-    """P(L > τ) and E[L; L > τ] for the sum L of r independent discrete Laplace noises, τ ≥ 0.
-
-    L is a difference of two negative binomial variables of shape r. With q = e^(−1/s), w = qz and
-    u = 1 − w its generating function is (1 − q)^(2r)·u^(−r)·(1 − q²/w)^(−r). Only its pole at u = 0
-    tells of L ≥ 0: with g_j the coefficients of ((1 − u)/(1 − q² − u))^r,
-
-        P(L = d) = (1 − q)^(2r) q^d Σ_{m=1..r} g_{r−m} C(d + m − 1, m − 1).
-    """
-    r = noises
-    with decimal.localcontext(_precise(r)):
-        q = _base(scale)
-        chance = expected = Decimal(0)
-        for m, weight in enumerate(_weights(scale, r), start=1):
-            chance += weight * _series_from(threshold + 1, m, q)
-            # d·C(d + m − 1, m − 1) = m·C(d − 1 + m, m)
-            expected += weight * m * q * _series_from(threshold, m + 1, q)
-        whole = (1 - q) ** (2 * r)
-        return whole * chance, whole * expected
-
-
-@lru_cache(maxsize=8)
-def _weights(scale: Fraction, r: int) -> tuple[Decimal, ...]:
-    """g_{r−1}, …, g_0, in the precision of `passing`."""
-    with decimal.localcontext(_precise(r)):
-        a = 1 - _base(scale) ** 2
-        return tuple(
-            sum(
-                (-1) ** i * math.comb(r, i) * math.comb(r + j - i - 1, j - i) / a ** (r + j - i)
-                for i in range(j + 1)
-            )
-            for j in reversed(range(r))
-        )
-
-
-def _series_from(start: int, m: int, q: Decimal) -> Decimal:
-    """Σ C(d + m − 1, m − 1) q^d over d ≥ `start`: fewer than m successes in start + m − 1 trials,
-    over (1 − q)^m."""
-    trials = start + m - 1
-    total, term, odds = Decimal(0), q**trials, (1 - q) / q
-    for i in range(m):
-        total += term
-        term *= odds * (trials - i) / (i + 1)
-    return total / (1 - q) ** m
-
-
-def _base(scale: Fraction) -> Decimal:
-    """q."""
-    return (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
-
-
-def _precise(noises: int) -> decimal.Context:
-    """With digits to spare for what cancels in the sums of `passing`."""
-    return decimal.Context(prec=60 + 2 * noises, Emin=-(10**17), Emax=10**17)
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Ids
-from protocols.aggregation.fss.on_demand import points_body
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError, PeerError, TallyError
-from protocols.randomness import KEY_BYTES, Randomness
-from protocols.run.machines import collector_machine
-from protocols.run.messages import Role
-from protocols.run.query import MAX_SERVERS, Query, decode_query
-from protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
-from protocols.statistics import Statistic
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.fss.on_demand import points_body
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError, PeerError, TallyError
+from tallyroom.protocols.query import MAX_SERVERS, Query, decode_query
+from tallyroom.protocols.randomness import KEY_BYTES, Randomness
+from tallyroom.protocols.run.machines import collector_machine
+from tallyroom.protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.wire.messages import Role
 
 MAX_ANSWERS = 1 << 14
 """Shares of one answer: of all servers, for all points that were asked one after another."""
@@ -175,6 +175,8 @@ class Evidence:
         `PeerError`.
         """
         collector = _collector(query)
+        if not statistic.on_demand and len(self.openings) > 1:
+            raise PeerError(COORDINATOR, "more than one release of a run")
         if not collector.public:
             return None
         known: dict[int, float] = {}
@@ -200,8 +202,6 @@ class Evidence:
             known |= dict(zip(points, (signed(counts) / records).tolist(), strict=False))
         if not opened or statistic.plan(known):
             raise PeerError(COORDINATOR, "it asked for fewer points than the statistic needs")
-        if not statistic.on_demand and len(opened) != 1:
-            raise PeerError(COORDINATOR, "more than one release of a run")
         return np.concatenate(opened)
 
 

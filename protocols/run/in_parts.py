@@ -10,12 +10,12 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from protocols.aggregation.contract import Aggregator
-from protocols.errors import LocalError
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.run.messages import Message
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Aggregator
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message
 
 PART_BYTES = 2 << 20
 """About what a part sends to one server: large enough that a message costs next to nothing."""

@@ -1,23 +1,24 @@
 """The machine of each role in a run: the statistic's own if it has any, else the aggregator's."""
 
-from protocols.aggregation import aggregator_named, aggregators
-from protocols.aggregation.contract import Bulk, Records
-from protocols.aggregation.one_round import SummingServer
-from protocols.aggregation.vouched import Vouched
-from protocols.errors import LocalError
-from protocols.identity.vouchers import Signet, Vouchers
-from protocols.joint.base_transfers import BaseTransfers
-from protocols.joint.server import TogetherServer
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.in_parts import in_parts, parts
-from protocols.run.machine import Machine
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.aggregation.contract import Bulk, Records
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.aggregation.together import TogetherServer
+from tallyroom.protocols.aggregation.vouched import Vouched
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.in_parts import in_parts, parts
+from tallyroom.protocols.wire.machine import Machine
 
 
 def check(query: Query) -> None:
-    """Raises `LocalError` where what is asked cannot be done so."""
+    """Raises `LocalError` where what is asked cannot be done so. Whoever asks, passes on or answers
+    a question makes this check, and who only plans to ask it."""
     aggregator = aggregator_named(query.aggregator)
     needs = query.statistic.needs
     if needs is not None and needs not in aggregator.offers:
@@ -33,6 +34,8 @@ def check(query: Query) -> None:
         raise LocalError(f"{aggregator.name} has no servers that could draw {query.noise} noise")
     if query.choice is not None and not aggregator.chooses:
         raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
+    query.statistic.check_bounds()  # parties could not answer without
+    _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
     query.check_delta(aggregator.release(query).delta)
 
 

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from protocols.errors import PeerError, TallyError
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from protocols.run.messages import MAX_ROUND, NONCE_BYTES, Message, Phase, Role
-from protocols.run.meter import Direction, Meter
+from tallyroom.protocols.errors import PeerError, TallyError
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from tallyroom.protocols.wire.messages import MAX_ROUND, NONCE_BYTES, Message, Phase, Role
+from tallyroom.protocols.wire.meter import Direction, Meter
 
 MOST_OVER = 64
 """Runs that are over and of which something is kept, to be said again if asked."""

@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError
-from protocols.privacy.caps import DEFAULT_CAP_DELTA
-from protocols.privacy.ledger import as_written
-from protocols.privacy.mechanisms import Placement, honest_servers
-from protocols.registry import STUDIES, registered
-from protocols.run.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
-from protocols.statistics import statistic_names
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
+from tallyroom.protocols.query import MAX_PARTIES, MAX_RECORDS, MAX_SERVERS, Query
+from tallyroom.protocols.registry import STUDIES, registered
+from tallyroom.protocols.statistics import statistic_names
 
 MAX_TEXT = 64 << 10
 """Characters of a policy that is read."""
@@ -90,9 +90,12 @@ class Policy:
         readable = None if self.columns is None else self.columns | self.public_columns
         for column in statistic.columns:
             yield _unless_named("column", column, readable)
-        for column in statistic.taken_as_public:
+        for column in query.adjacency.public:
             if column not in self.public_columns:
-                yield f"its policy does not say that the column {column} is public"
+                yield (
+                    f"its policy does not say that the column {column} is public; ε would be for "
+                    f"{query.adjacency}"
+                )
         yield self._cost(query)
         if query.min_parties < self.minimum_parties:
             least = self.minimum_parties

@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement, noises_in, parse_epsilon
-from protocols.run.query import (
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement, noises_in, parse_epsilon
+from tallyroom.protocols.query import (
     ASKING_BYTES,
     MALFORMED,
     MAX_DEADLINE,
@@ -17,8 +17,15 @@ from protocols.run.query import (
     later_fields,
     read_later,
 )
-from protocols.statistics import Statistic, statistic_named
-from protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics import Statistic, statistic_named
+from tallyroom.protocols.statistics.contract import Circumstances
+
+
+def asking_of(key: str) -> str:
+    """What a query has of the key that it was asked under."""
+    if not key:
+        return ""
+    return hashlib.blake2s(key.encode(), digest_size=ASKING_BYTES, person=b"asking").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,7 @@ class Question:
     @property
     def asking(self) -> str:
         """The key as the query has it, and with the query all that servers sign."""
-        if not self.key:
-            return ""
-        digest = hashlib.blake2s(self.key.encode(), digest_size=ASKING_BYTES, person=b"asking")
-        return digest.hexdigest()
+        return asking_of(self.key)
 
     def takes(self, query: Query) -> bool:
         """Whether the answer to `query` may be given to this asking.

@@ -14,11 +14,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Credentials, Identity, Trust
-from protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
-from protocols.run.machine import Spend
-from protocols.run.messages import RUN_BYTES, Role
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Credentials, Identity, Trust
+from tallyroom.protocols.identity.vouchers import SIGNATURE_BYTES, holds_raw, sign_raw
+from tallyroom.protocols.wire.machine import Spend
+from tallyroom.protocols.wire.messages import RUN_BYTES, Role
 
 _TAG = b"tallyroom receipt 1\0"
 _CLAIMS = struct.Struct("<32s32s64s32s")  # request, share, ε and δ as text, padded with zeros

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids
-from protocols.run.machine import Done, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.wire.machine import Done, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 
 MAX_REASON_BYTES = 300
 MOST_REASONS = 100

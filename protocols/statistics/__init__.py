@@ -5,9 +5,9 @@ Each is found through the entry-point group `tallyroom.statistics`; nothing here
 
 from functools import cache
 
-from protocols import registry
-from protocols.statistics.contract import Statistic
-from protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols import registry
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
 
 
 def statistic_names() -> list[str]:

@@ -6,18 +6,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.offers import Offers
-from protocols.privacy.smooth_sensitivity import average_precision
-from protocols.records import Column, Holdings
-from protocols.statistics.class_counts import ClassCounts
-from protocols.statistics.classifier_curves import ClassifierCurves
-from protocols.statistics.contract import Statistic
-from protocols.statistics.curated import CURATED_STEPS, Curated, SmoothAveragePrecision
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.option import option
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.privacy.smooth_sensitivity import average_precision
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.class_counts import ClassCounts
+from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.curated import CURATED_STEPS, Curated, SmoothAveragePrecision
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.option import option
 
 REDRAWN = 100
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.categories import OTHER, is_name, parse_categories, places
-from protocols.errors import LocalError
-from protocols.records import Holdings
+from tallyroom.protocols.categories import OTHER, parse_categories
+from tallyroom.protocols.cells import numbers, places
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Holdings
 
 MAX_ATTRIBUTES = 256
 MAX_BINS = 4096
@@ -28,27 +29,14 @@ class Attribute:
         return bins if self.bounds else len(self.names) + 1
 
     def codes(self, holdings: Holdings, bins: int) -> NDArray[np.int64]:
-        """The value of each record, from 0. Raises `LocalError` where a number is missing."""
+        """The value of each record, from 0. What is no number counts as the lower bound, and what
+        is none of the names as `other`."""
         column = holdings.column(self.name)
         if self.bounds is None:
-            return self._places(column)
-        if not np.isfinite(column).all():
-            raise LocalError(f"column {self.name!r} has values that are not finite numbers")
-        lower, upper = self.bounds
-        scaled = (np.clip(column, lower, upper) - lower) / (upper - lower)
-        return np.minimum((scaled * bins).astype(np.int64), bins - 1)
-
-    def _places(self, column: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Names that are numbers are found in a column of numbers too."""
-        if is_name(column).any():
             return places(column, self.names)
-        found = np.full(len(column), len(self.names), dtype=np.int64)
-        for at, name in enumerate(self.names):
-            try:
-                found[column == float(name)] = at
-            except ValueError:
-                continue
-        return found
+        lower, upper = self.bounds
+        scaled = (np.clip(numbers(column, lower), lower, upper) - lower) / (upper - lower)
+        return np.minimum((scaled * bins).astype(np.int64), bins - 1)
 
     def labels(self, bins: int) -> list[float | str]:
         """What each code stands for in synthetic rows: a name, or the middle of a bin."""

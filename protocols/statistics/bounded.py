@@ -7,10 +7,11 @@ from typing import Self
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.option import option, role
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.option import option, role
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,18 @@ class BoundedColumn(Bounded, OneColumn):
     """A statistic about one numeric column, clipped to public bounds."""
 
     def clip(self, values: Column) -> Column:
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {self.value!r} has values that are not finite numbers")
-        return np.clip(values, *self.bounds)
+        """What is no number counts as the lower bound."""
+        return np.clip(numbers(values, self.bounds[0]), *self.bounds)
 
     def raw(self, holdings: Holdings) -> Column:
-        """The values as they are, for the truth."""
-        values = holdings.column(self.value)
-        self.clip(values)
-        return values
+        """The values as they are, for the truth. Raises `LocalError` for what is no number."""
+        _ = self.bounds
+        return finite_column(holdings, self.value)
+
+
+def finite_column(holdings: Holdings, name: str) -> Column:
+    """For the truth, never at a party. Raises `LocalError` for what is no finite number."""
+    values = holdings.column(name)
+    if not np.isfinite(values).all():
+        raise LocalError(f"column {name!r} has values that are not finite numbers")
+    return values

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.offers import Offer
-from protocols.randomness import Randomness
-from protocols.records import Column
-from protocols.statistics.contract import Statistic
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.interval import Interval
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.interval import Interval
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.privacy.objective import (
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.objective import (
     GRID,
     MAX_PENALTY,
     STEPS,
     ObjectivePerturbation,
     minimum,
 )
-from protocols.randomness import Randomness
-from protocols.records import Column
-from protocols.statistics.gathered import Gathered
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.gathered import Gathered
 
 EXACT_GRID = 1 << 40
 """Of coefficients without noise."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
-from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
-from protocols.statistics.estimates import Cells, Estimate, Heads, Shape, Table, plain
-from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.option import role
-from protocols.statistics.ranged import finite_column
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, Table, plain
+from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.option import role
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,8 +71,8 @@ class CalibrationCounts(Statistic):
         return 4 * FIXED_POINT
 
     def encode(self, holdings: Holdings) -> Vector:
-        """Scores that are no probabilities count as the nearest one."""
-        scores = np.clip(finite_column(holdings, self.score), 0.0, 1.0)
+        """Scores that are no probabilities count as the nearest one, and what is no number as 0."""
+        scores = np.clip(numbers(holdings.column(self.score), 0.0), 0.0, 1.0)
         positive = is_positive(holdings.column(self.label), self.positive)
         parties = len(holdings.ids)
         row = np.repeat(np.arange(parties), holdings.counts) * self.groups

@@ -10,20 +10,24 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.joint.above_threshold import FirstAbove
-from protocols.joint.choice import Choice, Moved, units_of_epsilon
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.interval import Interval
-from protocols.statistics.option import option
-from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from protocols.statistics.thresholds import as_written, threshold_values, thresholds_around
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.above_threshold import FirstAbove
+from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
+from tallyroom.protocols.statistics.thresholds import (
+    as_written,
+    threshold_values,
+    thresholds_around,
+)
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16

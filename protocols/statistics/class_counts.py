@@ -9,15 +9,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.privacy.class_curves import ClassDistributions
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.measurement import Measurement, Step
-from protocols.statistics.option import option, role
-from protocols.statistics.thresholds import threshold_values
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.measurement import Measurement, Step
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 16
 MAX_SCORES = 16
@@ -90,10 +91,8 @@ class ClassCounts(Bounded):
         return positives_of(holdings.column(self.label), self.label, self.positive)
 
     def _scores(self, holdings: Holdings, name: str) -> Column:
-        values = holdings.column(name)
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {name!r} has scores that are not finite numbers")
-        return np.clip(values, *self.bounds)
+        """What is no number counts as the lower bound."""
+        return np.clip(numbers(holdings.column(name), self.bounds[0]), *self.bounds)
 
     @property
     def length(self) -> int:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.categories import OTHER
-from protocols.privacy.laplace import Integers
-from protocols.records import Column, Holdings
-from protocols.statistics.attributes import Attribute
-from protocols.statistics.drawing import Beside, draw_table
-from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
-from protocols.statistics.hand_till import hand_till
-from protocols.statistics.softmax import softmax
+from tallyroom.protocols.categories import OTHER
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.drawing import Beside, draw_table
+from tallyroom.protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+from tallyroom.protocols.statistics.hand_till import hand_till
+from tallyroom.protocols.statistics.softmax import softmax
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,18 +50,18 @@ def design_of(attributes: Sequence[Attribute], columns: Sequence[Column]) -> Mat
 
 
 def scaled(attribute: Attribute, holdings: Holdings) -> Column:
-    """A column of raw records for `design_of`. Raises `LocalError` where a number is missing."""
-    codes = attribute.codes(holdings, 2)
+    """A column of raw records for `design_of`; what is no number counts as the lower bound."""
     if attribute.bounds is None:
-        return codes.astype(np.float64)
-    return between(attribute, holdings.column(attribute.name))
+        return attribute.codes(holdings, 2).astype(np.float64)
+    return between(attribute, numbers(holdings.column(attribute.name), attribute.bounds[0]))
 
 
 def between(attribute: Attribute, values: Column) -> Column:
     """Numbers, clipped to their bounds and scaled to [−1, 1]."""
     assert attribute.bounds is not None
     lower, upper = attribute.bounds
-    found: Column = np.clip((values - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
+    inside = np.clip(values, lower, upper)
+    found: Column = np.clip((inside - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
     return found
 
 

@@ -8,15 +8,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.privacy.objective import STEPS
-from protocols.records import Holdings
-from protocols.statistics.by_objective import ByObjective
-from protocols.statistics.class_model import classes_of, design_of, scaled, terms_of
-from protocols.statistics.estimates import Curve, Estimate
-from protocols.statistics.of_schema import OfSchema, check_bins
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.objective import STEPS
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.by_objective import ByObjective
+from tallyroom.protocols.statistics.class_model import classes_of, design_of, scaled, terms_of
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.of_schema import OfSchema, check_bins
 
 MAX_TERMS = 1024
 

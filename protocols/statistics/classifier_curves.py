@@ -15,36 +15,37 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.offers import Offers
-from protocols.privacy.class_curves import (
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.privacy.class_curves import (
     SMOOTHINGS,
     ClassCurves,
     Smoothing,
 )
-from protocols.privacy.curves import MECHANISMS, TreeMechanism
-from protocols.privacy.priroc import COUNTS
-from protocols.records import Column, Holdings
-from protocols.statistics.class_counts import (
+from tallyroom.protocols.privacy.curves import MECHANISMS, TreeMechanism
+from tallyroom.protocols.privacy.priroc import COUNTS
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import finite_column
+from tallyroom.protocols.statistics.class_counts import (
     MAX_THRESHOLDS,
     ClassCounts,
     shares_of,
     true_auc,
 )
-from protocols.statistics.classifier_estimates import (
+from tallyroom.protocols.statistics.classifier_estimates import (
     Judgement,
     Judgements,
     PrecisionRecallEstimate,
     RocEstimate,
     cost_of,
 )
-from protocols.statistics.contract import Bounds, Circumstances, Statistic
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.option import option
-from protocols.statistics.score_thresholds import (
+from tallyroom.protocols.statistics.contract import Bounds, Circumstances, Statistic
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.score_thresholds import (
     EXACT_POINTS,
     by_rank,
     every,
@@ -164,9 +165,9 @@ class ClassifierCurves(ClassCounts):
             raise LocalError("--pilot chooses the thresholds: leave --at out")
         if self.mechanism == TreeMechanism.name:
             raise LocalError("--pilot goes with another --mechanism: a tree is evenly spaced")
-        bounded = self.with_bounds(bounds)
-        scores = np.concatenate([bounded._scores(pilot, name) for name in self.score])
-        found = by_rank(scores, *bounded.bounds)
+        lower, upper = self.with_bounds(bounds).bounds
+        scores = np.concatenate([finite_column(pilot, name) for name in self.score])
+        found = by_rank(np.clip(scores, lower, upper), lower, upper)
         if not found:
             raise LocalError(
                 "the scores of --pilot are all at one end: no threshold can follow them"
@@ -190,12 +191,12 @@ class ClassifierCurves(ClassCounts):
         return ClassCurves(self.points, self.mechanism, public, len(self.score))
 
     @property
-    def protected(self) -> str:
-        return "the score of one record" if self.labels == "public" else super().protected
-
-    @property
     def taken_as_public(self) -> tuple[str, ...]:
         return (self.label,) if self.labels == "public" else ()
+
+    @property
+    def released_exactly(self) -> str:
+        return "the number of positive records" if self.labels == "public" else ""
 
     @property
     def open_to_pilot(self) -> bool:
@@ -282,6 +283,10 @@ class ClassifierCurves(ClassCounts):
         )
         return false, true
 
+    def noises_in_value(self, records: int) -> float:
+        """Those in a class's count; those of its size come to them."""
+        return self.class_curves.curve.noises_in_count
+
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Not known before the classes' sizes are."""
         return np.full(2 * (self.points + 1) * len(self.score), np.nan)
@@ -347,9 +352,9 @@ class Roc(Rates):
     def asked_of(self, offers: Offers) -> Statistic:
         if self.by_curve:
             return self
-        from protocols.statistics.areas import way
-        from protocols.statistics.curated import BinormalRoc
-        from protocols.statistics.private_thresholds import PriRoc, PriRocFix
+        from tallyroom.protocols.statistics.areas import way
+        from tallyroom.protocols.statistics.curated import BinormalRoc
+        from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 
         kinds: dict[str, type[ClassCounts]] = {
             "binormal": BinormalRoc,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.privacy.class_curves import ClassDistributions
-from protocols.records import Column
-from protocols.statistics.drawing import QUIET, SEVERAL, TRUTH, Beside
-from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.drawing import QUIET, SEVERAL, TRUTH, Beside
+from tallyroom.protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from protocols.records import Column
-from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
-from protocols.statistics.estimates import Cells, Estimate, Heads, Shape, plain
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, plain
+from tallyroom.protocols.statistics.interval import NORMAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +84,8 @@ class Coefficients(Shape):
             return found, f", 95 % interval of {of}"
         if beside.noisy or np.isnan(self.errors).any():
             return None, ""
-        return np.tile(1.96 * np.array(self.errors), (2, 1)), ", 95 % interval of sampling"
+        # Of sampling alone, of which coefficients of many records are as good as normal.
+        return np.tile(NORMAL * np.array(self.errors), (2, 1)), ", 95 % interval of sampling"
 
     def __str__(self) -> str:
         parts = [f"{self.coefficients[0]:.6g}"]

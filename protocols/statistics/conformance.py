@@ -1,6 +1,6 @@
 """The suite that every statistic must pass; other packages import it too.
 
-    from protocols.statistics.contract import StatisticContract
+    from tallyroom.protocols.statistics.contract import StatisticContract
 
     class TestMine(StatisticContract):
         statistic = Mine(lower=0.0, upper=1.0)
@@ -10,17 +10,60 @@ It needs pytest. A statistic whose records need columns beyond uniform ones brin
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from protocols.algebra.ring import signed
-from protocols.errors import LocalError
-from protocols.records import Holdings
-from protocols.statistics import statistic_named
-from protocols.statistics.contract import Statistic
-from protocols.statistics.estimates import plain, shape_of
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.cells import encode_cells
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import plain, shape_of
+from tallyroom.protocols.statistics.local_forms import LocalForm
+
+ANYTHING = (
+    *("unknown", "", "?", "NA", "inf", "-inf", "nan", "1e308", "-1e308", "5e-324", "1e999", "0.0"),
+    *(
+        "-0",
+        "1",
+        "Yes",
+        "YES",
+        'a "quoted", one',
+        "2020-02-30",
+        "1_000",
+        "\N{ARABIC-INDIC DIGIT ONE}",
+    ),
+)
+"""Cells that a file may hold."""
+
+
+def encodings(statistic: Statistic, holdings: Holdings) -> Iterator[NDArray[np.integer]]:
+    """What becomes of each record, with one for every party: all that parties go by."""
+    if pairs := statistic.as_pairs():
+        yield pairs.records_of(holdings)
+        return
+    if statistic.measurement is not None:
+        yield statistic.measured(holdings)
+    yield statistic.encode(holdings)
+
+
+def check_one_record(statistic: Statistic, before: Holdings, after: Holdings) -> None:
+    """Of two holdings of one record each party, which differ in the first: all others are encoded
+    as before, and the sum moves no further than noise is scaled to, where noise is on that sum."""
+    old, new = (list(encodings(statistic, each)) for each in (before, after))
+    for one, two in zip(old, new, strict=True):
+        assert (one[1:] == two[1:]).all(), f"{statistic.name}: other records are encoded otherwise"
+    on_the_sum = statistic.noises == statistic.released and not statistic.curated
+    elsewhere = statistic.as_pairs() or isinstance(statistic, LocalForm) or statistic.choice(9)
+    if elsewhere or not on_the_sum:
+        return
+    moved = statistic.measure((new[-1] - old[-1]).sum(axis=0, dtype=np.uint64))
+    assert int(np.abs(signed(moved)).sum()) <= statistic.sensitivity
 
 
 class StatisticContract:
@@ -131,6 +174,17 @@ class StatisticContract:
                 for each in (holdings, replaced)
             )
             assert int(np.abs(signed(after - before)).sum()) <= self.statistic.sensitivity
+
+    def test_a_record_that_is_anything_changes_itself_alone(self) -> None:
+        """Whatever its cells hold: it is answered for, no other record is encoded otherwise, and
+        the sum moves within the sensitivity."""
+        before = self.holdings(parties=6, records=6)
+        for text in ANYTHING:
+            for name in self.statistic.columns:
+                column = before.columns[name].copy()
+                column[:1] = encode_cells([text])
+                after = dataclasses.replace(before, columns={**before.columns, name: column})
+                check_one_record(self.statistic, before, after)
 
     def test_what_a_record_is_adds_up_to_the_vectors(self) -> None:
         """A measurement is what proofs, randomizers and keys go by: it must be what is encoded."""

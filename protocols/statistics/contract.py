@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.offers import Offer, Offers
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.statistics.circumstances import Circumstances as Circumstances
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.interval import Interval
-from protocols.statistics.measurement import Measurement
-from protocols.statistics.parameters import Parametrized, as_taken, fits
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.circumstances import Circumstances as Circumstances
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.measurement import Measurement
+from tallyroom.protocols.statistics.parameters import Parametrized, as_taken, fits
 
 if TYPE_CHECKING:
-    from protocols.garbling.laplace_circuit import CircuitLaplace
-    from protocols.joint.above_threshold import FirstAbove
-    from protocols.joint.choice import Choice
-    from protocols.run.role_machines import RoleMachines
-    from protocols.statistics.conformance import StatisticContract as StatisticContract
-    from protocols.statistics.pairwise import Pairs
+    from tallyroom.protocols.aggregation.role_machines import RoleMachines
+    from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+    from tallyroom.protocols.joint.above_threshold import FirstAbove
+    from tallyroom.protocols.joint.choice import Choice
+    from tallyroom.protocols.statistics.conformance import StatisticContract as StatisticContract
+    from tallyroom.protocols.statistics.pairwise import Pairs
 
 Bounds = tuple[float, float]
 
@@ -59,8 +59,6 @@ class Statistic(Parametrized, ABC):
     """Where an estimate can lie."""
     after_release: ClassVar[frozenset[str]] = frozenset()
     """Parameters that change what is made of released values, and not those themselves."""
-    one_noise: ClassVar[bool] = False
-    """Whether each value has the noise on one released integer, and no other."""
 
     def __post_init__(self) -> None:
         self._take_python()
@@ -131,6 +129,17 @@ class Statistic(Parametrized, ABC):
         values = shape_of(self.decode(released, records)).values()
         deviations = self.deviations_given(released, noise_variance, records)
         return Interval.around(values, deviations, width, self.span)
+
+    @property
+    def whole_noises(self) -> bool:
+        """Whether each value has a sum of noises, an integer, in some unit: not one of weighted
+        noises, nor a function of several sums."""
+        return False
+
+    def noises_in_value(self, records: int) -> float:
+        """How many independent noises, of about equal weight, are in a value at least. The law of
+        fewer has wider tails: 1 is safe, and holds 95 to 96.6 % where there are more."""
+        return 1.0
 
     def remarks(self, released: Vector, exact: bool) -> tuple[str, ...]:
         """What the user must be told of such an answer."""
@@ -247,15 +256,20 @@ class Statistic(Parametrized, ABC):
         return False
 
     @property
-    def protected(self) -> str:
-        """What adjacent data sets differ in, where the unit of privacy is a record."""
-        return "one record"
+    def trust(self) -> str:
+        """Whom one has to trust besides what the aggregator and the noise's placement say."""
+        return ""
 
     @property
     def taken_as_public(self) -> tuple[str, ...]:
         """Those of its columns that it does not protect, and tells of as they are: adjacent data
-        sets agree in them. A party must have said that they are public (`Policy`)."""
+        sets agree in them (`Adjacency`). A party must have said that they are public (`Policy`)."""
         return ()
+
+    @property
+    def released_exactly(self) -> str:
+        """What it tells of those columns without noise, in the singular; empty if nothing."""
+        return ""
 
     @property
     def measures(self) -> bool:
@@ -375,7 +389,7 @@ def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:
 def __getattr__(name: str) -> Any:
     """The suite that every statistic must pass; it needs pytest."""
     if name == "StatisticContract":
-        from protocols.statistics.conformance import StatisticContract
+        from tallyroom.protocols.statistics.conformance import StatisticContract
 
         return StatisticContract
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

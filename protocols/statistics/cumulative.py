@@ -10,17 +10,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.local import AUTO, RANDOMIZERS
-from protocols.names import look_up
-from protocols.privacy.curves import MECHANISMS, CurveMechanism
-from protocols.privacy.isotonic import monotone
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import BoundedColumn
-from protocols.statistics.measurement import Measurement, Step
-from protocols.statistics.option import option
-from protocols.statistics.thresholds import threshold_values
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import AUTO, RANDOMIZERS
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
+from tallyroom.protocols.privacy.isotonic import monotone
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.measurement import Measurement, Step
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
@@ -151,6 +151,9 @@ class Cumulative(BoundedColumn):
         variances = self.curve_mechanism.count_variances(noise_variance)
         deviations: Column = np.sqrt(variances) / records
         return deviations
+
+    def noises_in_value(self, records: int) -> float:
+        return self.curve_mechanism.noises_in_count
 
     def mechanism_words(self, scale: float) -> str:
         where = self.curve_mechanism.words

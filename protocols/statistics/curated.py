@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.privacy.class_curves import ClassDistributions
-from protocols.privacy.smooth_sensitivity import (
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.privacy.smooth_sensitivity import (
     GRID,
     SmoothNoise,
     auc,
@@ -25,14 +25,14 @@ from protocols.privacy.smooth_sensitivity import (
     smooth_auc,
     smooth_average_precision,
 )
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.statistics.by_curator import OfSecretScale
-from protocols.statistics.class_counts import ClassCounts, shares_of, true_auc
-from protocols.statistics.classifier_estimates import Judgement, RocEstimate
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.option import option
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.by_curator import OfSecretScale
+from tallyroom.protocols.statistics.class_counts import ClassCounts, shares_of, true_auc
+from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.option import option
 
 Integers = NDArray[np.int64]
 

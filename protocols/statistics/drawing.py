@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from protocols.records import Column
-from protocols.statistics.interval import NORMAL, Interval
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.interval import Interval, laplace_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from protocols.statistics.estimates import CellGrid, Counts, Curve, Curves
+    from tallyroom.protocols.statistics.estimates import CellGrid, Counts, Curve, Curves
 
 TRUTH, PRIVATE, SMOOTHED, QUIET = "#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1"
 SEVERAL = ("#1b2a41", "#e07a1f", "#2a9d8f", "#9aa5b1", "#6d597a", "#b56576")
@@ -54,10 +54,11 @@ class Beside:
 
     @property
     def band(self) -> Column | None:
-        """Half widths of 95 %; None where there is no noise, or its effect is not known."""
+        """Half widths of 95 % or more, as of one noise; None where there is no noise, or its effect
+        is not known."""
         if self.interval is None or not np.isfinite(self.interval.errors).all():
             return None
-        return NORMAL * self.interval.errors
+        return laplace_width(1) * self.interval.errors
 
     def bars(self, values: Column) -> Column | None:
         """How far the interval goes below and above; None where there is none."""

@@ -8,18 +8,18 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.offers import Offers
-from protocols.privacy.curves import MECHANISMS, CurveMechanism
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Statistic
-from protocols.statistics.cumulative import SMOOTHINGS, Cumulative
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
-from protocols.statistics.interval import Interval
-from protocols.statistics.option import option
-from protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from protocols.statistics.thresholds import LEAST_QUANTILE
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
+from tallyroom.protocols.statistics.thresholds import LEAST_QUANTILE
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Quantile(QuantilesAmongThresholds):
 
     @property
     def _by_max(self) -> Statistic:
-        from protocols.statistics.choices import QuantileByMax
+        from tallyroom.protocols.statistics.choices import QuantileByMax
 
         known = {f.name for f in fields(QuantileByMax)} - {"mechanism"}
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
@@ -147,6 +147,10 @@ class CumulativeHistogram(Cumulative):
     def deviations(self, noise_variance: float, records: int) -> Column:
         """Of differences of the unbiased curve, which is linear in the noise: measured on noise."""
         return bin_deviations(self.curve_mechanism) * math.sqrt(noise_variance)
+
+    def noises_in_value(self, records: int) -> float:
+        """The noise of the bin itself, nearly all, and some of others."""
+        return 1.0
 
     def interval(
         self, released: Vector, records: int, noise_variance: float, width: float

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from protocols.records import Column
-from protocols.statistics import drawing
-from protocols.statistics.drawing import Beside
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics import drawing
+from tallyroom.protocols.statistics.drawing import Beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

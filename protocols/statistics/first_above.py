@@ -8,19 +8,19 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.joint.above_threshold import FirstAbove, units_of_epsilon
-from protocols.privacy.prirp import REACH_UNITS, SHAPES, wanted
-from protocols.records import Holdings
-from protocols.statistics.choices import MAX_CANDIDATES, Chosen
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate, Rows
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.magnitudes import BINS, LEFT, RIGHT, Magnitudes
-from protocols.statistics.option import option
-from protocols.statistics.residuals import MAX_THRESHOLD, ResidualReach
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.above_threshold import FirstAbove, units_of_epsilon
+from tallyroom.protocols.privacy.prirp import REACH_UNITS, SHAPES, wanted
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.choices import MAX_CANDIDATES, Chosen
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate, Rows
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, Magnitudes
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.residuals import MAX_THRESHOLD, ResidualReach
 
 BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""

@@ -14,13 +14,13 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.records import Holdings
-from protocols.statistics.by_curator import OfSecretScale
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import Estimate
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.by_curator import OfSecretScale
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.estimates import Estimate
 
 
 @dataclass(frozen=True)

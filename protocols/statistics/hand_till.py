@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.laplace import Integers
-from protocols.records import Column
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.records import Column
 
 Matrix = NDArray[np.float64]
 

@@ -8,17 +8,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.categories import OTHER, is_name, parse_categories, places
-from protocols.errors import LocalError
-from protocols.local import AUTO, RANDOMIZERS
-from protocols.names import look_up
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import BoundedColumn
-from protocols.statistics.estimates import Bins, Counts, Estimate
-from protocols.statistics.interval import Interval
-from protocols.statistics.measurement import Measurement, OneHot
-from protocols.statistics.option import option
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.categories import OTHER, parse_categories
+from tallyroom.protocols.cells import places
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import AUTO, RANDOMIZERS
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.measurement import Measurement, OneHot
+from tallyroom.protocols.statistics.option import option
 
 MAX_BINS = 1 << 20
 
@@ -43,7 +44,6 @@ class Histogram(BoundedColumn):
     )
 
     name: ClassVar[str] = "histogram"
-    one_noise: ClassVar[bool] = True
     after_release: ClassVar[frozenset[str]] = frozenset({"nonnegative"})
 
     def __post_init__(self) -> None:
@@ -92,19 +92,13 @@ class Histogram(BoundedColumn):
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
         """The bin of every record."""
         if self.names:
-            return places(self._named(holdings), self.names[:-1])
+            return places(holdings.column(self.value), self.names[:-1])
         values = self.clip(holdings.column(self.value))
         bins = np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
         return np.minimum(bins, self.bins - 1)
 
     def encode(self, holdings: Holdings) -> Vector:
         return holdings.count_by_party(self.measured(holdings), self.cells)
-
-    def _named(self, holdings: Holdings) -> Column:
-        column = holdings.column(self.value)
-        if not is_name(column).all():
-            raise LocalError(f"column {self.value!r} has values that are not names")
-        return column
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         counts = signed(released).astype(np.float64)
@@ -118,6 +112,10 @@ class Histogram(BoundedColumn):
         span = (0.0, math.inf) if self.nonnegative else self.span
         deviations = self.deviations(noise_variance, records)
         return Interval.of_counts(counts, deviations, width, span)
+
+    @property
+    def whole_noises(self) -> bool:
+        return True
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(self.cells, math.sqrt(noise_variance))

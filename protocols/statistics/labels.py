@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.records import Column
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column
 
 MOST_SHOWN = 5
 

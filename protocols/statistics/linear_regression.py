@@ -25,16 +25,17 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import Circumstances, sum_by_party
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.interval import NORMAL, Interval
-from protocols.statistics.option import role
-from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import finite_column
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.contract import Circumstances, sum_by_party
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.interval import NORMAL, Interval
+from tallyroom.protocols.statistics.option import role
+from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
 
 Matrix = NDArray[np.float64]
 
@@ -183,13 +184,19 @@ class LinearRegression(Ranged):
     ) -> Interval:
         """Of the sampling of records and of the noise together."""
         fit = self._fit(released, records, False)
-        covariance = fit.sampling + fit.noise(noise_variance / STEPS**4)
-        errors = np.sqrt(np.diag(self._unscaled(covariance)))
-        return Interval.around(self._unscale(fit.beta), errors, NORMAL, self.span)
+        sampling, noise = (
+            np.sqrt(np.diag(self._unscaled(each)))
+            for each in (fit.sampling, fit.noise(noise_variance / STEPS**4))
+        )
+        errors = np.hypot(sampling, noise)
+        # Of records, coefficients are as good as normal; the noise has its own law.
+        half = np.hypot(NORMAL * sampling, width * noise)
+        values = self._unscale(fit.beta)
+        return Interval(errors, values - half, values + half)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """By numpy's least squares on the raw columns."""
-        raw = {name: self.finite(holdings, name) for name in self.columns}
+        raw = {name: finite_column(holdings, name) for name in self.columns}
         return least_squares(self.y, raw)
 
     @property

@@ -15,20 +15,21 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.local import LocalBudget, LocalRandomizer
-from protocols.local.auc import MAX_DEPTH
-from protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
-from protocols.local.pairs_by_oracle import pair_randomizer
-from protocols.offers import Offer
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Circumstances, Statistic
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.labels import is_positive
-from protocols.statistics.measurement import Measurement
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.scores_and_labels import ScoresAndLabels
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import LocalBudget, LocalRandomizer
+from tallyroom.protocols.local.auc import MAX_DEPTH
+from tallyroom.protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
+from tallyroom.protocols.local.pairs_by_oracle import pair_randomizer
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Bounds, Circumstances, Statistic
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.labels import is_positive
+from tallyroom.protocols.statistics.measurement import Measurement
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.scores_and_labels import ScoresAndLabels
 
 MAX_CELLS = 1 << 10
 """Of all columns together: the kernel is a matrix over them."""
@@ -53,7 +54,7 @@ class LocalForm(Statistic):
 
     @cached_property
     def inner(self) -> Pairs:
-        from protocols.statistics import statistic_named
+        from tallyroom.protocols.statistics import statistic_named
 
         kind = statistic_named(self.of)
         try:
@@ -129,12 +130,10 @@ class LocalForm(Statistic):
         raise LocalError(f"{self.name} is estimated from reports, not from a noisy sum")
 
     def places(self, holdings: Holdings, name: str) -> Column:
-        """A column's values as a part of their range, from 0 to 1."""
-        values = holdings.column(name)
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {name!r} has values that are not finite numbers")
+        """A column's values as a part of their range, from 0 to 1; 0 for what is no number."""
         self.check_bounds()
         lower, upper = self.column_bounds[name]
+        values = numbers(holdings.column(name), lower)
         return np.asarray((np.clip(values, lower, upper) - lower) / (upper - lower))
 
 
@@ -324,15 +323,13 @@ class LocalAuc(LocalForm):
         return getattr(self.inner, "labels", "private") == "private"
 
     @property
-    def protected(self) -> str:
-        return (
-            "one record" if self.private_labels else "the score (labels are public) of one record"
-        )
+    def taken_as_public(self) -> tuple[str, ...]:
+        return () if self.private_labels else self.columns[1:]
 
     @property
-    def taken_as_public(self) -> tuple[str, ...]:
+    def released_exactly(self) -> str:
         """A report says a public label as it is."""
-        return () if self.private_labels else self.columns[1:]
+        return "" if self.private_labels else "the label of every record"
 
     @property
     def measurement(self) -> Measurement:

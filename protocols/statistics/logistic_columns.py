@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.records import Column
-from protocols.statistics.ranged import MAX_COLUMNS, Ranged
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
 
 
 @dataclass(frozen=True)

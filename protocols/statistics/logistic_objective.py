@@ -8,16 +8,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.privacy.laplace import Integers
-from protocols.privacy.objective import GRID, STEPS, minimum
-from protocols.records import Holdings
-from protocols.statistics.by_objective import EXACT_PENALTY, ByObjective
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.logistic_columns import LogisticColumns
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.objective import GRID, STEPS, minimum
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.by_objective import EXACT_PENALTY, ByObjective
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.logistic_columns import LogisticColumns
 
 
 @dataclass(frozen=True)

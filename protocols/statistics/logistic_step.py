@@ -15,13 +15,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import sum_by_party
-from protocols.statistics.estimates import Estimate, Table
-from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.logistic_columns import LogisticColumns
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import sum_by_party
+from tallyroom.protocols.statistics.estimates import Estimate, Table
+from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.logistic_columns import LogisticColumns
 
 STEPS = 1 << 20
 """Of the grid, in 1."""

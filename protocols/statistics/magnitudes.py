@@ -7,14 +7,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import OneColumn
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate
-from protocols.statistics.interval import Interval
-from protocols.statistics.measurement import Measurement, OneHot
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import OneColumn
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.measurement import Measurement, OneHot
 
 LEAST, MOST = -32, 48
 """Exponents of the smallest and of the largest magnitude that are told apart."""
@@ -38,7 +38,6 @@ class Magnitudes(OneColumn):
 
     name: ClassVar[str] = "magnitudes"
     style: ClassVar[Style] = Style("marks", "value", "records")
-    one_noise: ClassVar[bool] = True
 
     @property
     def length(self) -> int:
@@ -54,9 +53,8 @@ class Magnitudes(OneColumn):
         return OneHot(BINS)
 
     def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        values = holdings.column(self.value)
-        if not np.isfinite(values).all():
-            raise LocalError(f"column {self.value!r} has values that are not finite numbers")
+        """What is no number counts as 0."""
+        values = numbers(holdings.column(self.value), 0.0)
         steps = np.searchsorted(EDGES, np.abs(values), side="right").astype(np.int64)
         return SIDE + np.sign(values).astype(np.int64) * np.minimum(steps, SIDE)
 
@@ -65,6 +63,10 @@ class Magnitudes(OneColumn):
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         return _curve(signed(released).astype(float))
+
+    @property
+    def whole_noises(self) -> bool:
+        return True
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.full(BINS, math.sqrt(noise_variance))

@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.local import (
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.local import (
     AUTO,
     BoundedResponse,
     LocalBudget,
@@ -20,9 +20,9 @@ from protocols.local import (
     RandomizedResponse,
     frequency_oracle,
 )
-from protocols.local.oracle_levels import level_randomizer
-from protocols.privacy.hierarchy import Hierarchy
-from protocols.statistics.thresholds import RESOLUTION_BITS, Points
+from tallyroom.protocols.local.oracle_levels import level_randomizer
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.statistics.thresholds import RESOLUTION_BITS, Points
 
 GRID_POINTS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """How finely a bounded number may be rounded before the response."""

@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import FixedPoint, Vector, signed
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import BoundedColumn
-from protocols.statistics.contract import sum_by_party
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.measurement import BoundedNumber, Measurement
+from tallyroom.protocols.algebra.ring import FixedPoint, Vector, signed
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.contract import sum_by_party
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.measurement import BoundedNumber, Measurement
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Sum(BoundedColumn):
     """
 
     name: ClassVar[str] = "sum"
-    one_noise: ClassVar[bool] = True
 
     @property
     def grid(self) -> FixedPoint:
@@ -52,6 +51,10 @@ class Sum(BoundedColumn):
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         return self.grid.decode(int(signed(released)[0]), records)
+
+    @property
+    def whole_noises(self) -> bool:
+        return True
 
     def deviations(self, noise_variance: float, records: int) -> Column:
         return np.array([math.sqrt(noise_variance) * self.grid.step])

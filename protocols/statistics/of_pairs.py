@@ -8,23 +8,23 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.local.every_level import ASKED
-from protocols.names import look_up
-from protocols.offers import Offer, Offers
-from protocols.pairwise.kernels import bundled as kernels
-from protocols.pairwise.kernels.contract import Grid, Integers, Kernel
-from protocols.pairwise.kernels.expression import Expression
-from protocols.pairwise.kernels.ordered_grid import OrderedGrid
-from protocols.pairwise.kernels.registry import KernelKind, kernel_named
-from protocols.privacy.curves import MECHANISMS
-from protocols.records import Holdings
-from protocols.statistics.bounded import OneColumn
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.labels import is_positive, positives_of
-from protocols.statistics.option import option, role
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.kernels import bundled as kernels
+from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel
+from tallyroom.protocols.kernels.expression import Expression
+from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
+from tallyroom.protocols.kernels.registry import KernelKind, kernel_named
+from tallyroom.protocols.local.every_level import ASKED
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.bounded import OneColumn
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.pairwise import Pairs
 
 LABELS = ("private", "public")
 AUC_METHODS = ("pairs", "curve", "smooth")
@@ -184,13 +184,13 @@ class Auc(Ordered):
         """In pairs as it is, or in the local model from hierarchical histograms (S1 §4); by other
         methods as a statistic of both classes' counts."""
         if self.method == "pairs" and Offer.RANDOMIZE in offers:
-            from protocols.statistics.local_forms import LocalAuc, encoded
+            from tallyroom.protocols.statistics.local_forms import LocalAuc, encoded
 
             return LocalAuc(self.name, encoded(self))
         if self.method == "pairs":
             return self
-        from protocols.statistics.areas import AucByCurve, way
-        from protocols.statistics.curated import SmoothAuc
+        from tallyroom.protocols.statistics.areas import AucByCurve, way
+        from tallyroom.protocols.statistics.curated import SmoothAuc
 
         return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
 

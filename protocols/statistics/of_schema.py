@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.privacy.thresholded import Space
-from protocols.records import Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
-from protocols.statistics.contract import Statistic
-from protocols.statistics.synthetic_rows import SyntheticRows
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.thresholded import Space
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
 
 
 @dataclass(frozen=True)

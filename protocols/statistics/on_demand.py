@@ -14,20 +14,25 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.offers import Offer
-from protocols.privacy.curves import CurveMechanism, TreeMechanism
-from protocols.privacy.tree import Tree
-from protocols.records import Column, Holdings
-from protocols.statistics.cumulative import Cumulative
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate, shape_of
-from protocols.statistics.interval import Interval
-from protocols.statistics.measurement import Line, Measurement
-from protocols.statistics.option import option
-from protocols.statistics.quantiles import OfQuantiles, at_quantiles
-from protocols.statistics.thresholds import LEAST_QUANTILE, RESOLUTION_BITS, FineGrid, Points
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.privacy.curves import CurveMechanism, TreeMechanism
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.cumulative import Cumulative
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate, shape_of
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.measurement import Line, Measurement
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.quantiles import OfQuantiles, at_quantiles
+from tallyroom.protocols.statistics.thresholds import (
+    LEAST_QUANTILE,
+    RESOLUTION_BITS,
+    FineGrid,
+    Points,
+)
 
 
 @dataclass(frozen=True)

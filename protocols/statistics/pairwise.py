@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
-from protocols.local import AUTO
-from protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
-from protocols.names import look_up
-from protocols.offers import Offer, Offers
-from protocols.pairwise.kernels.contract import MAX_BITS, Grid, Integers, Kernel
-from protocols.pairwise.sampling.estimator import (
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from tallyroom.protocols.kernels.contract import MAX_BITS, Grid, Integers, Kernel
+from tallyroom.protocols.kernels.estimator import (
     Zetas,
     best_matchings,
     enough_matchings,
     means_of_totals,
     means_of_values,
 )
-from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Column, Holdings
-from protocols.run.messages import MAX_ROW
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.contract import Bounds, Circumstances, Statistic
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.interval import Interval
-from protocols.statistics.labels import listed
-from protocols.statistics.option import option
+from tallyroom.protocols.kernels.matchings import distinct_matchings, rounds
+from tallyroom.protocols.local import AUTO
+from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.contract import Bounds, Circumstances, Statistic
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.labels import listed
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.wire.messages import MAX_ROW
 
 if TYPE_CHECKING:
-    from protocols.run.role_machines import RoleMachines
+    from tallyroom.protocols.aggregation.role_machines import RoleMachines
 
 ROUNDINGS = ("simple", "randomized")
 MAX_BINS = 1 << 24
@@ -164,6 +164,19 @@ class Pairs(Bounded):
         return self.meet == "servers"
 
     @property
+    def trust(self) -> str:
+        """Nobody checks what a garbler garbles, nor the weights in its output ciphertexts."""
+        if self.by_servers:
+            return (
+                "server-0 garbles all pairs and must follow the protocol: one that deviates can "
+                "make the released total tell any record, past any noise"
+            )
+        return (
+            "the party of a pair that garbles must follow the protocol: one that deviates can make "
+            "the released total tell the other's record, past any noise"
+        )
+
+    @property
     def pairs_of_a_record(self) -> int:
         """At most one of every matching, and one with each other record; parties refuse more."""
         return self.met or self.matchings
@@ -198,7 +211,7 @@ class Pairs(Bounded):
         """In the local model records are quantized and reported; elsewhere parties meet."""
         if Offer.RANDOMIZE not in offers:
             return self
-        from protocols.statistics.local_forms import LocalPairs, encoded
+        from tallyroom.protocols.statistics.local_forms import LocalPairs, encoded
 
         return LocalPairs(self.name, encoded(self))
 
@@ -206,10 +219,10 @@ class Pairs(Bounded):
         """Parties meet two by two, or servers compute on shares of their records. The roles know
         this class, which names them only here."""
         if self.by_servers:
-            from protocols.pairwise.roles.by_servers import ServerMachines
+            from tallyroom.protocols.pairwise.roles.by_servers import ServerMachines
 
             return ServerMachines()
-        from protocols.pairwise.roles.machines import PairwiseMachines
+        from tallyroom.protocols.pairwise.roles.machines import PairwiseMachines
 
         return PairwiseMachines()
 
@@ -352,14 +365,14 @@ class Pairs(Bounded):
         each = math.sqrt(noise_variance / records if self.inside else noise_variance / records**2)
         found = self.kernel.decode(means, exact=False)
         if len(means) == 1:
+            reach = width * each * (1 + 1e-12)  # an end that is an integer may come out a hair less
             ends = [
-                float(self.kernel.decode(means + side * width * each, exact=False))
-                for side in (-1, 1)
+                float(self.kernel.decode(means + side * reach, exact=False)) for side in (-1, 1)
             ]
             low, high = np.array([min(ends)]), np.array([max(ends)])
             error = self.deviations(noise_variance, records)
             if np.isnan(error).any():
-                error = (high - low) / (2 * width)
+                error = (high - low) / (2 * max(width, 1e-300))
             return Interval(error, low, high, without=drawn).holding(np.array([found]))
         slopes = []
         for place in range(len(means)):
@@ -371,6 +384,15 @@ class Pairs(Bounded):
         error = np.array([math.hypot(*slopes)])
         around = Interval.around(centre, error, width, self.span)
         return replace(around, without=drawn).holding(np.array([found]))
+
+    @property
+    def whole_noises(self) -> bool:
+        """Of one total, which is an integer; what circuits draw is half an integer off."""
+        return len(self.kernel.outputs) == 1 and not self.inside
+
+    def noises_in_value(self, records: int) -> float:
+        """One on each total, or one of every pair."""
+        return float(max(records, 1)) if self.inside else 1.0
 
     linear: ClassVar[bool] = True
     """Whether the statistic is a multiple of the mean of its one output."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.statistics.drawing import Style
-from protocols.statistics.option import Option, options_of
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.option import Option, options_of
 
 Parameter = str | int | float | bool | tuple[float, ...] | tuple[str, ...] | None
 

@@ -7,21 +7,21 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.privacy.class_curves import ClassCurves
-from protocols.privacy.priroc import COUNTS, MAX_DEPTH, PrirocRelease, depth_for, priroc
-from protocols.privacy.smooth_sensitivity import SmoothNoise
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.statistics.class_counts import shares_of, true_auc
-from protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.curated import Curated, Integers
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.option import option
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.class_curves import ClassCurves
+from tallyroom.protocols.privacy.priroc import COUNTS, MAX_DEPTH, PrirocRelease, depth_for, priroc
+from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.class_counts import shares_of, true_auc
+from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.curated import Curated, Integers
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.option import option
 
 FIXED_POINT = 1 << 20
 """Estimated counts are published in such parts of 1."""

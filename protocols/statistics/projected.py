@@ -19,24 +19,24 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.joint.choice import Choice, Moved, units_of_epsilon
-from protocols.joint.discerned import squares_in
-from protocols.privacy.laplace import Integers
-from protocols.privacy.selection import Exponential
-from protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.statistics.attributes import Attribute
-from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.choices import Chosen
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import Counts, Estimate
-from protocols.statistics.interval import Interval
-from protocols.statistics.measurement import Measurement, OneHot
-from protocols.statistics.of_schema import Projected
-from protocols.statistics.synthetic_rows import MOST_ROWS
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
+from tallyroom.protocols.joint.discerned import squares_in
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.selection import Exponential
+from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.by_curator import ByCurator
+from tallyroom.protocols.statistics.choices import Chosen
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.estimates import Counts, Estimate
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.protocols.statistics.measurement import Measurement, OneHot
+from tallyroom.protocols.statistics.of_schema import Projected
+from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS
 
 MAX_CELLS = 500_000
 """Of all tables or cells that a party sends: a vector of them fits a message."""

@@ -9,10 +9,11 @@ from typing import Self
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.option import option
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.option import option
 
 MAX_COLUMNS = 64
 
@@ -63,24 +64,14 @@ class Ranged(Statistic):
         told = (format_range(name, published[name]) for name in lacking)
         return replace(self, ranges=(*self.ranges, *told))
 
-    def finite(self, holdings: Holdings, name: str) -> Column:
-        """A column as it is. Raises `LocalError` for values that are no finite numbers."""
-        return finite_column(holdings, name)
-
     def scaled(self, holdings: Holdings, name: str) -> Column:
-        """A column clipped to its range, whose middle is 0 and whose ends are −1 and 1."""
+        """A column clipped to its range, whose middle is 0 and whose ends are −1 and 1. What is no
+        number counts as the lower end."""
         self.check_bounds()
         lower, upper = self.column_bounds[name]
-        clipped = np.clip(self.finite(holdings, name), lower, upper)
+        clipped = np.clip(numbers(holdings.column(name), lower), lower, upper)
         found: Column = np.clip((clipped - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
         return found
-
-
-def finite_column(holdings: Holdings, name: str) -> Column:
-    values = holdings.column(name)
-    if not np.isfinite(values).all():
-        raise LocalError(f"column {name!r} has values that are not finite numbers")
-    return values
 
 
 def parse_ranges(texts: tuple[str, ...]) -> dict[str, Bounds]:

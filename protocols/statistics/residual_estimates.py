@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from protocols.privacy.laplace import Integers
-from protocols.privacy.prirp import PlotGrid, TruePlot
-from protocols.records import Column
-from protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
-from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.prirp import PlotGrid, TruePlot
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
+from tallyroom.protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

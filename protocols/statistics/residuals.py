@@ -15,12 +15,12 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.privacy import hb
-from protocols.privacy.hierarchy import Hierarchy
-from protocols.privacy.prirp import (
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy import hb
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.privacy.prirp import (
     REACH_UNITS,
     SHAPES,
     SIDES,
@@ -37,14 +37,14 @@ from protocols.privacy.prirp import (
     wanted,
     within,
 )
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.contract import Circumstances, Statistic
-from protocols.statistics.estimates import Cells, Estimate, Rows
-from protocols.statistics.measurement import Measurement, OneHot
-from protocols.statistics.ranged import MAX_COLUMNS
-from protocols.statistics.residual_estimates import ResidualCounts
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.by_curator import ByCurator
+from tallyroom.protocols.statistics.contract import Circumstances, Statistic
+from tallyroom.protocols.statistics.estimates import Cells, Estimate, Rows
+from tallyroom.protocols.statistics.measurement import Measurement, OneHot
+from tallyroom.protocols.statistics.ranged import MAX_COLUMNS
+from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 
 METHODS = ("laplace", "hb", "dawa")
 MAX_DOUBLINGS = 64
@@ -352,13 +352,10 @@ class CuratedCells(ByCurator, ResidualCells):
 def fitted_and_residuals(
     holdings: Holdings, x: tuple[str, ...], y: str, coefficients: tuple[float, ...]
 ) -> tuple[Column, Column]:
-    """Raises `LocalError` for values that are no finite numbers.
-
-    What overflows is infinite or NaN, and outside of any plot: a party that refused it would tell,
-    without noise, which of its values exceed what coefficients are chosen for.
+    """What overflows, or is no number to begin with, is infinite or NaN, and outside of any plot: a
+    party that refused it would tell, without noise, which of its values exceed what coefficients
+    are chosen for.
     """
-    if not all(np.isfinite(holdings.column(name)).all() for name in (*x, y)):
-        raise LocalError(f"columns {', '.join((*x, y))} have values that are not finite numbers")
     fitted = np.full(holdings.rows, coefficients[0])
     with np.errstate(over="ignore", invalid="ignore"):
         for name, slope in zip(x, coefficients[1:], strict=True):

@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.algebra.ring import FixedPoint, Vector
-from protocols.errors import LocalError
-from protocols.privacy.tree import Tree
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import BoundedColumn
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate
-from protocols.statistics.option import option, role
-from protocols.statistics.ranged import finite_column
+from tallyroom.protocols.algebra.ring import FixedPoint, Vector
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.option import option, role
 
 MAX_STEPS = 1 << 18
 
@@ -55,6 +55,12 @@ class RunningSum(BoundedColumn):
         return (self.time,)
 
     @property
+    def released_exactly(self) -> str:
+        """Where bounds are not given yet, they may be such that it does."""
+        counts = self.lower is None or self.length > self.steps
+        return "the number of records up to each time" if counts else ""
+
+    @property
     def grid(self) -> FixedPoint:
         return FixedPoint.for_bounds(*self.bounds)
 
@@ -86,7 +92,7 @@ class RunningSum(BoundedColumn):
         parties = len(holdings.ids)
         party = np.repeat(np.arange(parties), holdings.counts)
         sums = np.zeros((parties, self.length), dtype=np.uint64)
-        times = self._steps(finite_column(holdings, self.time))
+        times = self._steps(numbers(holdings.column(self.time), 1.0))
         np.add.at(sums, (party, times), values)
         if self.length > self.steps:
             np.add.at(sums, (party, self.steps + times), np.uint64(1))
@@ -108,6 +114,9 @@ class RunningSum(BoundedColumn):
     def deviations(self, noise_variance: float, records: int) -> Column:
         deviation = math.sqrt(self.tree.count_variance(noise_variance))
         return np.full(self.steps, deviation * self.grid.step)
+
+    def noises_in_value(self, records: int) -> float:
+        return self.tree.count_variance(1.0)
 
     def mechanism_words(self, scale: float) -> str:
         levels = self.tree.levels

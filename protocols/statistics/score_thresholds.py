@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.records import Column
+from tallyroom.protocols.records import Column
 
 EXACT_POINTS = 256
 """Of curves without noise."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocols.local import LocalBudget, LocalRandomizer
-from protocols.local.every_level import auc_response
-from protocols.statistics.measurement import Measurement
+from tallyroom.protocols.local import LocalBudget, LocalRandomizer
+from tallyroom.protocols.local.every_level import auc_response
+from tallyroom.protocols.statistics.measurement import Measurement
 
 
 @dataclass(frozen=True)

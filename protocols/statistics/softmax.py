@@ -4,8 +4,8 @@ synthetic, and for the raw records that a simulation compares with."""
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.laplace import Integers
-from protocols.records import Column
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.records import Column
 
 Matrix = NDArray[np.float64]
 

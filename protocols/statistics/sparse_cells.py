@@ -14,27 +14,27 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.algebra.ring import Vector, signed
-from protocols.errors import LocalError
-from protocols.privacy.laplace import Integers
-from protocols.privacy.projected import refined, together
-from protocols.privacy.selection import Exponential
-from protocols.privacy.thresholded import (
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.projected import refined, together
+from tallyroom.protocols.privacy.selection import Exponential
+from tallyroom.protocols.privacy.thresholded import (
     MAX_OUTPUT,
     Space,
     ThresholdedHistogram,
     passing_chance,
     threshold_for,
 )
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.statistics.attributes import Attribute
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import Counts, Estimate
-from protocols.statistics.gathered import Gathered
-from protocols.statistics.of_schema import Projected
-from protocols.statistics.projected import MAX_THRESHOLD
-from protocols.statistics.synthetic_rows import MOST_ROWS
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.estimates import Counts, Estimate
+from tallyroom.protocols.statistics.gathered import Gathered
+from tallyroom.protocols.statistics.of_schema import Projected
+from tallyroom.protocols.statistics.projected import MAX_THRESHOLD
+from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS
 
 
 @dataclass(frozen=True)

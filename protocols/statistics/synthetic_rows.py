@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from protocols.privacy.laplace import Integers
-from protocols.records import Column
-from protocols.statistics.drawing import PRIVATE, QUIET, Beside
-from protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, Beside
+from tallyroom.protocols.statistics.estimates import Cells, Error, Estimate, Heads, Shape, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.records import Column
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column
 
 Points = NDArray[np.uint64]
 

@@ -5,8 +5,8 @@ Each is found through the entry-point group `tallyroom.studies`; nothing here na
 
 from functools import cache
 
-from protocols import registry
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols import registry
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 
 def study_names() -> list[str]:

@@ -1,12 +1,12 @@
 """What a study may spend: declared before its first question, and held to at every one."""
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from protocols.errors import LocalError
-from protocols.privacy.ledger import as_written
-from protocols.studies.contract import Ask, Study
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.loss import NO_LOSS, PrivacyLoss
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.studies.contract import Ask, Study
 
 MAX_QUESTIONS = 1024
 """Of one study."""
@@ -26,7 +26,11 @@ class Grant:
 
 
 class Budget:
-    """A study's ε and δ. Raises `LocalError` for a study that declares more than the whole."""
+    """A study's ε and δ, and what it may ask. Raises `LocalError` for a study that declares more
+    than the whole, or lists nothing.
+
+    `listed` are the questions that it may ask, by their kinds.
+    """
 
     def __init__(self, study: Study, epsilon: Fraction | None, delta: float) -> None:
         declared = study.shares()
@@ -40,36 +44,67 @@ class Budget:
                 f"{study.name} declares {sum(declared)} of its ε: shares are above 0, and 1 at "
                 "most together"
             )
+        self.listed = study.may_ask()
+        if not self.listed:
+            raise LocalError(f"{study.name} lists no question that it may ask")
+        self._shares: dict[_Kind, list[Fraction]] = {}
+        for ask in self.listed:
+            self._shares.setdefault(_kind_of(ask), []).append(ask.share)
         self._name = study.name
-        self._epsilon = epsilon
-        self._delta = delta
+        self._whole = PrivacyLoss.of(epsilon, delta)
         self._left = sum(declared, Fraction(0))
         self.most_questions = len(declared)
         self.asked = 0
+        self._numeric_delta = 0.0
+
+    def foresee(self, numeric_delta: float) -> None:
+        """Each question costs so much δ at most where the user grants none: what the arithmetic of
+        a sampler takes (`Query.numeric_delta`)."""
+        self._numeric_delta = numeric_delta
+
+    def rehearsal(self, ask: Ask) -> Grant:
+        """What a listed question would be granted if it came first. Takes nothing."""
+        self._check_listed(ask)
+        if ask.share > self._left:
+            raise LocalError(f"{self._name} declares {self._left} of ε and lists {ask.share}")
+        return self._grant(ask, self._left - ask.share, self.most_questions - 1)
 
     def grant(self, ask: Ask) -> Grant:
-        """Takes a question's share. Raises `LocalError` past what was declared."""
+        """Takes a question's share. Raises `LocalError` past what was declared or listed."""
         if self.asked == self.most_questions or ask.share > self._left:
             raise LocalError(
                 f"{self._name} asks for more than it declared: {ask.share} of ε for question "
                 f"{self.asked + 1} of {self.most_questions}, and {self._left} is left"
             )
+        self._check_listed(ask)
         self.asked += 1
         self._left -= ask.share
-        last = self.asked == self.most_questions
-        later = Fraction(0) if last else self._left
-        return Grant(
-            None if self._epsilon is None else self._epsilon * ask.share,
-            _part(self._delta, ask.share),
-            Fraction(0) if self._epsilon is None else self._epsilon * later,
-            0.0 if self._epsilon is None else _part(self._delta, later),
-        )
+        return self._grant(ask, self._left, self.most_questions - self.asked)
+
+    def _check_listed(self, ask: Ask) -> None:
+        shares = self._shares.get(_kind_of(ask))
+        if shares is None:
+            of = f" of {ask.aggregator}" if ask.aggregator else ""
+            raise LocalError(
+                f"{self._name} asks for {ask.statistic.name}{of}, which it did not list"
+            )
+        if not min(shares) <= ask.share <= max(shares):
+            raise LocalError(
+                f"{self._name} asks for {ask.statistic.name} with {ask.share} of ε, and listed "
+                f"{' to '.join(dict.fromkeys(map(str, (min(shares), max(shares)))))}"
+            )
+
+    def _grant(self, ask: Ask, left: Fraction, questions: int) -> Grant:
+        """`left` of the whole is for so many later questions."""
+        mine = self._whole.share(ask.share)
+        rest = self._whole.share(left) if questions and self._whole.bounded else NO_LOSS
+        numeric = 0.0 if self._whole.delta else self._numeric_delta * questions
+        later = float(rest.delta) or (numeric if self._whole.bounded else 0.0)
+        return Grant(mine.epsilon, float(mine.delta), rest.epsilon or Fraction(0), later)
 
 
-def _part(delta: float, share: Fraction) -> float:
-    """A share of δ, rounded down: parts never come to more than the whole."""
-    exact = as_written(delta) * share
-    part = float(exact)
-    while as_written(part) > exact:
-        part = math.nextafter(part, 0.0)
-    return part
+_Kind = tuple[type[Statistic], str | None]
+
+
+def _kind_of(ask: Ask) -> _Kind:
+    return type(ask.statistic), ask.aggregator

@@ -1,6 +1,6 @@
 """The suite that every study must pass; other packages import it too.
 
-    from protocols.studies.contract import StudyContract
+    from tallyroom.protocols.studies.contract import StudyContract
 
     class TestMine(StudyContract):
         study = Mine(lower=0.0, upper=1.0)
@@ -10,21 +10,24 @@ study whose records need other columns than uniform ones between its bounds brin
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, RunFailed
-from protocols.records import Holdings
-from protocols.statistics.contract import Circumstances, Statistic
-from protocols.statistics.estimates import plain, shape_of
-from protocols.studies import study_named
-from protocols.studies.budget import Budget
-from protocols.studies.contract import Answer, Ask, Finding, Study
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.cells import encode_cells
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.conformance import ANYTHING, check_one_record
+from tallyroom.protocols.statistics.contract import Circumstances, Statistic
+from tallyroom.protocols.statistics.estimates import plain, shape_of
+from tallyroom.protocols.studies import study_named
+from tallyroom.protocols.studies.budget import Budget
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
 
 Answering = Callable[[Ask], Answer]
 
@@ -75,9 +78,31 @@ class StudySteps:
         assert all(isinstance(share, Fraction) and share > 0 for share in shares)
         assert sum(shares) <= 1
 
-    def test_its_examples_are_within_what_it_declares(self) -> None:
-        for example in self.study.examples():
-            assert example.share <= sum(self.study.shares())
+    def test_it_lists_what_it_may_ask_within_what_it_declares(self) -> None:
+        listed = self.study.may_ask()
+        assert listed
+        assert all(ask.share <= sum(self.study.shares()) for ask in listed)
+        assert listed == self.study.may_ask()
+
+    def test_no_question_is_larger_than_those_listed(self) -> None:
+        """What was checked beforehand must tell of what is asked: `conducted` holds a study to the
+        kinds and shares of its list, this to their sizes."""
+        answers = [self.exactly, *(self.drowned(np.random.default_rng(seed)) for seed in range(20))]
+        largest = self._sizes(self.study.may_ask())
+        for answering in answers:
+            for kind, sizes in self._sizes(_outcome(self.study, answering)[1]).items():
+                assert all(one <= two for one, two in zip(sizes, largest[kind], strict=True))
+
+    def _sizes(self, asked: Sequence[Ask]) -> dict[type[Statistic], tuple[int, ...]]:
+        """The most of each kind: values that are sent, released and noised, and how far a record
+        moves them."""
+        found: dict[type[Statistic], tuple[int, ...]] = {}
+        for ask in asked:
+            put = _prepared(ask.statistic, self.holdings())
+            sizes = (put.length, put.released, put.noises, put.sensitivity)
+            before = found.get(type(ask.statistic), sizes)
+            found[type(ask.statistic)] = tuple(map(max, sizes, before))
+        return found
 
     def test_it_finds_what_the_reference_does_in_kind(self) -> None:
         finding, asked = conducted(self.study, self.exactly)
@@ -88,6 +113,19 @@ class StudySteps:
             assert type(shape_of(finding.estimate)) is type(shape_of(truth))
         if finding.deviations is not None:
             assert finding.deviations.shape == shape_of(finding.estimate).values().shape
+
+    def test_a_record_that_is_anything_changes_itself_alone(self) -> None:
+        """In every question that it asks."""
+        _, asked = conducted(self.study, self.exactly)
+        before = self.holdings(parties=8, records=8)
+        for statistic in {ask.statistic.name: ask.statistic for ask in asked}.values():
+            prepared = _prepared(statistic, self.holdings())
+            for text in ANYTHING:
+                cell = encode_cells([text])
+                changed = {
+                    name: np.append(cell, column[1:]) for name, column in before.columns.items()
+                }
+                check_one_record(prepared, before, replace(before, columns=changed))
 
     def test_the_same_answers_lead_to_the_same_questions(self) -> None:
         """Or a study that is run again after an interruption would pay twice."""

@@ -13,9 +13,13 @@ and holds the study to the budget that it declared (`protocols.studies.budget`).
         def shares(self) -> tuple[Fraction, ...]:
             return (Fraction(1, 2), Fraction(1, 2))
 
+        def may_ask(self) -> tuple[Ask, ...]:
+            return (Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2)),)
+
         def steps(self) -> Steps:
-            first = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
-            second = yield Ask(Mean(lower=0.0, upper=1.0), Fraction(1, 2))
+            (mean,) = self.may_ask()
+            first = yield mean
+            second = yield mean
             return Finding((first.number + second.number) / 2)
 
 Every choice must follow from the fields and the answers alone. A study that was interrupted is run
@@ -29,15 +33,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from protocols.errors import LocalError, RunFailed
-from protocols.offers import Offers
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.parameters import Parametrized
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.parameters import Parametrized
 
 if TYPE_CHECKING:
-    from protocols.studies.conformance import StudyContract as StudyContract
+    from tallyroom.protocols.studies.conformance import StudyContract as StudyContract
 
 
 @dataclass(frozen=True)
@@ -111,16 +115,22 @@ class Study(Parametrized, ABC):
         """
 
     @abstractmethod
+    def may_ask(self) -> tuple[Ask, ...]:
+        """Every kind of question that it may ask, with its share. Raises `LocalError` where the
+        options alone rule a question out.
+
+        All of them are checked against the federation before the first is put: nothing is spent on
+        a study of which a later question cannot be asked there. Where answers decide about a
+        question, a stand-in is listed, as large as the question may become; where they decide about
+        its share, it is listed with the smallest and with the largest.
+
+        A study is held to its list (`protocols.studies.budget`): each question must be about a
+        listed statistic, of the aggregator listed with it, for a share between those listed.
+        """
+
+    @abstractmethod
     def steps(self) -> Steps:
         """Asks and concludes. Raises `RunFailed` where the answers allow no conclusion."""
-
-    def examples(self) -> tuple[Ask, ...]:
-        """Questions like those it may ask, with stand-ins for what answers will decide.
-
-        They are checked before the first question: nothing is spent on a study of which a later
-        question cannot be asked of the federation at hand.
-        """
-        return ()
 
     def reference(self, holdings: Holdings) -> Estimate | None:
         """What it would find in the raw records, as numpy or scipy compute it; None if nothing
@@ -162,7 +172,7 @@ class Study(Parametrized, ABC):
 def __getattr__(name: str) -> Any:
     """The suite that every study must pass; it needs pytest."""
     if name == "StudyContract":
-        from protocols.studies.conformance import StudyContract
+        from tallyroom.protocols.studies.conformance import StudyContract
 
         return StudyContract
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

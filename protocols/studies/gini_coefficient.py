@@ -14,14 +14,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.records import Holdings
-from protocols.statistics.contract import Bounds
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.option import option, role
-from protocols.studies.contract import Ask, Finding, Steps, Study
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.contract import Bounds
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 OF_PAIRS = Fraction(3, 4)
 """The share of ε for the mean difference, whose noise is the larger."""
@@ -66,13 +66,13 @@ class GiniCoefficient(Study):
     def shares(self) -> tuple[Fraction, ...]:
         return (OF_PAIRS, 1 - OF_PAIRS)
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         if self.lower is None or self.upper is None:
             raise LocalError(f"{self.name} needs public bounds: give --lower and --upper")
         return (Ask(self._difference(), OF_PAIRS), Ask(self._mean(), 1 - OF_PAIRS))
 
     def steps(self) -> Steps:
-        of_pairs, of_mean = self.examples()
+        of_pairs, of_mean = self.may_ask()
         difference = yield of_pairs
         mean = yield of_mean
         if mean.number <= 0:

@@ -11,24 +11,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.privacy.curves import MECHANISMS
-from protocols.records import Holdings
-from protocols.statistics.calibration import (
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.calibration import (
     MAX_GROUPS,
     Calibration,
     CalibrationCounts,
     grouped,
     probabilities,
 )
-from protocols.statistics.drawing import Style
-from protocols.statistics.ecdf import Quantile
-from protocols.statistics.estimates import Estimate, Table, shape_of
-from protocols.statistics.labels import positives_of
-from protocols.statistics.option import option, role
-from protocols.statistics.thresholds import quantiles
-from protocols.studies.contract import Ask, Finding, Steps, Study
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.estimates import Estimate, Table, shape_of
+from tallyroom.protocols.statistics.labels import positives_of
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.thresholds import quantiles
+from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 LEAST_GROUPS = 3
 
@@ -80,12 +80,19 @@ class HosmerLemeshow(Study):
         first = Fraction(repr(float(self.share)))
         return first, 1 - first
 
+    def _counts(self, at: tuple[float, ...]) -> CalibrationCounts:
+        return CalibrationCounts(self.score, self.label, self.positive, at)
+
+    def may_ask(self) -> tuple[Ask, ...]:
+        """As if the scores were spread evenly, which leaves every group apart."""
+        first, rest = self.shares()
+        return Ask(self._quantiles(), first), Ask(self._counts(self._wanted), rest)
+
     def steps(self) -> Steps:
         first, rest = self.shares()
         found = yield Ask(self._quantiles(), first)
         at = between(shape_of(found.estimate).values().tolist())
-        counts = CalibrationCounts(self.score, self.label, self.positive, at)
-        answer = yield Ask(counts, rest)
+        answer = yield Ask(self._counts(at), rest)
         if not isinstance(answer.estimate, Table):
             raise RunFailed("counts of groups are a table")
         deviation = float(np.max(answer.deviations))

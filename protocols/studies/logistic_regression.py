@@ -10,20 +10,20 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.offers import Offers
-from protocols.records import Column, Holdings
-from protocols.statistics.by_objective import CERTAIN
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate, Table
-from protocols.statistics.labels import positives_of
-from protocols.statistics.logistic_objective import LogisticObjective
-from protocols.statistics.logistic_step import STEPS, LogisticStep
-from protocols.statistics.option import option, role
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.by_objective import CERTAIN
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate, Table
+from tallyroom.protocols.statistics.labels import positives_of
+from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.logistic_step import STEPS, LogisticStep
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 Matrix = NDArray[np.float64]
 
@@ -94,7 +94,7 @@ class LogisticRegression(Study):
     def shares(self) -> tuple[Fraction, ...]:
         return (Fraction(1, self.newton_steps),) * self.newton_steps
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         return (Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[0]),)
 
     def clipped(self, holdings: Holdings) -> int:

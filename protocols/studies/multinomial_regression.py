@@ -13,12 +13,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.offers import Offer, Offers
-from protocols.records import Holdings
-from protocols.statistics.attributes import Attribute, outside_of, parse_schema
-from protocols.statistics.class_model import (
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.attributes import Attribute, outside_of, parse_schema
+from tallyroom.protocols.statistics.class_model import (
     ClassModel,
     Judged,
     between,
@@ -26,14 +26,14 @@ from protocols.statistics.class_model import (
     design_of,
     scaled,
 )
-from protocols.statistics.class_objective import ClassObjective
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.option import option, role
-from protocols.statistics.softmax import fit_softmax
-from protocols.statistics.synthetic_rows import SyntheticRows
-from protocols.studies.contract import Ask, Finding, Steps, Study
-from protocols.studies.projected_histogram import PICKS_BY, ProjectedHistogram
+from tallyroom.protocols.statistics.class_objective import ClassObjective
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.softmax import fit_softmax
+from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
+from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
+from tallyroom.protocols.studies.projected_histogram import PICKS_BY, ProjectedHistogram
 
 METHODS = ("histogram", "objective")
 MAX_CLASSES = 64
@@ -141,9 +141,9 @@ class MultinomialRegression(Study):
             return self._histogram.shares()
         return (Fraction(1, len(self._fitted)),) * len(self._fitted)
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         if self.method == "histogram":
-            return self._histogram.examples()
+            return self._histogram.may_ask()
         return (Ask(self._objective(self._fitted[0]), self.shares()[0]),)
 
     def clipped(self, holdings: Holdings) -> int:

@@ -27,16 +27,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.privacy.ledger import as_written
-from protocols.records import Column, Holdings
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate, Rows, shape_of
-from protocols.statistics.first_above import MagnitudeBounds
-from protocols.statistics.magnitudes import BINS, EDGES, LEFT, RIGHT, Magnitudes
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate, Rows, shape_of
+from tallyroom.protocols.statistics.first_above import MagnitudeBounds
+from tallyroom.protocols.statistics.magnitudes import BINS, EDGES, LEFT, RIGHT, Magnitudes
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 FAILURE = 1e-6
 """The probability that an empty bin far from all records is taken for one that has some."""
@@ -46,6 +46,9 @@ STRAY = 0.01
 """The probability that bounds go one bin further than there are records, on either side."""
 DEFAULT_SHARE = 0.2
 """Of ε: the counts need be told from noise only, the statistic is what is wanted."""
+STAND_IN = (1.0, 2.0**20)
+"""For bounds that are not known yet. A grid has a power of two for its step: a range just short of
+one takes as many steps as any."""
 METHODS = ("histogram", "sparse-vector")
 """How bounds are found: in counts that are released, or as indices that two servers choose."""
 
@@ -104,11 +107,11 @@ class PrivateBounds(Study):
         kind = MagnitudeBounds if self.method == "sparse-vector" else Magnitudes
         return kind(column)
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         *each, rest = self.shares()
         columns = zip(self.statistic.bounded, each, strict=True)
         asked = [Ask(self._finder(column), share) for column, share in columns]
-        stand_in = self._within(dict.fromkeys(self.statistic.bounded, (1.0, 2.0)))
+        stand_in = self._within(dict.fromkeys(self.statistic.bounded, STAND_IN))
         return *asked, Ask(stand_in, rest)
 
     def reference(self, holdings: Holdings) -> Estimate:

@@ -10,17 +10,18 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.offers import Offer, Offers
-from protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
-from protocols.privacy.thresholded import MAX_SPACE
-from protocols.records import Holdings
-from protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Counts, Estimate
-from protocols.statistics.option import option, role
-from protocols.statistics.projected import (
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
+from tallyroom.protocols.privacy.thresholded import MAX_SPACE
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.attributes import MAX_BINS, Attribute, outside_of, parse_schema
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Counts, Estimate
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
     CuratedNextAttribute,
     CuratedProjectedCells,
@@ -28,11 +29,14 @@ from protocols.statistics.projected import (
     NextByMax,
     ProjectedCells,
 )
-from protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
-from protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols.statistics.sparse_cells import SparseCells, SparseNextAttribute
+from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 PICKS_BY = ("scores", "max")
+MOST_WAYS = 64
+"""In which so many attributes may have been picked that are looked at beforehand: where there are
+more, from the smallest to the largest tables."""
 SIMULATED = 20_000
 """Records at most that §2.3's choice of k and γ is simulated with."""
 
@@ -207,19 +211,40 @@ class ProjectedHistogram(Study):
             )
         return Finding(answer.estimate, tuple(notes))
 
-    def examples(self) -> tuple[Ask, ...]:
-        """As if the widest attribute that fits were picked every time."""
+    def may_ask(self) -> tuple[Ask, ...]:
+        """For every way in which attributes may be picked, as far as they differ in size: of each
+        kind of question the largest, and the histogram with the least and the most that is left."""
         *shares, last = self.shares()
+        if not self.picks:
+            return (Ask(self._cells(tuple(each.name for each in self._schema[0])), last),)
         asked: list[Ask] = []
-        chosen: tuple[str, ...] = () if self.picks else tuple(each.name for each in self._schema[0])
-        for share in shares:
-            if not self._goes_on(chosen):
-                break
-            question = self._next(chosen)
-            widest = max(question.candidates, key=lambda each: each.size(self.chosen_bins))
-            asked.append(Ask(question, share))
-            chosen = (*chosen, widest.name)
-        return *asked, Ask(self._cells(chosen), last)
+        ways: list[tuple[str, ...]] = [()]
+        for at, share in enumerate(shares):
+            ended = [chosen for chosen in ways if not self._goes_on(chosen)]
+            going = [chosen for chosen in ways if self._goes_on(chosen)]
+            left = sum(shares[at:], last)
+            asked += [Ask(self._cells(chosen), left) for chosen in ended]
+            questions = [self._next(chosen) for chosen in going]
+            asked += [Ask(question, share) for question in questions]
+            ways = self._picked(list(zip(going, questions, strict=True)))
+        asked += [Ask(self._cells(chosen), last) for chosen in ways]
+        return _largest(asked)
+
+    def _picked(
+        self, asked: list[tuple[tuple[str, ...], NextAttribute | SparseNextAttribute]]
+    ) -> list[tuple[str, ...]]:
+        """What may be chosen after one more pick: one way for attributes of such sizes."""
+        found: dict[tuple[int, ...], tuple[str, ...]] = {}
+        sizes = {each.name: each.size(self.chosen_bins) for each in self._schema[0]}
+        for chosen, question in asked:
+            for each in question.candidates:
+                way = (*chosen, each.name)
+                found.setdefault(tuple(sorted(sizes[name] for name in way)), way)
+        ways = sorted(found.values(), key=self._held)
+        if len(ways) <= MOST_WAYS:
+            return ways
+        spread = np.linspace(0, len(ways) - 1, MOST_WAYS).round().astype(int)
+        return [ways[at] for at in spread.tolist()]
 
     def _by_max(self, chosen: tuple[str, ...]) -> bool:
         """Whether two servers pick, by the public schema: where they could not square all counts,
@@ -262,6 +287,19 @@ class ProjectedHistogram(Study):
         rows, counts = np.unique(codes, axis=0, return_counts=True)
         labels = [each.labels(bins) for each in every]
         return SyntheticRows([each.name for each in every], labels, rows, counts)
+
+
+def _largest(asked: list[Ask]) -> tuple[Ask, ...]:
+    """Of each kind and share of questions, the longest and the most sensitive."""
+    kinds: dict[tuple[type[Statistic], Fraction], list[Ask]] = {}
+    for ask in asked:
+        kinds.setdefault((type(ask.statistic), ask.share), []).append(ask)
+    found = []
+    for alike in kinds.values():
+        longest = max(alike, key=lambda ask: ask.statistic.length)
+        most = max(alike, key=lambda ask: ask.statistic.sensitivity)
+        found += [longest] if longest is most else [longest, most]
+    return tuple(found)
 
 
 def _best(answer: Answer) -> str:

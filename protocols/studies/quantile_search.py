@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.offers import Offer, Offers
-from protocols.records import Holdings
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.cumulative import SPACINGS
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Curve, Estimate
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.on_demand import QuantileSearch
-from protocols.statistics.option import option, role
-from protocols.statistics.quantiles import at_quantiles
-from protocols.statistics.thresholds import quantiles
-from protocols.studies.budget import MAX_QUESTIONS
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.cumulative import SPACINGS
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.quantiles import at_quantiles
+from tallyroom.protocols.statistics.thresholds import quantiles
+from tallyroom.protocols.studies.budget import MAX_QUESTIONS
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,21 @@ class QuantileSearchStudy(Study):
         )
         return Finding(at_quantiles(self.quantile, found), (note,))
 
-    def examples(self) -> tuple[Ask, ...]:
-        return (Ask(self._half(*self.stored().bounds), self.shares()[0]),)
+    def may_ask(self) -> tuple[Ask, ...]:
+        """The first half, and the last ones at either end of the range, where the grid of doubles
+        is coarsest: if those can be told from their neighbours, all can."""
+        return tuple(Ask(half, self.shares()[0]) for half in self._farthest())
+
+    def _farthest(self) -> list[Histogram]:
+        low, high = self.stored().bounds
+        try:
+            first = lowest = highest = self._half(low, high)
+            for _ in range(1, self.halvings):
+                lowest = self._half(low, float(lowest.edges[1]))
+                highest = self._half(float(highest.edges[1]), high)
+        except RunFailed as error:
+            raise LocalError(str(error)) from None
+        return [first, lowest, highest] if self.halvings > 1 else [first]
 
     def reference(self, holdings: Holdings) -> Estimate:
         found = quantiles(holdings.column(self.value), self.quantile)

@@ -25,13 +25,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.records import Holdings
-from protocols.statistics.choices import LEAST_IN_PARTS, QuantileByMax
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.drawing import Style
-from protocols.statistics.ecdf import Quantile
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.choices import LEAST_IN_PARTS, QuantileByMax
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 END_SHARES = (Fraction(1, 40), Fraction(1, 20), Fraction(1, 10))
 """Of ε, for each end of the range that the second question looks into: the least that will do."""
@@ -95,9 +95,10 @@ class QuantileZoom(Study):
         note = f"looked for around [{lower:g}, {upper:g}], found for {float(first):g} of ε"
         return Finding(answer.estimate, (note,), answer.deviations, inner)
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         first, rest = self.shares()
-        return Ask(self._around(), first), Ask(self._by_max(self.statistic), rest)
+        inner = self._by_max(self._within(), self.statistic.bounds)
+        return Ask(self._around(), first), Ask(inner, rest)
 
     def reference(self, holdings: Holdings) -> Estimate:
         return self.statistic.reference(holdings)

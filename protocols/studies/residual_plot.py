@@ -9,22 +9,22 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from protocols.errors import LocalError, RunFailed
-from protocols.names import look_up
-from protocols.offers import Offer, Offers
-from protocols.privacy.ledger import as_written
-from protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
-from protocols.records import Column, Holdings
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import Bounds
-from protocols.statistics.drawing import Style
-from protocols.statistics.estimates import Estimate, Rows
-from protocols.statistics.first_above import JointReach
-from protocols.statistics.linear_regression import LinearRegression, least_squares
-from protocols.statistics.option import option, role
-from protocols.statistics.ranged import parse_ranges
-from protocols.statistics.residual_estimates import ResidualCounts, plot_of
-from protocols.statistics.residuals import (
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.contract import Bounds
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.estimates import Estimate, Rows
+from tallyroom.protocols.statistics.first_above import JointReach
+from tallyroom.protocols.statistics.linear_regression import LinearRegression, least_squares
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.ranged import parse_ranges
+from tallyroom.protocols.statistics.residual_estimates import ResidualCounts, plot_of
+from tallyroom.protocols.statistics.residuals import (
     METHODS,
     CuratedCells,
     CuratedReach,
@@ -32,7 +32,7 @@ from protocols.statistics.residuals import (
     ResidualReach,
     fitted_and_residuals,
 )
-from protocols.studies.contract import Answer, Ask, Finding, Steps, Study
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
 REACHES = ("counts", "sparse-vector")
 ROUNDING = 1e-9
@@ -201,7 +201,7 @@ class ResidualPlot(Study):
             )
         return Finding(estimate, tuple(notes))
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         *_, last = self.shares()
         asked = [] if self.coefficients else [Ask(self._fit(), as_written(self.fit_share))]
         if self._given is None:

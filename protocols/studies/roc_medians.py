@@ -12,19 +12,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.privacy.curves import MECHANISMS
-from protocols.records import Holdings
-from protocols.statistics.class_counts import shares_of, true_auc
-from protocols.statistics.classifier_curves import Roc
-from protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
-from protocols.statistics.drawing import Style
-from protocols.statistics.ecdf import Quantile
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.statistics.labels import positives_of
-from protocols.statistics.option import option, role
-from protocols.studies.contract import Ask, Finding, Steps, Study
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.class_counts import shares_of, true_auc
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
+from tallyroom.protocols.statistics.drawing import Style
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.labels import positives_of
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 MAX_BINS = 1 << 10
 
@@ -64,6 +64,13 @@ class RocMedians(Study):
     def _middle(self) -> float:
         return (self.lower + self.upper) / 2
 
+    @property
+    def _evenly(self) -> tuple[float, ...]:
+        """As many thresholds as there can be."""
+        candidates = np.linspace(self.lower, self.upper, self.bins + 1)[1:-1]
+        inner = {each for each in candidates.tolist() if self.lower < each < self.upper}
+        return tuple(sorted(inner)) or (self._middle,)
+
     def _quantiles(self) -> Quantile:
         return Quantile(
             value=self.score,
@@ -90,9 +97,9 @@ class RocMedians(Study):
         first = Fraction(repr(float(self.share)))
         return first, 1 - first
 
-    def examples(self) -> tuple[Ask, ...]:
+    def may_ask(self) -> tuple[Ask, ...]:
         first, rest = self.shares()
-        return Ask(self._quantiles(), first), Ask(self._curve((self._middle,)), rest)
+        return Ask(self._quantiles(), first), Ask(self._curve(self._evenly), rest)
 
     def steps(self) -> Steps:
         first, rest = self.shares()

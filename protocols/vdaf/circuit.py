@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.field import FIELD64, Field, Vector
-from protocols.errors import LocalError
-from protocols.vdaf import polynomial
+from tallyroom.protocols.algebra.field import FIELD64, Field, Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.vdaf import polynomial
 
 Measurements = NDArray[np.int64]
 

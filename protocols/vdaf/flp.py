@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.field import Vector
-from protocols.vdaf import polynomial
-from protocols.vdaf.circuit import ValidityCircuit
+from tallyroom.protocols.algebra.field import Vector
+from tallyroom.protocols.vdaf import polynomial
+from tallyroom.protocols.vdaf.circuit import ValidityCircuit
 
 # Elements of wire polynomials worked on together: fits the second-level cache.
 _BLOCK_ELEMENTS = 1 << 14

@@ -10,11 +10,11 @@ from functools import cache
 
 import numpy as np
 
-from protocols.algebra.field import Field, Vector, native
-from protocols.vdaf import polynomial_twin as twin
+from tallyroom.protocols.algebra.field import Field, Vector, native
+from tallyroom.protocols.vdaf import polynomial_twin as twin
 
 try:
-    from protocols.vdaf import _polynomial
+    from tallyroom.protocols.vdaf import _polynomial
 except ImportError:  # no compiler at build time
     HAVE_NATIVE = False
 else:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from protocols.algebra.field import Field, Vector
+from tallyroom.protocols.algebra.field import Field, Vector
 
 
 def between(

@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.field import FIELD64, Bytes, Field, Vector
-from protocols.errors import LocalError
-from protocols.vdaf import flp, xof
-from protocols.vdaf.circuit import Count, Measurements, Sum, ValidityCircuit
-from protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec, best_chunk_length
-from protocols.vdaf.xof import SEED_BYTES
+from tallyroom.protocols.algebra.field import FIELD64, Bytes, Field, Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.vdaf import flp, xof
+from tallyroom.protocols.vdaf.circuit import Count, Measurements, Sum, ValidityCircuit
+from tallyroom.protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec, best_chunk_length
+from tallyroom.protocols.vdaf.xof import SEED_BYTES
 
 VERSION: Final = 18
 NONCE_BYTES: Final = 16

@@ -9,10 +9,10 @@ from functools import cache
 
 import numpy as np
 
-from protocols.algebra.field import FIELD128, Field, Vector
-from protocols.errors import LocalError
-from protocols.vdaf import polynomial
-from protocols.vdaf.circuit import (
+from tallyroom.protocols.algebra.field import FIELD128, Field, Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.vdaf import polynomial
+from tallyroom.protocols.vdaf.circuit import (
     Measurements,
     ValidityCircuit,
     bit_weights,

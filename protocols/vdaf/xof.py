@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.field import Field, Vector, native
-from protocols.vdaf import keccak_twin as twin
+from tallyroom.protocols.algebra.field import Field, Vector, native
+from tallyroom.protocols.vdaf import keccak_twin as twin
 
 try:
-    from protocols.vdaf import _keccak
+    from tallyroom.protocols.vdaf import _keccak
 except ImportError:  # no compiler at build time
     HAVE_NATIVE = False
 else:

@@ -8,11 +8,11 @@ trust parties either is in `simulation.bench.prio3`, and what sums without a sec
 
 import numpy as np
 
-from parties.data import Dataset
-from protocols.statistics.histogram import Histogram
-from simulation.bench import prio3, secure_aggregation
-from simulation.bench.row import Row
-from simulation.federation import Federation
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation.bench import prio3, secure_aggregation
+from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.federation import Federation
 
 LENGTH = 100
 SIZES = (25_000, 50_000, 100_000)

@@ -6,15 +6,15 @@ import os
 import platform
 from pathlib import Path
 
-from fss import native
-from protocols.errors import TallyError
-from protocols.names import look_up
-from simulation.bench.ratios import compared, write_page
-from simulation.bench.row import Row
-from simulation.reports.terminal import out
+from tallyroom.fss import native
+from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.names import look_up
+from tallyroom.simulation.bench.ratios import compared, write_page
+from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.reports.terminal import out
 
 BENCHMARKS = {
-    name: f"simulation.bench.{name}"
+    name: f"tallyroom.simulation.bench.{name}"
     for name in (
         "fss",
         "garble",

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.dawa import Dawa
-from protocols.privacy.projected import private_projection
-from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
-from protocols.randomness import Randomness
-from simulation.bench.row import Row, seconds
-from simulation.reproduce.classified import data_folder
+from tallyroom.protocols.privacy.dawa import Dawa
+from tallyroom.protocols.privacy.projected import private_projection
+from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.simulation.bench.row import Row, seconds
+from tallyroom.simulation.reproduce.classified import data_folder
 
 Table = NDArray[np.int64]
 

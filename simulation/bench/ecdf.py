@@ -8,18 +8,18 @@ from fractions import Fraction
 
 import numpy as np
 
-from fss import dcf
-from fss.ring import Z64, Bytes
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.machine import Done
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
-from protocols.statistics.ecdf import Ecdf
-from simulation.bench.row import Row, seconds
+from tallyroom.fss import dcf
+from tallyroom.fss.ring import Z64, Bytes
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.wire.machine import Done
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.simulation.bench.row import Row, seconds
 
 PARTIES = 100_000
 THRESHOLDS = 1024

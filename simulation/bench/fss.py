@@ -27,11 +27,11 @@ from functools import partial
 
 import numpy as np
 
-from fss import dcf, native
-from fss.ring import Z64, Bytes, Points
-from fss.storage import Segment, level_major
-from simulation.bench import verified
-from simulation.bench.row import Row, seconds
+from tallyroom.fss import dcf, native
+from tallyroom.fss.ring import Z64, Bytes, Points
+from tallyroom.fss.storage import Segment, level_major
+from tallyroom.simulation.bench import verified
+from tallyroom.simulation.bench.row import Row, seconds
 
 _RING = Z64
 _SYCRET_BITS = 32

@@ -26,18 +26,18 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from fss import native
-from fss.ring import Bytes
-from parties.data import Dataset
-from protocols.garbling.circuit import AND, NOT, XOR, Circuit
-from protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
-from protocols.garbling.half_gates import evaluate, garble
-from protocols.garbling.outputs import OutputShares
-from protocols.garbling.session import Evaluator, Garbler
-from protocols.randomness import Randomness
-from protocols.statistics.of_pairs import Auc
-from simulation.bench.row import Row, seconds
-from simulation.federation import Federation
+from tallyroom.fss import native
+from tallyroom.fss.ring import Bytes
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.garbling.circuit import AND, NOT, XOR, Circuit
+from tallyroom.protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
+from tallyroom.protocols.garbling.half_gates import evaluate, garble
+from tallyroom.protocols.garbling.outputs import OutputShares
+from tallyroom.protocols.garbling.session import Evaluator, Garbler
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.simulation.bench.row import Row, seconds
+from tallyroom.simulation.federation import Federation
 
 _BITS = 32
 _REPEATS = 200

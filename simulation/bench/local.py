@@ -20,11 +20,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.local import RANDOMIZERS, LocalRandomizer
-from protocols.local.auc import AucResponse, TreeResponse
-from protocols.local.contract import Words
-from protocols.local.every_level import EveryLevel
-from simulation.bench.row import Row
+from tallyroom.protocols.local import RANDOMIZERS, LocalRandomizer
+from tallyroom.protocols.local.auc import AucResponse, TreeResponse
+from tallyroom.protocols.local.contract import Words
+from tallyroom.protocols.local.every_level import EveryLevel
+from tallyroom.simulation.bench.row import Row
 
 REPORTS = 10_000_000
 FEWER = 1_000_000

@@ -29,13 +29,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data import Dataset
-from protocols.privacy.ledger import Charge, tight_epsilon
-from protocols.statistics import Curve, Statistic
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from simulation.bench.row import Row, seconds
-from simulation.federation import Federation
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.privacy.ledger import Charge, tight_epsilon
+from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation.bench.row import Row, seconds
+from tallyroom.simulation.federation import Federation
 
 HISTOGRAM_TRIALS, MEAN_TRIALS = 20, 400
 RECORDS, BINS, PARTIES = 1000, 64, 20

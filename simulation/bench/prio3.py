@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from parties.data import Dataset
-from protocols.statistics.histogram import Histogram
-from protocols.vdaf.prio3 import NONCE_BYTES, VERIFY_KEY_BYTES, prio3_histogram
-from simulation.bench.row import Row, seconds
-from simulation.federation import Federation
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES, VERIFY_KEY_BYTES, prio3_histogram
+from tallyroom.simulation.bench.row import Row, seconds
+from tallyroom.simulation.federation import Federation
 
 _LENGTH, _CHUNK_LENGTH = 1024, 32
 _CTX = b"bench"

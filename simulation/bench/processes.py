@@ -4,12 +4,12 @@ import time
 
 import numpy as np
 
-from protocols.errors import RunFailed
-from protocols.records import Holdings
-from simulation.bench.proc import cpu_seconds_of_threads, proportional_bytes
-from simulation.bench.row import Row
-from simulation.runtimes import Plan
-from simulation.runtimes.processes import Processes
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.records import Holdings
+from tallyroom.simulation.bench.proc import cpu_seconds_of_threads, proportional_bytes
+from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes.processes import Processes
 
 PARTIES = 500
 MOST_SECONDS = 300.0

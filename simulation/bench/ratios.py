@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from simulation.bench.row import Row
+from tallyroom.simulation.bench.row import Row
 
 
 class RatioKind(StrEnum):

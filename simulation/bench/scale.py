@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from parties.data import Dataset
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from simulation.bench.proc import cpu_seconds, peak_bytes
-from simulation.bench.row import Row
-from simulation.federation import Federation
-from simulation.runtimes.processes import Processes
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation.bench.proc import cpu_seconds, peak_bytes
+from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.runtimes.processes import Processes
 
 PARTIES = 1_000_000
 BINS = 100

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.masking.aggregator import Masking
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
-from simulation.bench import flower
-from simulation.bench.row import Row
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.masking.aggregator import Masking
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.simulation.bench import flower
+from tallyroom.simulation.bench.row import Row
 
 PARTIES = 100
 LENGTH = 1024

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing import smooth
-from protocols.privacy.smoothing.reference import smooth_by_cvxopt
-from protocols.privacy.tree import Tree
-from simulation.bench.row import Row, seconds
+from tallyroom.protocols.privacy.smoothing import smooth
+from tallyroom.protocols.privacy.smoothing.reference import smooth_by_cvxopt
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.simulation.bench.row import Row, seconds
 
 POINTS = 2**12
 LARGE, LARGE_BASE = 2**18, 2**14

@@ -7,15 +7,15 @@ three; pairs go over gRPC with mutual TLS between processes, and are timed from 
 
 import numpy as np
 
-from parties.data import Dataset
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Mode
-from protocols.statistics.first_above import FirstAboveThreshold
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Auc
-from simulation.bench.row import Row
-from simulation.federation import Federation
-from simulation.result import Result
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.simulation.bench.row import Row
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.result import Result
 
 NOISES = 1024
 PARTIES = 2000

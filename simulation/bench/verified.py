@@ -15,19 +15,19 @@ from functools import partial
 
 import numpy as np
 
-from fss import dcf
-from fss.ring import Z64
-from fss.verified import RANDOMNESS_BYTES, Verified
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.machine import Continue, Done, Machine
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
-from protocols.statistics.ecdf import Ecdf
-from simulation.bench.row import Row, seconds
+from tallyroom.fss import dcf
+from tallyroom.fss.ring import Z64
+from tallyroom.fss.verified import RANDOMNESS_BYTES, Verified
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.wire.machine import Continue, Done, Machine
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.simulation.bench.row import Row, seconds
 
 BITS = 32
 BATCH = 4096

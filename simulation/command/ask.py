@@ -8,10 +8,15 @@ from typing import Annotated
 
 import typer
 
-ask = typer.Typer()
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.simulation.analyst import Analyst
+
+commands = typer.Typer()
 
 
-@ask.command("ask", hidden=True)
+@commands.command("ask", hidden=True)
 def put_question(
     question: Annotated[str, typer.Argument(help="A question, as JSON.")],
     coordinator: Annotated[str, typer.Option(envvar="TALLY_COORDINATOR", help="host:port")],
@@ -19,11 +24,6 @@ def put_question(
 ) -> None:
     """Put a question to a coordinator and print what it says, one JSON object a line."""
     from google.protobuf.json_format import MessageToJson
-
-    from protocols.run.messages import Role
-    from protocols.run.question import Question
-    from protos.identity_files import read_identity
-    from simulation.analyst import Analyst
 
     encoded = Question.decode(question).encode()
     analyst = Analyst(coordinator, read_identity(identity, Role.ANALYST))

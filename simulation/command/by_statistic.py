@@ -15,10 +15,15 @@ import typer
 from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
-from protocols.errors import LocalError
-from protocols.names import look_up
-from simulation.command.common import GROUPS, parameters_of
-from simulation.command.light import LightGroup, read_lightly
+from tallyroom.protocols import registry
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.statistics import statistic_named, statistics
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.ranged import Ranged
+from tallyroom.protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
+from tallyroom.simulation.command.common import GROUPS, parameters_of
+from tallyroom.simulation.command.light import LightGroup, read_lightly
 
 COMPARE = "compare-aggregators"
 ELSEWHERE = {
@@ -103,7 +108,6 @@ def _misspelt(flag: str, known: list[str]) -> list[str]:
 
 def _alike(flag: str, name: str) -> list[str]:
     """What plays the part in this statistic that the flag has in another: alone of its kind."""
-    from protocols.statistics import statistics
 
     for other in statistics().values():
         for option in other.options():
@@ -117,8 +121,6 @@ def _alike(flag: str, name: str) -> list[str]:
 
 def kind_named(name: str) -> Any:
     """A statistic or a study. Raises `LocalError` with the nearest names if there is neither."""
-    from protocols import registry
-    from protocols.statistics import statistic_named
 
     if name in registry.registered(registry.STUDIES):
         return registry.named(registry.STUDIES, name)
@@ -180,8 +182,6 @@ def _kind_of(annotation: Any) -> Any:
 
 def _may_find_bounds(kind: Any) -> bool:
     """Whether it is a statistic of columns that need bounds."""
-    from protocols.statistics.bounded import Bounded
-    from protocols.statistics.ranged import Ranged
 
     return isinstance(kind, type) and issubclass(kind, Bounded | Ranged)
 
@@ -197,8 +197,6 @@ def _schema_parameter(group: str) -> inspect.Parameter:
 
 
 def _bounds_parameters(group: str) -> list[inspect.Parameter]:
-    from protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
-
     bounds = typer.Option(
         "--bounds",
         help="Whether you give the bounds, or a share of ε is spent to find them. [default: given]",
@@ -228,7 +226,6 @@ def _finding_bounds(
     bounds: str | None, share: float | None, method: str | None
 ) -> tuple[float | None, str]:
     """What share of ε finds them, None where they are given, and how."""
-    from protocols.studies.private_bounds import DEFAULT_SHARE, METHODS
 
     look_up("bounds", bounds or "given", dict.fromkeys(BOUNDS))
     look_up("bounds-by", method or METHODS[0], dict.fromkeys(METHODS))
@@ -274,7 +271,6 @@ class StatisticGroup(LightGroup):
         """Raises `LocalError` for a statistic that is not there."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from protocols import registry
 
         groups = (registry.STATISTICS, registry.STUDIES)
         return list(dict.fromkeys(name for each in groups for name in registry.registered(each)))
@@ -287,7 +283,6 @@ class StatisticGroup(LightGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The summaries whole, without building a command for each."""
-        from protocols import registry
 
         for title, group in (
             ("Statistics", registry.STATISTICS),

@@ -1,17 +1,24 @@
-"""What there is to choose from, in words."""
+"""`tally list`: what there is to choose from, in words."""
 
 import ast
+import json
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fss import native
-from parties.data import BUNDLED, load
-from protocols.statistics import offered
-from protocols.studies import studies
-from simulation.reports.trust import promises
-from simulation.runtimes import runtimes
+import typer
+
+from tallyroom.fss import native
+from tallyroom.parties.data import BUNDLED, load
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.statistics import offered
+from tallyroom.protocols.studies import studies
+from tallyroom.simulation.bench.command import BENCHMARKS
+from tallyroom.simulation.command.common import Json
+from tallyroom.simulation.networks.profile import SUMMARIES
+from tallyroom.simulation.reports.trust import promises, show_promises
+from tallyroom.simulation.runtimes import runtimes
 
 
 def _statistics() -> dict[str, str]:
@@ -27,20 +34,18 @@ def _runtimes() -> dict[str, str]:
 
 
 def _networks() -> dict[str, str]:
-    from simulation.networks.profile import SUMMARIES
-
     return {"none": "the network as it is", **SUMMARIES}
 
 
 def _figures() -> dict[str, str]:
-    from simulation.reproduce.registry import FIGURES  # draws in matplotlib, slow to import
+    from tallyroom.simulation.reproduce.registry import (
+        FIGURES,  # draws in matplotlib, slow to import
+    )
 
     return {name: figure.claim for name, figure in FIGURES.items()}
 
 
 def _benchmarks() -> dict[str, str]:
-    from simulation.bench.command import BENCHMARKS
-
     return {name: summary_of_module(module) for name, module in BENCHMARKS.items()}
 
 
@@ -94,3 +99,32 @@ CATALOGUES: dict[str, Callable[[], Mapping[str, object]]] = {
 
 def describe_native() -> str:
     return native.implementation()
+
+
+commands = typer.Typer()
+
+
+@commands.command("list")
+def list_things(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="aggregators, statistics, studies, data, runtimes, networks, figures, benchmarks."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """What there is to choose from."""
+    rows = look_up("list", what, CATALOGUES)()
+    if as_json:
+        print(json.dumps({"schema": 1, what: rows}))
+        return
+    if what == "aggregators":
+        show_promises(promises())
+    elif what == "data":
+        show_data(rows)
+    else:
+        width = max(len(name) for name in rows)
+        for name, summary in rows.items():
+            print(f"{name:<{width}}  {summary}")
+    print(f"\nnative loops: {describe_native()}")

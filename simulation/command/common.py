@@ -13,6 +13,7 @@ def option(group: str, help: str, *flags: str, **more: Any) -> Any:
     return typer.Option(*flags, help=help, rich_help_panel=group, **more)
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DATA, FEDERATION, PRIVACY = "Data", "Federation", "Privacy"
 OUTPUT, MISBEHAVIOUR, DEPLOYED = "Output", "Misbehaviour", "A running federation"
 GROUPS = (DATA, FEDERATION, PRIVACY, OUTPUT, MISBEHAVIOUR, DEPLOYED)

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation.command.messages import warn
-from simulation.comparison import HEADS, LEGEND, compare
-from simulation.reports.terminal import show_table
-from simulation.result import Result
+from tallyroom.simulation.command.messages import warn
+from tallyroom.simulation.comparison import HEADS, LEGEND, compare
+from tallyroom.simulation.reports.terminal import show_table
+from tallyroom.simulation.result import Result
 
 
 def compare_aggregators(

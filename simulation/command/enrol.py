@@ -1,16 +1,22 @@
 """`tally enrol`: an operator's commands on a federation's folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.enrolment import Token
+from tallyroom.protos.identity_files import write_secret
+from tallyroom.servers.federation_folder import (
+    create_federation,
+    invite,
+    open_registry,
+    renew_member,
+)
+from tallyroom.servers.federation_folder import revoke as revoke_party
 
-if TYPE_CHECKING:
-    from protocols.identity.enrolment import Token
-
-enrol = typer.Typer(
+commands = typer.Typer(
     name="enrol", help="Make a federation, and say who is in it.", no_args_is_help=True
 )
 
@@ -25,7 +31,7 @@ Tokens = Annotated[
 ]
 
 
-@enrol.command()
+@commands.command()
 def create(
     folder: Folder,
     servers: Annotated[int, typer.Option(help="How many servers.")] = 2,
@@ -41,7 +47,6 @@ def create(
     keep: Annotated[bool, typer.Option(help="Leave a federation that is there as it is.")] = False,
 ) -> None:
     """Make a federation: authorities, identities of its members, a token for each party."""
-    from servers.federation_folder import create_federation
 
     if keep and (folder / "authority" / "key.pem").exists():
         return
@@ -51,32 +56,30 @@ def create(
     _hand_out(given, tokens)
 
 
-@enrol.command()
+@commands.command()
 def token(
     folder: Folder,
     party: Annotated[str, typer.Argument(help="party-0, party-1 …")],
     tokens: Tokens = None,
 ) -> None:
     """A new token for a party; its unused one is void, its old certificate ends when it enrols."""
-    from servers.federation_folder import invite
 
     if tokens is not None:
         _make_token_folder(tokens)
     _hand_out([invite(folder, party)], tokens)
 
 
-@enrol.command()
+@commands.command()
 def revoke(
     folder: Folder, party: Annotated[str, typer.Argument(help="party-0, party-1 …")]
 ) -> None:
     """Revoke a party's certificates and its unused token; servers know within seconds."""
-    from servers.federation_folder import revoke as revoke_party
 
     count = revoke_party(folder, party)
     print(f"{party}: certificates and tokens revoked: {count}")
 
 
-@enrol.command()
+@commands.command()
 def renew(
     folder: Folder,
     member: Annotated[str, typer.Argument(help="coordinator, analyst, server-0 …")],
@@ -86,15 +89,13 @@ def renew(
     ] = None,
 ) -> None:
     """A new key and certificate for a member that is not a party; parties renew by themselves."""
-    from servers.federation_folder import renew_member
 
     print(renew_member(folder, member, tuple(host or ())))
 
 
-@enrol.command("list")
+@commands.command("list")
 def list_parties(folder: Folder) -> None:
     """What is known of each party."""
-    from servers.federation_folder import open_registry
 
     registry = open_registry(folder)
     for party, state in registry.parties().items():
@@ -111,7 +112,6 @@ def _make_token_folder(folder: Path) -> None:
 
 def _hand_out(tokens: list["Token"], folder: Path | None) -> None:
     """Shows each token this once; only hashes are kept."""
-    from protos.identity_files import write_secret
 
     for token in tokens:
         if folder is None:

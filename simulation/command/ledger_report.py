@@ -1,14 +1,20 @@
-"""What a keeper's ledger says: every spend, the plain sums, and the tighter total beside them."""
+"""`tally ledger`: every spend of a keeper, the plain sums, and the tighter total beside them."""
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated
 
-from protocols.errors import LocalError
-from protocols.privacy.ledger import Totals
-from storage.ledger import Ledger
+import typer
+
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA
+from tallyroom.protocols.privacy.ledger import Totals
+from tallyroom.simulation.command.common import Json
+from tallyroom.storage.ledger import Ledger
 
 FILE = "ledger.sqlite"
 
@@ -70,3 +76,26 @@ def read_ledger(path: Path, delta: float) -> LedgerReport:
 
 def _plain(epsilon: float) -> float | str:
     return "inf" if math.isinf(epsilon) else epsilon
+
+
+commands = typer.Typer()
+
+
+@commands.command()
+def ledger(
+    path: Annotated[
+        Path,
+        typer.Argument(help="ledger.sqlite of a server, a coordinator or a party, or its folder."),
+    ],
+    delta: Annotated[
+        float, typer.Option(help="The δ in all at which the tighter total is stated.")
+    ] = DEFAULT_CAP_DELTA,
+    as_json: Json = False,
+) -> None:
+    """What a ledger says was spent. Oldest first, with the plain sums and the tighter total."""
+    report = read_ledger(path, delta)
+    if as_json:
+        print(json.dumps(report.as_json(), allow_nan=False))
+        return
+    for line in report.lines():
+        print(line)

@@ -1,55 +1,79 @@
 """The command `tally`. Bad input gets one line and exit code 2; a run that cannot finish, 3."""
 
-import json
+import importlib
 import logging
 import os
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_group
 
-from protocols.errors import (
+from tallyroom.protocols.errors import (
     Interrupted,
     LocalError,
     RunFailed,
     TallyError,
     words_of_the_command,
 )
-from protocols.privacy.caps import DEFAULT_CAP_DELTA
-from simulation.command.ask import ask
-from simulation.command.enrol import enrol
-from simulation.command.light import LightGroup
-from simulation.command.messages import warn
-from simulation.command.plan import plan
-from simulation.command.processes import processes
-from simulation.command.run import check_writable, compare, run
-from simulation.command.serve import serve_command
-from simulation.command.sweep import sweep
-from simulation.command.verify import verify_command
+from tallyroom.simulation.command.light import LightGroup
+from tallyroom.simulation.command.messages import warn
+
+COMMANDS = {
+    "list": ("catalogue", "What there is to choose from."),
+    "demo": ("laboratory", "A guided run on bundled data; a minute at most."),
+    "bench": ("laboratory", "Measure beside peers and the limits of the hardware."),
+    "reproduce": ("laboratory", "Reproduce figures of papers."),
+    "ledger": ("ledger_report", "What a ledger says was spent."),
+    "run": ("run", "Run one statistic or study."),
+    "compare": ("run", "One statistic with several aggregators, side by side."),
+    "plan": ("plan", "What it would cost and give, before any ε is spent."),
+    "sweep": ("sweep", "A grid of runs: resumable, in parallel, one tidy table."),
+    "server": ("processes", "Run one server until it is stopped."),
+    "coordinator": ("processes", "Run the coordinator until it is stopped."),
+    "enrolment": ("processes", "Enrol parties until it is stopped."),
+    "party": ("processes", "Run one party until it is stopped."),
+    "health": ("processes", "Ask a process whether it serves: exit code 0 if so, 3 if not."),
+    "enrol": ("enrol", "Make a federation, and say who is in it."),
+    "verify": ("verify", "Check the receipts of a result."),
+    "serve": ("serve", "A web page of runs, past and in progress."),
+}
+"""Every command with its file and what it says of itself in one line: help loads none of them."""
+HIDDEN = {"ask": "ask"}
+STYLE: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+
+class CommandGroup(LightGroup):
+    """Loads the file of a command when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        file = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else HIDDEN.get(cmd_name)
+        if file is None:
+            return None
+        loaded = typer.Typer(**STYLE)
+        loaded.add_typer(importlib.import_module(f"tallyroom.simulation.command.{file}").commands)
+        return get_group(loaded).commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
 
 app = typer.Typer(
     name="tally",
-    cls=LightGroup,
+    cls=CommandGroup,
     help="Statistics over data that n parties will not show to anybody.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **STYLE,
 )
-
-app.add_typer(run)
-app.add_typer(compare)
-app.add_typer(plan)
-app.add_typer(sweep)
-app.add_typer(processes)
-app.add_typer(enrol)
-app.add_typer(ask)
-app.add_typer(verify_command)
-app.add_typer(serve_command)
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 def _show_version(asked: bool) -> None:
@@ -68,105 +92,6 @@ def common(
     ] = False,
 ) -> None:
     """Statistics over data that n parties will not show to anybody."""
-
-
-@app.command("list")
-def list_things(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="aggregators, statistics, studies, data, runtimes, networks, figures, benchmarks."
-        ),
-    ],
-    as_json: Json = False,
-) -> None:
-    """What there is to choose from."""
-    from protocols.names import look_up
-    from simulation.command.catalogue import CATALOGUES, describe_native, show_data
-    from simulation.reports.trust import promises, show_promises
-
-    rows = look_up("list", what, CATALOGUES)()
-    if as_json:
-        print(json.dumps({"schema": 1, what: rows}))
-        return
-    if what == "aggregators":
-        show_promises(promises())
-    elif what == "data":
-        show_data(rows)
-    else:
-        width = max(len(name) for name in rows)
-        for name, summary in rows.items():
-            print(f"{name:<{width}}  {summary}")
-    print(f"\nnative loops: {describe_native()}")
-
-
-@app.command()
-def demo() -> None:
-    """A guided run on bundled data; a minute at most."""
-    from simulation.demo import guided_run
-
-    guided_run()
-
-
-@app.command()
-def bench(
-    name: Annotated[str, typer.Argument(help="A benchmark, or all.")],
-    out: Annotated[Path, typer.Option(help="Folder for the page of `all`.")] = Path("bench"),
-    as_json: Json = False,
-) -> None:
-    """Measure beside peers and the limits of the hardware."""
-    from simulation.bench.command import run_benchmarks
-
-    run_benchmarks(name, as_json, out)
-
-
-@app.command()
-def reproduce(
-    figures: Annotated[list[str], typer.Argument(help="See `tally list figures`; or all.")],
-    out: Annotated[Path | None, typer.Option(help="Folder; reproduce/FIGURE if left out.")] = None,
-    small: Annotated[
-        bool | None,
-        typer.Option(
-            "--small/--full",
-            help="Seconds, which prove little, or the paper's sizes. [default: small for all]",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per figure.")
-    ] = False,
-) -> None:
-    """Reproduce figures of papers. Each gets a verdict on its claim; `all` makes a page of them."""
-    from simulation.reproduce import command
-    from simulation.reproduce.contract import Scale
-
-    chosen = command.named(figures)
-    for figure in chosen:
-        check_writable(command.folder_of(figure, out))
-    every = "all" in figures
-    scale = Scale.SMALL if (every if small is None else small) else Scale.PAPER
-    command.reproduce(chosen, out, scale, as_json, gallery=every)
-
-
-@app.command()
-def ledger(
-    path: Annotated[
-        Path,
-        typer.Argument(help="ledger.sqlite of a server, a coordinator or a party, or its folder."),
-    ],
-    delta: Annotated[
-        float, typer.Option(help="The δ in all at which the tighter total is stated.")
-    ] = DEFAULT_CAP_DELTA,
-    as_json: Json = False,
-) -> None:
-    """What a ledger says was spent. Oldest first, with the plain sums and the tighter total."""
-    from simulation.command.ledger_report import read_ledger
-
-    report = read_ledger(path, delta)
-    if as_json:
-        print(json.dumps(report.as_json(), allow_nan=False))
-        return
-    for line in report.lines():
-        print(line)
 
 
 INTERRUPTED = 130

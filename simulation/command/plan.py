@@ -5,28 +5,37 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from protocols.errors import LocalError, RunFailed
-from simulation.command.by_statistic import (
+from tallyroom.parties.data import load
+from tallyroom.parties.dataset import Dataset
+from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.simulation.command.by_statistic import (
     ChosenOptions,
     StatisticGroup,
     by_statistic,
     need_statistic,
     statistic_command,
 )
-from simulation.command.common import DATA, CompareOptions, option
-from simulation.command.run import asked_about, simulated
-
-if TYPE_CHECKING:
-    from parties.dataset import Dataset
-    from protocols.statistics import Statistic
-    from protocols.studies.contract import Study
-    from simulation.planning.plan import Planned, Planning, Rehearse
-    from simulation.planning.thresholds import Thresholds
+from tallyroom.simulation.command.common import DATA, CompareOptions, option
+from tallyroom.simulation.command.run import asked_about, simulated
+from tallyroom.simulation.planning.plan import (
+    Planned,
+    Planning,
+    Rehearse,
+    least_epsilon,
+    plan,
+    search,
+)
+from tallyroom.simulation.planning.standin import MOST_PARTIES, MOST_RECORDS, stand_in
+from tallyroom.simulation.planning.thresholds import LADDER, Thresholds
+from tallyroom.simulation.reports.terminal import show_table
 
 TARGET = "Target"
 HEADS = (
@@ -77,10 +86,6 @@ class PlanOptions(CompareOptions):
 
 
 def plan_statistic(chosen: ChosenOptions, options: PlanOptions) -> None:
-    from protocols.aggregation import aggregator_named, aggregator_names
-    from simulation.planning.plan import search
-    from simulation.reports.terminal import show_table
-
     for name in ("target_error", "target_bytes"):
         value = getattr(options, name)
         if value is not None and not (math.isfinite(value) and value > 0):
@@ -136,7 +141,6 @@ def _cells(found: "Planned") -> tuple[str, ...]:
 def planning_of(chosen: ChosenOptions, options: PlanOptions) -> "Planning":
     """How one aggregator is planned: with targets, the number of thresholds is searched too where
     nobody said it and the question has some."""
-    from simulation.planning.plan import least_epsilon, plan
 
     targets = options.target_error is not None or options.target_bytes is not None
     thresholds = _thresholds(chosen, options) if targets else None
@@ -156,9 +160,6 @@ def planning_of(chosen: ChosenOptions, options: PlanOptions) -> "Planning":
 
 
 def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | None":
-    from protocols.statistics import Statistic
-    from simulation.planning.thresholds import LADDER, Thresholds
-
     known = any(each.name == THRESHOLDS for each in chosen.kind.options())
     if not known or THRESHOLDS in chosen.given:
         return None
@@ -183,25 +184,21 @@ def _thresholds(chosen: ChosenOptions, options: PlanOptions) -> "Thresholds | No
 
 def _public(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Statistic | Study, Dataset]":
     """The question, and public records in the place of those that it is about."""
-    from parties.data import load
-    from simulation.planning.standin import MOST_RECORDS, stand_in
 
     question, data = asked_about(chosen, options)
     if options.public is not None:
         return question, load(options.public).about(question.columns)
-    rows = min(MOST_RECORDS, len(next(iter(data.all_columns.values()))))
+    rows = min(MOST_RECORDS, data.rows)
     return question, stand_in(data, dict(getattr(question, "column_bounds", {})), rows)
 
 
 def rehearsal(chosen: ChosenOptions, options: PlanOptions) -> "tuple[Rehearse, float]":
     """What rehearses the question, and the share of the federation that it is rehearsed with."""
-    from parties.data import load
-    from simulation.planning.standin import MOST_PARTIES, MOST_RECORDS, stand_in
 
     question, data = asked_about(chosen, options)
     bounds = dict(getattr(question, "column_bounds", {}))
     public = None if options.public is None else load(options.public).about(question.columns)
-    rows = len(next(iter(data.all_columns.values())))
+    rows = data.rows
     parties = len(data.deal(options.parties).ids)
     share = min(1.0, MOST_PARTIES / parties, MOST_RECORDS / rows)
     if public is not None or data.owner is not None:
@@ -227,10 +224,10 @@ class PlanGroup(StatisticGroup):
         return statistic_command(name, PlanOptions, plan_statistic)
 
 
-plan = by_statistic("plan", PlanGroup)
+commands = by_statistic("plan", PlanGroup)
 
 
-@plan.callback()
+@commands.callback()
 def choose_plan(context: typer.Context) -> None:
     """What it would cost and give, before any ε is spent."""
     need_statistic(context)

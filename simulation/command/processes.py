@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.errors import LocalError
-from protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
-from simulation.command.messages import say, warn
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
+from tallyroom.simulation.command.messages import say, warn
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from protocols.identity.certificates import Credentials
-    from protocols.run.messages import Role
+    from tallyroom.protocols.identity.certificates import Credentials
+    from tallyroom.protocols.wire.messages import Role
 
-processes = typer.Typer()
+commands = typer.Typer()
 
 MAX_TOKEN = 4096
 
@@ -52,7 +52,7 @@ MetricsAt = Annotated[
 ]
 
 
-@processes.command()
+@commands.command()
 def server(
     identity: IdentityFolder,
     listen: Listen = "127.0.0.1:7101",
@@ -66,8 +66,8 @@ def server(
     log_level: LogLevel = "warning",
 ) -> None:
     """Run one server until it is stopped."""
-    from protocols.run.messages import Role
-    from servers.process import ServerConfig, run_server
+    from tallyroom.protocols.wire.messages import Role
+    from tallyroom.servers.process import ServerConfig, run_server
 
     credentials = _member(identity, Role.SERVER)
     limit = _limit(cap)
@@ -86,7 +86,7 @@ def server(
     _serve(run_server(config, _announce(credentials.identity.name)))
 
 
-@processes.command()
+@commands.command()
 def coordinator(
     identity: IdentityFolder,
     server: Annotated[
@@ -114,11 +114,11 @@ def coordinator(
     log_level: LogLevel = "warning",
 ) -> None:
     """Run the coordinator until it is stopped."""
-    from protocols.run.messages import Role
-    from servers.coordinator import MAX_RECORDS_EACH
-    from servers.coordinator_process import run_coordinator
-    from servers.coordinator_service import CoordinatorConfig
-    from servers.enrolment import EnrolmentConfig
+    from tallyroom.protocols.wire.messages import Role
+    from tallyroom.servers.coordinator import MAX_RECORDS_EACH
+    from tallyroom.servers.coordinator_process import run_coordinator
+    from tallyroom.servers.coordinator_service import CoordinatorConfig
+    from tallyroom.servers.enrolment import EnrolmentConfig
 
     if parties < 1:
         raise LocalError("a federation needs at least one party")
@@ -146,7 +146,7 @@ def coordinator(
     _serve(run_coordinator(config, _announce("coordinator")))
 
 
-@processes.command()
+@commands.command()
 def enrolment(
     identity: IdentityFolder,
     server: Annotated[
@@ -160,9 +160,9 @@ def enrolment(
     log_level: LogLevel = "warning",
 ) -> None:
     """Enrol parties until it is stopped. For a federation whose coordinator must not."""
-    from protocols.run.messages import Role
-    from servers.enrolment import EnrolmentConfig
-    from servers.registrar_process import RegistrarConfig, run_registrar
+    from tallyroom.protocols.wire.messages import Role
+    from tallyroom.servers.enrolment import EnrolmentConfig
+    from tallyroom.servers.registrar_process import RegistrarConfig, run_registrar
 
     credentials = _member(identity, Role.REGISTRAR)
     _configure_logs("registrar", log_format, log_level)
@@ -172,7 +172,7 @@ def enrolment(
     _serve(run_registrar(RegistrarConfig(credentials, config, tuple(server), coordinator)))
 
 
-@processes.command()
+@commands.command()
 def party(
     context: typer.Context,
     identity: IdentityFolder,
@@ -229,22 +229,22 @@ def party(
 ) -> None:
     """Run one party until it is stopped. It only calls out: it needs no open port, and meets other
     parties through the coordinator's relay, sealed, unless it has one."""
-    from parties.consent import read_policy
-    from parties.data import load
-    from parties.membership import is_member, run_member
-    from parties.peer_config import PeerConfig
-    from parties.process import PartyConfig
-    from protocols.run.messages import Role
-    from protocols.run.policy import DEPLOYED
-    from storage.store import keep_private
+    from tallyroom.parties.consent import read_policy
+    from tallyroom.parties.data import held
+    from tallyroom.parties.membership import is_member, run_member
+    from tallyroom.parties.peer_config import PeerConfig
+    from tallyroom.parties.process import PartyConfig
+    from tallyroom.protocols.run.policy import DEPLOYED
+    from tallyroom.protocols.wire.messages import Role
+    from tallyroom.storage.store import keep_private
 
     keep_private()
     agreed = read_policy(policy) if policy is not None else None if insecure else DEPLOYED
     meeting = PeerConfig(peer, listen, advertise)
     _configure_logs("party", log_format, log_level)
     credentials = _member(identity, Role.PARTY) if is_member(identity) else None
-    dataset = load(data).about()  # before a token is spent
-    for note in dataset.notes:
+    dataset = held(data)  # before a token is spent
+    for note in (*dataset.notes, *dataset.uncounted()):  # for its operator, and nobody else
         warn(note)
     at = enrolment or f"{coordinator.rpartition(':')[0]}:7099"
     if credentials is None:
@@ -267,7 +267,7 @@ def party(
     _serve(run_member(identity, config, at))
 
 
-@processes.command()
+@commands.command()
 def health(
     target: Annotated[str, typer.Argument(help="host:port")],
     identity: Annotated[
@@ -278,19 +278,19 @@ def health(
     ] = None,
 ) -> None:
     """Ask a process whether it serves: exit code 0 if so, 3 if not."""
-    from simulation.health import check_health
+    from tallyroom.simulation.health import check_health
 
     check_health(target, identity, expect)
 
 
 def _configure_logs(name: str, style: str, level: str) -> None:
-    from servers.logs import configure_logs
+    from tallyroom.servers.logs import configure_logs
 
     configure_logs(name, style, level)
 
 
 def _limit(cap: str | None) -> "Fraction | None":
-    from protocols.privacy.mechanisms import parse_epsilon
+    from tallyroom.protocols.privacy.mechanisms import parse_epsilon
 
     return parse_epsilon(cap) if cap else None
 
@@ -299,8 +299,8 @@ def _enrol(identity: Path, token: str | None, tokens: Path | None, target: str) 
     import asyncio
     import socket
 
-    from parties.membership import claim_token, discard_claim, join_federation
-    from protocols.identity.enrolment import Token
+    from tallyroom.parties.membership import claim_token, discard_claim, join_federation
+    from tallyroom.protocols.identity.enrolment import Token
 
     if token:
         claimed = Token.decode(token.strip())
@@ -333,8 +333,8 @@ def _days(lifetime: float) -> dt.timedelta:
 
 def _member(folder: Path, role: "Role") -> "Credentials":
     """Raises `LocalError` on an identity that nobody would take any more."""
-    from protocols.identity.certificates import passport_of
-    from protos.identity_files import read_identity
+    from tallyroom.protocols.identity.certificates import passport_of
+    from tallyroom.protos.identity_files import read_identity
 
     credentials = read_identity(folder, role)
     if passport_of(credentials.certificate).ends < dt.datetime.now(dt.UTC):
@@ -362,7 +362,7 @@ def _announce(name: str) -> Callable[[int], None]:
 def _serve(work: Coroutine[None, None, None]) -> None:
     import asyncio
 
-    from storage.store import keep_private
+    from tallyroom.storage.store import keep_private
 
     keep_private()
     try:

@@ -6,13 +6,22 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from protocols.errors import LocalError
-from simulation.command.by_statistic import (
+from tallyroom.parties.consent import read_policy
+from tallyroom.parties.data import Dataset, load
+from tallyroom.parties.models import scored
+from tallyroom.parties.schema import bounds_of, merged, read_schema, schema_words
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.private_bounds import PrivateBounds
+from tallyroom.simulation.command.by_statistic import (
     COMPARE,
     ChosenOptions,
     StatisticGroup,
@@ -21,19 +30,26 @@ from simulation.command.by_statistic import (
     need_statistic,
     statistic_command,
 )
-from simulation.command.common import CompareOptions, RunOptions, SimulationOptions, asking
-
-if TYPE_CHECKING:
-    from parties.data import Dataset
-    from protocols.statistics import Statistic
-    from protocols.studies.contract import Study
-    from simulation.result import Result
+from tallyroom.simulation.command.common import (
+    CompareOptions,
+    RunOptions,
+    SimulationOptions,
+    asking,
+)
+from tallyroom.simulation.command.compare import compare_aggregators
+from tallyroom.simulation.command.messages import warn
+from tallyroom.simulation.federation import DEFAULT_DATA, Federation
+from tallyroom.simulation.reports.terminal import (
+    show_key,
+    show_progress,
+    show_result,
+    show_study_key,
+)
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.watch import at_work, watched
 
 
 def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
-    from simulation.reports.terminal import show_key, show_progress, show_study_key
-    from simulation.watch import at_work
-
     if (options.coordinator is None) != (options.identity is None):
         raise LocalError("a running federation is asked with both --coordinator and --identity")
     if options.key and options.coordinator is None:
@@ -51,8 +67,7 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
             raise LocalError(
                 f"--{flag} is for simulations; --coordinator asks a running federation"
             )
-    from simulation.deployment import Deployment
-    from simulation.watch import watched
+    from tallyroom.simulation.deployment import Deployment
 
     question = _asked(chosen, None)
     deployment = Deployment(options.coordinator, options.identity, spec)
@@ -75,8 +90,6 @@ def run_statistic(chosen: ChosenOptions, options: RunOptions) -> None:
 
 
 def _schema_notes(chosen: ChosenOptions) -> list[str]:
-    from parties.schema import schema_words
-
     return [schema_words(chosen.schema)] if chosen.schema else []
 
 
@@ -94,10 +107,6 @@ def _aggregator_of(options: RunOptions) -> str:
 
 
 def compare_statistic(chosen: ChosenOptions, options: CompareOptions) -> None:
-    from protocols.studies.contract import Study
-    from simulation.command.compare import compare_aggregators
-    from simulation.watch import at_work
-
     if not 1 <= options.repeat <= MOST_REPEATS:
         raise LocalError(f"--repeat is from 1 to {MOST_REPEATS}, not {options.repeat}")
     question, dataset = asked_about(chosen, options)
@@ -123,8 +132,7 @@ def _again(options: CompareOptions, time: int) -> CompareOptions:
 
 
 def resume_question(key: str, coordinator: str | None, identity: Path | None) -> "Result":
-    from simulation.deployment import Deployment
-    from simulation.reports.terminal import show_progress
+    from tallyroom.simulation.deployment import Deployment
 
     if coordinator is None:
         raise LocalError("--resume is for a running federation: give --coordinator")
@@ -149,8 +157,6 @@ def asked_about(
 
 def _data_of(chosen: ChosenOptions, options: RunOptions | CompareOptions) -> "Dataset":
     """The data as it is, or what a model says of the half that it was not trained on."""
-    from parties.data import load
-    from simulation.federation import DEFAULT_DATA
 
     if options.model is None:
         return load(options.data or DEFAULT_DATA)
@@ -158,7 +164,6 @@ def _data_of(chosen: ChosenOptions, options: RunOptions | CompareOptions) -> "Da
         raise LocalError("--model goes with statistics of scores and labels, such as roc")
     if options.data is None:
         raise LocalError("--model needs a file to train on: --data FILE.csv?label=COLUMN")
-    from parties.models import scored
 
     return scored(options.data, options.model)
 
@@ -169,12 +174,6 @@ def simulated(
     spec: str,
     options: RunOptions | CompareOptions,
 ) -> "Result":
-    from parties.consent import read_policy
-    from protocols.aggregation import aggregator_named
-    from simulation.federation import Federation
-    from simulation.reports.terminal import show_progress
-    from simulation.watch import watched
-
     simulation = Federation(
         parties=options.parties,
         servers=options.servers,
@@ -226,7 +225,6 @@ def about_run(name: str, spec: str, options: RunOptions | CompareOptions) -> dic
 def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
     """The statistic or study of the columns that play its roles, with the options given for it; a
     public schema tells what nobody gave."""
-    from parties.schema import bounds_of, merged, read_schema
 
     roles = dataset.roles if dataset else {}
     schema = read_schema(chosen.schema) if chosen.schema else ()
@@ -247,8 +245,6 @@ def _built(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
 
 def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Study":
     """What is asked: a statistic, a study, or a statistic whose bounds are to be found first."""
-    from protocols.studies.contract import Study
-    from protocols.studies.private_bounds import PrivateBounds
 
     built = _built(chosen, dataset)
     if isinstance(built, Study):
@@ -263,8 +259,6 @@ def _asked(chosen: ChosenOptions, dataset: "Dataset | None") -> "Statistic | Stu
 def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | None") -> "Statistic":
     """The statistic with what it plans by: public data that is named, or the public part of its own
     where that helps."""
-    from parties.data import load
-    from protocols.records import deal
 
     if pilot is None and dataset and dataset.public and statistic.open_to_pilot:
         return statistic.planned_by(deal(dataset.public, 1), dataset.bounds)
@@ -276,9 +270,6 @@ def with_pilot(statistic: "Statistic", pilot: str | None, dataset: "Dataset | No
 
 
 def show(result: "Result", out: Path | None, as_json: bool) -> None:
-    from simulation.command.messages import warn
-    from simulation.reports.terminal import show_result
-
     for note in result.notes:
         warn(note)
     result = dataclasses.replace(result, command=shlex.join(["tally", *sys.argv[1:]]))
@@ -364,3 +355,8 @@ def choose_run(
 def choose_comparison(context: typer.Context) -> None:
     """One statistic with several aggregators, side by side."""
     need_statistic(context)
+
+
+commands = typer.Typer()
+commands.add_typer(run)
+commands.add_typer(compare)

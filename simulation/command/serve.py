@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.command.messages import warn
+from tallyroom.simulation.command.run import check_writable
+from tallyroom.simulation.web.federation import Deployed
 
-serve_command = typer.Typer()
+commands = typer.Typer()
 PACKAGES = ("starlette", "uvicorn")
 
 
-@serve_command.command("serve")
+@commands.command("serve")
 def serve(
     folder: Annotated[
         Path, typer.Argument(help="Where runs are: a subfolder each, as --out makes them.")
@@ -49,7 +52,6 @@ def serve(
         raise LocalError("--token has 16 to 200 letters, digits, - or _")
     if not 0 <= port < 65536:
         raise LocalError(f"--port {port}: ports are from 0 to 65535")
-    from simulation.command.run import check_writable
 
     check_writable(folder)
     _listen(folder, host, port, coordinator, identity, token or secrets.token_urlsafe(24))
@@ -74,9 +76,7 @@ def _listen(
 
     import uvicorn
 
-    from simulation.command.messages import warn
-    from simulation.web.app import Page
-    from simulation.web.federation import Deployed
+    from tallyroom.simulation.web.app import Page
 
     local = _is_loopback(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     try:
-        from simulation.command.main import main as command
+        from tallyroom.simulation.command.main import main as command
     except KeyboardInterrupt:
         print("tally: interrupted; nothing was started", file=sys.stderr)
         sys.exit(130)

@@ -9,14 +9,19 @@ from typing import Annotated
 
 import typer
 
-from protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.simulation.command.run import check_writable
+from tallyroom.simulation.reports.terminal import err
+from tallyroom.simulation.sweep.conduct import conduct, on_cluster
+from tallyroom.simulation.sweep.specification import read
+from tallyroom.simulation.sweep.table import check_format
 
-sweep = typer.Typer()
+commands = typer.Typer()
 MOST_WORKERS = 1024
 MOST_REASONS = 5
 
 
-@sweep.command("sweep")
+@commands.command("sweep")
 def sweep_command(
     specification: Annotated[
         Path, typer.Argument(metavar="SPEC.toml", help="See simulation/examples.")
@@ -35,10 +40,6 @@ def sweep_command(
     ] = False,
 ) -> None:
     """A grid of runs: resumable, in parallel, one tidy table."""
-    from simulation.command.run import check_writable
-    from simulation.sweep.conduct import conduct, on_cluster
-    from simulation.sweep.specification import read
-    from simulation.sweep.table import check_format
 
     wanted = read(specification)
     check_format(wanted.format)
@@ -79,7 +80,6 @@ def sweep_command(
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
     """Runs done and the time left; silent where standard error is not a terminal."""
-    from simulation.reports.terminal import err
 
     if not err.is_terminal:
         yield lambda done, of: None

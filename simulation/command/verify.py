@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.command.messages import warn
+from tallyroom.simulation.proof import read_result
+from tallyroom.simulation.verification import authority_of, verify
 
-verify_command = typer.Typer()
+commands = typer.Typer()
 
 
-@verify_command.command("verify")
+@commands.command("verify")
 def verify_result(
     result: Annotated[Path, typer.Argument(help="A folder that --out wrote, or its result.json.")],
     authority: Annotated[
@@ -18,9 +21,8 @@ def verify_result(
         typer.Option(help="The members' authority (PEM) that must have certified the servers."),
     ] = None,
 ) -> None:
-    """Check the receipts of a result. They say who released what to which question, for what ε."""
-    from simulation.command.messages import warn
-    from simulation.proof import authority_of, read_result, verify
+    """Check a result: the servers' receipts, which say who released what to which question for what
+    ε, and that all else it says follows from them. Fields that nobody signs are named."""
 
     pinned = None
     if authority is not None:
@@ -29,11 +31,13 @@ def verify_result(
         except OSError as error:
             raise LocalError(f"cannot read {authority}: {error.strerror}") from None
     document = read_result(result)
-    for receipt in verify(document, pinned):
+    verdict = verify(document, pinned)
+    for receipt in verdict.receipts:
         print(
             f"server-{receipt.server}  released {receipt.share.hex()[:16]} in run "
             f"{receipt.run.hex()[:16]}  ε {receipt.epsilon}  δ {receipt.delta}  holds"
         )
+    print(f"all else follows from that, but for what nobody signs: {', '.join(verdict.unsigned)}")
     if pinned is None:
         shown = authority_of(document)
         warn(f"the servers' authority is {shown}; give --authority to check that it is yours")

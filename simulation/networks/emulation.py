@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from protocols.run.messages import Role
+from tallyroom.protocols.wire.messages import Role
 
 LOOPBACK = "127.0.0.1"
 

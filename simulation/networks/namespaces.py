@@ -25,11 +25,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocols.errors import LocalError
-from protocols.run.messages import Role
-from simulation.networks.emulation import LOOPBACK, Emulation, Outlet
-from simulation.networks.network import Network
-from simulation.networks.profile import Profile
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, Outlet
+from tallyroom.simulation.networks.network import Network
+from tallyroom.simulation.networks.profile import Profile
 
 TUN = Path("/dev/net/tun")
 PREFIX = "10.77"

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from protocols.errors import LocalError
-from protocols.run.messages import Role
-from simulation.networks.profile import PROFILES, Profile, profile_of
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation.networks.profile import PROFILES, Profile, profile_of
 
 ROLES = {role.name.lower(): role for role in (Role.PARTY, Role.SERVER, Role.COORDINATOR)}
 WAYS = ("relays", "namespaces")

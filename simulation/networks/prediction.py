@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from protocols.run.messages import Phase, Role
-from protocols.run.meter import Bill
-from simulation.networks.network import NAMED, Network
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation.networks.network import NAMED, Network
 
 SETTLING = 2
 """One-way delays of the call for the servers' accounts."""

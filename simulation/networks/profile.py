@@ -4,7 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}

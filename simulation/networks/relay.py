@@ -15,10 +15,10 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.run.messages import Role
-from simulation.networks.emulation import LOOPBACK, Emulation, Outlet
-from simulation.networks.network import Network
-from simulation.networks.profile import Profile
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation.networks.emulation import LOOPBACK, Emulation, Outlet
+from tallyroom.simulation.networks.network import Network
+from tallyroom.simulation.networks.profile import Profile
 
 PACKET = 1448
 CHUNK = 1 << 14

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.errors import LocalError, TallyError
-from simulation.networks.network import NAMED
-from simulation.networks.prediction import server_bytes, waiting_seconds
-from simulation.result import Result
+from tallyroom.protocols.errors import LocalError, TallyError
+from tallyroom.simulation.networks.network import NAMED
+from tallyroom.simulation.networks.prediction import server_bytes, waiting_seconds
+from tallyroom.simulation.result import Result
 
 BYTES_WITHIN = 0.15
 """How far the bytes of a run may be from its plan's, as a share of them: pairs are drawn anew, and

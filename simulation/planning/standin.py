@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from parties.dataset import Dataset
-from protocols.records import Column
+from tallyroom.parties.dataset import Dataset
+from tallyroom.protocols.records import Column
 
 MOST_PARTIES = 2000
 MOST_RECORDS = 20_000
@@ -28,7 +28,6 @@ def stand_in(data: Dataset, bounds: dict[str, tuple[float, float]], rows: int) -
     return dataclasses.replace(
         data,
         columns={name: column(name) for name in data.columns},
-        texts={name: np.zeros(rows) for name in data.texts},
         owner=None if data.owner is None else data.owner[:rows],
         notes=(),
     )

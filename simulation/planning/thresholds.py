@@ -5,8 +5,8 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from protocols.errors import LocalError
-from simulation.planning.plan import Planned, Rehearse, cost_of, least_epsilon, plan
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.planning.plan import Planned, Rehearse, cost_of, least_epsilon, plan
 
 LADDER = tuple(1 << power for power in range(4, 13))
 RUNGS = 3

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from protocols.statistics.drawing import PRIVATE, QUIET, SMOOTHED, TRUTH
-from simulation.comparison import HEADS, LEGEND, AggregatorComparison
-from simulation.reports.page import image, page, pairs
+from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, SMOOTHED, TRUTH
+from tallyroom.simulation.comparison import HEADS, LEGEND, AggregatorComparison
+from tallyroom.simulation.reports.page import image, page, pairs
 
 LOGARITHMIC_FROM = 20.0
 """From this ratio of the largest to the smallest value on, small bars would not be seen."""

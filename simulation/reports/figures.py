@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
-from protocols.statistics.drawing import QUIET, SEVERAL, Beside
-from protocols.statistics.estimates import Counts, Curve
-from simulation.result import Result
+from tallyroom.protocols.statistics.drawing import QUIET, SEVERAL, Beside
+from tallyroom.protocols.statistics.estimates import Counts, Curve
+from tallyroom.simulation.result import Result
 
 
 def new_figure(title: str, width: float = 7.0, height: float = 4.0) -> tuple[Figure, Axes]:

@@ -7,13 +7,13 @@ A histogram of four bins is asked of three parties in one process; the meter has
 import html
 from pathlib import Path
 
-from protocols.aggregation import aggregators
-from protocols.errors import TallyError
-from protocols.run.messages import Role
-from simulation.federation import Federation
-from simulation.reports.trust import promise
-from simulation.reports.trust_picture import trust_picture
-from simulation.result import Result
+from tallyroom.protocols.aggregation import aggregators
+from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.reports.trust import promise
+from tallyroom.simulation.reports.trust_picture import trust_picture
+from tallyroom.simulation.result import Result
 
 PARTIES = 3
 STATISTICS = ("histogram", "ecdf")

@@ -6,10 +6,10 @@ import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from protocols.statistics.estimates import shape_of
-from simulation.reports.figures import communication_figure, estimate_figure
-from simulation.reports.tables import error_parts, spread, texts
-from simulation.result import Result, version
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.simulation.reports.figures import communication_figure, estimate_figure
+from tallyroom.simulation.reports.tables import error_parts, spread, texts
+from tallyroom.simulation.result import Result, version
 
 MOST_ROWS = 32
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simulation.result import Result
+from tallyroom.simulation.result import Result
 
 Row = Sequence[float | str]
 

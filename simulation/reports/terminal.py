@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from protocols.statistics.estimates import shape_of
-from simulation.reports.tables import error_parts, spread, texts
-from simulation.result import Result
-from simulation.runtimes import Progress as RunProgress
-from simulation.runtimes import Report
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.simulation.reports.tables import error_parts, spread, texts
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.runtimes import Progress as RunProgress
+from tallyroom.simulation.runtimes import Report
 
 MOST_ROWS = 12
 
@@ -117,7 +117,10 @@ def result_lines(result: Result) -> Iterator[tuple[str, str]]:
     epsilon = "inf (NOT PRIVATE)" if privacy.epsilon is None else f"{privacy.epsilon:g}"
     delta = f", δ = {privacy.delta:.2g}" if privacy.delta else ""
     yield "privacy", f"ε = {epsilon}{delta}; {privacy.mechanism}; noise: {privacy.noise}"
-    yield "trust", privacy.threat_model
+    yield "protected", escape(privacy.protects)
+    if trust := federation.get("trust"):
+        yield "trust", str(trust)
+    yield "trust", escape(privacy.threat_model)
     yield (
         "federation",
         f"{_counted(federation['parties'], 'party', 'parties')}, "

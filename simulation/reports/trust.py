@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterator
 
-from protocols.aggregation import aggregator_named, aggregator_names
-from protocols.aggregation.contract import Aggregator, ThreatModel
-from protocols.errors import LocalError
-from simulation.reports.terminal import show_table
+from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.protocols.aggregation.contract import Aggregator, ThreatModel
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.reports.terminal import show_table
 
 HEADS = ("aggregator", "may collude", "cheaters", "rounds", "a party sends", "offers", "options")
 LEGEND = (

@@ -2,7 +2,7 @@
 
 import html
 
-from protocols.aggregation.contract import ThreatModel
+from tallyroom.protocols.aggregation.contract import ThreatModel
 
 WIDTH, HEIGHT = 660, 250
 BOX = 110

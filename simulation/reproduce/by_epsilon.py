@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Number
-from simulation.reproduce.drawing import COLOURS, MARKERS
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Number
+from tallyroom.simulation.reproduce.drawing import COLOURS, MARKERS
 
 
 @dataclass(frozen=True)

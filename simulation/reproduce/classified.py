@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.models import scored
-from parties.tables import read_table
+from tallyroom.parties.models import scored
+from tallyroom.parties.tables import read_table
 
 SEED = 20211
 

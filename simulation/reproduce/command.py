@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocols.names import look_up
-from simulation.reports.terminal import err, out
-from simulation.reproduce.contract import Figure, Outcome, Scale
-from simulation.reproduce.gallery import write_gallery
-from simulation.reproduce.registry import FIGURES
+from tallyroom.protocols.names import look_up
+from tallyroom.simulation.reports.terminal import err, out
+from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale
+from tallyroom.simulation.reproduce.gallery import write_gallery
+from tallyroom.simulation.reproduce.registry import FIGURES
 
 FOLDER = Path("reproduce")
 

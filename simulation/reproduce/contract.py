@@ -7,7 +7,7 @@ from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 Number = float | int | str
 Row = Mapping[str, Number]

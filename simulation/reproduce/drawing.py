@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from protocols.statistics.drawing import QUIET
+from tallyroom.protocols.statistics.drawing import QUIET
 
 # Dark to light, so that they are told apart in grey too; markers tell them apart once more.
 COLOURS = ("#1b2a41", "#c8553d", "#2a9d8f", "#e9a23b")

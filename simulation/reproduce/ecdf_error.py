@@ -10,16 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.privacy.hierarchy import Hierarchy, best_branching
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.smoothing.counts import smooth_counts
-from protocols.privacy.tree import Tree
-from protocols.randomness import Randomness
-from simulation.reproduce.by_epsilon import Sizes, row_of
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
-from simulation.reproduce.poisson import SEED, poisson_counts
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.simulation.reproduce.by_epsilon import Sizes, row_of
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import (
+    COLOURS,
+    MARKERS,
+    legend_below,
+    log_axis,
+    panels,
+    save,
+)
+from tallyroom.simulation.reproduce.poisson import SEED, poisson_counts
 
 RATE = 3.0
 TARGET = 7.0

@@ -7,8 +7,8 @@ import html
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from simulation.reports.page import image, page, pairs
-from simulation.reproduce.contract import Figure, Outcome, Scale
+from tallyroom.simulation.reports.page import image, page, pairs
+from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale
 
 PAPERS = {
     "s0": "S0: Differentially Private Empirical Cumulative Distribution Functions",

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.tree import Tree
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.protocols.randomness import Randomness
 
 Counts = NDArray[np.int64]
 Points = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """Every figure that can be reproduced, by name."""
 
-from simulation.reproduce import (
+from tallyroom.simulation.reproduce import (
     ecdf_error,
     s0_calibration,
     s0_communication,
@@ -20,7 +20,7 @@ from simulation.reproduce import (
     s3_smooth,
     s4_models,
 )
-from simulation.reproduce.contract import Figure
+from tallyroom.simulation.reproduce.contract import Figure
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure

@@ -16,18 +16,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.curves import MECHANISMS
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.statistics.calibration import FIXED_POINT, Calibration, CalibrationCounts, grouped
-from protocols.statistics.ecdf import inverse
-from protocols.statistics.thresholds import quantiles
-from protocols.studies.hosmer_lemeshow import between
-from simulation.reproduce.by_epsilon import Sizes, draw_lines
-from simulation.reproduce.classified import SEED, Scores, classified, made_up
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import legend_below, log_axis, panels, save
+from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.calibration import (
+    FIXED_POINT,
+    Calibration,
+    CalibrationCounts,
+    grouped,
+)
+from tallyroom.protocols.statistics.ecdf import inverse
+from tallyroom.protocols.statistics.thresholds import quantiles
+from tallyroom.protocols.studies.hosmer_lemeshow import between
+from tallyroom.simulation.reproduce.by_epsilon import Sizes, draw_lines
+from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import legend_below, log_axis, panels, save
 
 Vector = NDArray[np.float64]
 GROUPS = 10

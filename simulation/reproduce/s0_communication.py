@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.statistics.ecdf import Ecdf
-from simulation.federation import Federation
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, legend_below, log_axis, panels, save
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, legend_below, log_axis, panels, save
 
 SEED = 4
 AGGREGATORS = {"pointwise": "additive", "keys": "fss?domain=fine&verified=no"}

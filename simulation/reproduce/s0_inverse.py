@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.privacy.smoothing import smooth
-from protocols.privacy.tree import Tree
-from protocols.statistics.ecdf import inverse
-from simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Outcome, Scale, write_table
-from simulation.reproduce.drawing import legend_below, log_axis, panels, save
-from simulation.reproduce.poisson import SEED, tree_releases
+from tallyroom.protocols.privacy.smoothing import smooth
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.protocols.statistics.ecdf import inverse
+from tallyroom.simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import legend_below, log_axis, panels, save
+from tallyroom.simulation.reproduce.poisson import SEED, tree_releases
 
 RATE = 3.0
 QUESTIONS = 1000

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.privacy.class_curves import ClassCurves, Smoothing
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.statistics.class_counts import shares_of
-from protocols.statistics.classifier_estimates import Judgement, area_between
-from simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
-from simulation.reproduce.classified import SEED, Scores, classified, made_up
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, legend_below, log_axis, panels, save
+from tallyroom.protocols.privacy.class_curves import ClassCurves, Smoothing
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.class_counts import shares_of
+from tallyroom.protocols.statistics.classifier_estimates import Judgement, area_between
+from tallyroom.simulation.reproduce.by_epsilon import Sizes, draw_lines, row_of
+from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, legend_below, log_axis, panels, save
 
 METHODS = {
     "tree_1": ("tree", "1", "S0's tree, smoothed in the 1-norm"),

@@ -11,11 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.privacy.smoothing import Smoothed, smooth
-from protocols.privacy.tree import Tree
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
-from simulation.reproduce.poisson import tree_releases
+from tallyroom.protocols.privacy.smoothing import Smoothed, smooth
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import (
+    COLOURS,
+    MARKERS,
+    legend_below,
+    log_axis,
+    panels,
+    save,
+)
+from tallyroom.simulation.reproduce.poisson import tree_releases
 
 RATE = 3.0
 EPSILON = Fraction(1)
@@ -52,7 +59,9 @@ class Times:
 
 def measure(points: int, runs: int) -> Times:
     """Solvers take turns on each curve, so that a busy machine hits all of them alike."""
-    from protocols.privacy.smoothing.reference import smooth_by_cvxopt  # an optional dependency
+    from tallyroom.protocols.privacy.smoothing.reference import (
+        smooth_by_cvxopt,  # an optional dependency
+    )
 
     levels = Tree(points).levels
     solvers: dict[str, tuple[Callable[..., Smoothed], int]] = {

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.privacy.smoothing import smooth
-from protocols.privacy.tree import Tree
-from simulation.reproduce.confidence import CONFIDENCE, Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import (
+from tallyroom.protocols.privacy.smoothing import smooth
+from tallyroom.protocols.privacy.tree import Tree
+from tallyroom.simulation.reproduce.confidence import CONFIDENCE, Mean
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import (
     COLOURS,
     MARKERS,
     legend_below,
@@ -26,7 +26,7 @@ from simulation.reproduce.drawing import (
     panels,
     save,
 )
-from simulation.reproduce.poisson import Points, tree_releases
+from tallyroom.simulation.reproduce.poisson import Points, tree_releases
 
 NORMS = (1, 2)
 RATE = 3.0  # λ of Fig. 2

@@ -21,12 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.local.auc import AucResponse
-from protocols.local.pairs import FIXED_POINT
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
-from simulation.reproduce.s1_kendall import data_folder
+from tallyroom.protocols.local.auc import AucResponse
+from tallyroom.protocols.local.pairs import FIXED_POINT
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import (
+    COLOURS,
+    MARKERS,
+    legend_below,
+    log_axis,
+    panels,
+    save,
+)
+from tallyroom.simulation.reproduce.s1_kendall import data_folder
 
 Reals = NDArray[np.float64]
 

@@ -29,15 +29,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.local import RandomizedResponse
-from protocols.pairwise.sampling.estimator import epsilon_each
-from protocols.pairwise.sampling.matchings import distinct_matchings
-from protocols.statistics.pairwise import MOST_AUTOMATIC
-from simulation.reproduce.by_epsilon import draw_lines, row_of
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Figure, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
-from simulation.reproduce.s1_kendall_setups import set_ups
+from tallyroom.protocols.kernels.estimator import epsilon_each
+from tallyroom.protocols.kernels.matchings import distinct_matchings
+from tallyroom.protocols.local import RandomizedResponse
+from tallyroom.protocols.statistics.pairwise import MOST_AUTOMATIC
+from tallyroom.simulation.reproduce.by_epsilon import draw_lines, row_of
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Figure, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import (
+    COLOURS,
+    MARKERS,
+    legend_below,
+    log_axis,
+    panels,
+    save,
+)
+from tallyroom.simulation.reproduce.s1_kendall_setups import set_ups
 
 Cells = NDArray[np.int64]
 Generator = np.random.Generator

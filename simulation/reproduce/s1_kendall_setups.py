@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from protocols.local import RandomizedResponse
+from tallyroom.protocols.local import RandomizedResponse
 
 Reals = NDArray[np.float64]
 

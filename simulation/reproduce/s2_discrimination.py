@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.privacy.priroc import depth_for, priroc
-from protocols.randomness import Randomness
-from protocols.statistics.classifier_estimates import Judgement
-from simulation.reproduce.classified import SEED
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, panels, save
+from tallyroom.protocols.privacy.priroc import depth_for, priroc
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.classifier_estimates import Judgement
+from tallyroom.simulation.reproduce.classified import SEED
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, MARKERS, panels, save
 
 Labels = NDArray[np.bool]
 PAPER = {200: 0.1, 500: 0.05, 1000: 0.025, 2000: 0.025}

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from parties.tables import read_table
-from protocols.privacy.prirp import prirp, separation
-from protocols.randomness import Randomness
-from protocols.records import Column
-from simulation.reproduce.classified import data_folder
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, panels, save
-from simulation.reproduce.s2_residuals import SEED, Points, model
+from tallyroom.parties.tables import read_table
+from tallyroom.protocols.privacy.prirp import prirp, separation
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column
+from tallyroom.simulation.reproduce.classified import data_folder
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, panels, save
+from tallyroom.simulation.reproduce.s2_residuals import SEED, Points, model
 
 KINDS: dict[str, dict[str, float]] = {
     "ideal": {},

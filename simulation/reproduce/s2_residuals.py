@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.privacy.prirp import TruePlot, prirp, separation
-from protocols.randomness import Randomness
-from protocols.records import Column
-from protocols.statistics.drawing import QUIET
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, panels, save
+from tallyroom.protocols.privacy.prirp import TruePlot, prirp, separation
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.drawing import QUIET
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, MARKERS, panels, save
 
 SEED = 2016
 TOLD = 0.95

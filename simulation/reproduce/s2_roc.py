@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.class_curves import ClassDistributions
-from protocols.privacy.priroc import depth_for, priroc
-from protocols.privacy.rounded_noise import Cauchy, rounded
-from protocols.privacy.smooth_sensitivity import GRID, SmoothNoise, auc, smooth_auc
-from protocols.randomness import Randomness
-from protocols.statistics.classifier_estimates import Judgement, area_between
-from protocols.statistics.curated import binormal
-from simulation.reproduce.classified import SEED, Scores, classified, made_up, messages
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, log_axis, panels, save
+from tallyroom.protocols.privacy.class_curves import ClassDistributions
+from tallyroom.protocols.privacy.priroc import depth_for, priroc
+from tallyroom.protocols.privacy.rounded_noise import Cauchy, rounded
+from tallyroom.protocols.privacy.smooth_sensitivity import GRID, SmoothNoise, auc, smooth_auc
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.classifier_estimates import Judgement, area_between
+from tallyroom.protocols.statistics.curated import binormal
+from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up, messages
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, MARKERS, log_axis, panels, save
 
 Vector = NDArray[np.float64]
 CELLS = 1024

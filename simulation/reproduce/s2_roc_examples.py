@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.randomness import Randomness
-from protocols.statistics.classifier_estimates import area_between
-from simulation.reproduce.classified import SEED, Scores, made_up, messages, tweets
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, legend_below, panels, save
-from simulation.reproduce.s2_roc import cells_of, judged, truth_of
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.classifier_estimates import area_between
+from tallyroom.simulation.reproduce.classified import SEED, Scores, made_up, messages, tweets
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, legend_below, panels, save
+from tallyroom.simulation.reproduce.s2_roc import cells_of, judged, truth_of
 
 Curve = NDArray[np.float64]
 """False positive rates over true ones."""

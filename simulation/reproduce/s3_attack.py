@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.reproduce.classified import SEED, Scores, classified, made_up
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import level, panels, save
+from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import level, panels, save
 
 HIGH = 0.9
 """What "high probability" comes to, at the smallest size and most digits."""

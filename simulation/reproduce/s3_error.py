@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smooth_sensitivity import (
+from tallyroom.protocols.privacy.smooth_sensitivity import (
     GRID,
     SmoothNoise,
     auc,
@@ -20,10 +20,10 @@ from protocols.privacy.smooth_sensitivity import (
     smooth_auc,
     smooth_average_precision,
 )
-from protocols.randomness import Randomness
-from simulation.reproduce.classified import SEED, Scores, classified, made_up
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, level, log_axis, panels, save
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, level, log_axis, panels, save
 
 Vector = NDArray[np.float64]
 Metric = tuple[Callable[[Vector, Vector], Fraction], Callable[[int, int, float], float]]

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smooth_sensitivity import GRID, SmoothNoise, auc, smooth_auc
-from protocols.randomness import Randomness
-from protocols.statistics.classifier_estimates import area_between
-from protocols.statistics.curated import binormal
-from simulation.reproduce.classified import SEED, Scores, classified, made_up
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, panels, save
-from simulation.reproduce.s3_error import METRICS
+from tallyroom.protocols.privacy.smooth_sensitivity import GRID, SmoothNoise, auc, smooth_auc
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.classifier_estimates import area_between
+from tallyroom.protocols.statistics.curated import binormal
+from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import COLOURS, panels, save
+from tallyroom.simulation.reproduce.s3_error import METRICS
 
 Vector = NDArray[np.float64]
 

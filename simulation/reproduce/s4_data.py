@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.tables import read_table
-from protocols.privacy.laplace import Integers
-from protocols.records import Column
-from protocols.statistics.attributes import Attribute
-from protocols.statistics.class_model import between, design_of
-from simulation.reproduce.classified import data_folder
+from tallyroom.parties.tables import read_table
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.attributes import Attribute
+from tallyroom.protocols.statistics.class_model import between, design_of
+from tallyroom.simulation.reproduce.classified import data_folder
 
 Matrix = NDArray[np.float64]
 

@@ -16,22 +16,29 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.objective import ObjectivePerturbation, minimum
-from protocols.privacy.projected import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.objective import ObjectivePerturbation, minimum
+from tallyroom.protocols.privacy.projected import (
     PublicShape,
     estimated_gamma,
     estimated_k,
     private_projection,
 )
-from protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
-from protocols.randomness import Randomness
-from protocols.statistics.class_model import ClassModel, design_of
-from protocols.statistics.hand_till import hand_till
-from protocols.statistics.softmax import fit_softmax
-from simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
-from simulation.reproduce.drawing import COLOURS, MARKERS, legend_below, log_axis, panels, save
-from simulation.reproduce.s4_data import SEED, Records, folds_of, records_of
+from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, lei_threshold
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.class_model import ClassModel, design_of
+from tallyroom.protocols.statistics.hand_till import hand_till
+from tallyroom.protocols.statistics.softmax import fit_softmax
+from tallyroom.simulation.reproduce.contract import Figure, Number, Outcome, Scale, write_table
+from tallyroom.simulation.reproduce.drawing import (
+    COLOURS,
+    MARKERS,
+    legend_below,
+    log_axis,
+    panels,
+    save,
+)
+from tallyroom.simulation.reproduce.s4_data import SEED, Records, folds_of, records_of
 
 Matrix = NDArray[np.float64]
 

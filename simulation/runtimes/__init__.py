@@ -1,7 +1,7 @@
 """Runtimes by name, through the entry-point group `tallyroom.runtimes`."""
 
-from protocols import registry
-from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from tallyroom.protocols import registry
+from tallyroom.simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
 
 
 def runtimes() -> dict[str, type[Runtime]]:

@@ -17,18 +17,18 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.block import PartyBlock
-from protocols.aggregation.contract import Ids, Total
-from protocols.errors import RunFailed
-from protocols.run.machine import Done, Failed
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import Bill, Meter, relayed
-from protocols.run.participant import Participant, Reply
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.run.router import Router
-from simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
-from simulation.runtimes.desk import Begun, Closed
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation.contract import Ids, Total
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.machine import Done, Failed
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.meter import Bill, Meter, relayed
+from tallyroom.protocols.wire.router import Router
+from tallyroom.simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from tallyroom.simulation.runtimes.desk import Begun, Closed
 
 MOST_KEPT = 100
 """Releases that are given again without being made anew."""

@@ -14,19 +14,19 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from parties.process import PartyConfig, run_party
-from protocols import aggregation, statistics
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Identity
-from protocols.randomness import KEY_BYTES, Randomness
-from protocols.run.messages import Role
-from servers.coordinator_process import run_coordinator
-from servers.coordinator_service import CoordinatorConfig
-from servers.process import ServerConfig, run_server
-from simulation.misbehaviour import Misbehaviour
-from simulation.networks.emulation import Outlet
-from simulation.scripted_parties import ScriptedBlock
-from storage.store import keep_private
+from tallyroom.parties.process import PartyConfig, run_party
+from tallyroom.protocols import aggregation, statistics
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.randomness import KEY_BYTES, Randomness
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.servers.coordinator_process import run_coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.process import ServerConfig, run_server
+from tallyroom.simulation.misbehaviour import Misbehaviour
+from tallyroom.simulation.networks.emulation import Outlet
+from tallyroom.simulation.scripted_parties import ScriptedBlock
+from tallyroom.storage.store import keep_private
 
 
 def preload() -> None:

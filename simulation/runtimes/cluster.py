@@ -7,7 +7,7 @@ listens on the loopback.
 import os
 from typing import Any
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 ADDRESS = "RAY_ADDRESS"
 """The environment variable that names a cluster, which Ray's own tools read as well."""

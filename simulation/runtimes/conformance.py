@@ -1,6 +1,6 @@
 """The suite that every runtime must pass; other packages import it too.
 
-    from simulation.runtimes.contract import RuntimeContract
+    from tallyroom.simulation.runtimes.contract import RuntimeContract
 
     class TestMine(RuntimeContract):
         runtime = Mine
@@ -17,14 +17,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.records import deal
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from simulation.runtimes import runtime_named
-from simulation.runtimes.contract import Opened, Plan, Progress, Runtime
-from simulation.runtimes.inprocess import InProcess
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation.runtimes import runtime_named
+from tallyroom.simulation.runtimes.contract import Opened, Plan, Progress, Runtime
+from tallyroom.simulation.runtimes.inprocess import InProcess
 
 VALUES = np.linspace(0.05, 0.95, 12)
 COUNTS = np.histogram(VALUES, bins=4, range=(0.0, 1.0))[0].tolist()

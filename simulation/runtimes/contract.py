@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.records import Holdings
-from protocols.run.evidence import Evidence
-from protocols.run.meter import Bill, Tally
-from protocols.run.policy import Policy
-from protocols.run.query import Query
-from protocols.run.question import Question
-from simulation.misbehaviour import HONEST, Misbehaviour
-from simulation.networks.network import Network
-from simulation.proof import Proof, prove
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.evidence import Evidence
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.meter import Bill, Tally
+from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour
+from tallyroom.simulation.networks.network import Network
+from tallyroom.simulation.proof import Proof, prove
 
 if TYPE_CHECKING:
-    from simulation.runtimes.conformance import RuntimeContract as RuntimeContract
+    from tallyroom.simulation.runtimes.conformance import RuntimeContract as RuntimeContract
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Runtime(ABC):
 def __getattr__(name: str) -> Any:
     """The suite that every runtime must pass; it needs pytest."""
     if name == "RuntimeContract":
-        from simulation.runtimes.conformance import RuntimeContract
+        from tallyroom.simulation.runtimes.conformance import RuntimeContract
 
         return RuntimeContract
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

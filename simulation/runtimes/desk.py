@@ -6,11 +6,11 @@ Wherever the coordinator lives, these are the only two things asked of it beside
 from collections.abc import Container
 from dataclasses import dataclass
 
-from protocols.aggregation.contract import Ids
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from protocols.run.question import Question
-from servers.coordinator import Coordinator
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.servers.coordinator import Coordinator
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from typing import ClassVar
 
 from google.protobuf.json_format import Parse, ParseError
 
-from protocols.errors import LocalError, RunFailed
-from protocols.records import Holdings
-from protocols.run.question import Question
-from protos import tally_pb2 as pb
-from simulation.analyst import follow
-from simulation.runtimes.contract import Opened, Plan, Report, Runtime
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.question import Question
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.simulation.analyst import follow
+from tallyroom.simulation.runtimes.contract import Opened, Plan, Report, Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "tallyroom:latest"

@@ -6,23 +6,23 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from parties.consent import Consent
-from protocols.aggregation.contract import Ids
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.randomness import Randomness
-from protocols.run.messages import Phase, Role
-from protocols.run.meter import Meter, tallies_by_link
-from protocols.run.participant import Participant, Reply
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.run.receipts import signer
-from servers.aggregation_server import AggregationServer
-from servers.coordinator import Coordinator
-from simulation.runtimes.carried import Accounts, Carried, Errand, do, submitted_to
-from simulation.runtimes.contract import Plan, Progress
-from simulation.runtimes.desk import Begun, Closed, Desk
-from simulation.scripted_parties import ScriptedBlock
-from storage.ledger import Ledger
+from tallyroom.parties.consent import Consent
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.receipts import signer
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Meter, tallies_by_link
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, do, submitted_to
+from tallyroom.simulation.runtimes.contract import Plan, Progress
+from tallyroom.simulation.runtimes.desk import Begun, Closed, Desk
+from tallyroom.simulation.scripted_parties import ScriptedBlock
+from tallyroom.storage.ledger import Ledger
 
 LIFETIME = dt.timedelta(days=365)
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocols.errors import RunFailed
-from protocols.run.machine import Spend
-from protocols.run.participant import MOST_NAMES
-from simulation.runtimes.carried import Errand, SeatTask
-from simulation.runtimes.cluster import the_engine
-from simulation.runtimes.seats import Call, Memoir, Seat, SeatAnswer, Seating
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.run.participant import MOST_NAMES
+from tallyroom.protocols.wire.machine import Spend
+from tallyroom.simulation.runtimes.carried import Errand, SeatTask
+from tallyroom.simulation.runtimes.cluster import the_engine
+from tallyroom.simulation.runtimes.seats import Call, Memoir, Seat, SeatAnswer, Seating
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 120.0

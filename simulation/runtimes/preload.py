@@ -1,5 +1,5 @@
 """Imported once by the fork server, before it forks: that is all this module is for."""
 
-from simulation.runtimes.children import preload
+from tallyroom.simulation.runtimes.children import preload
 
 preload()

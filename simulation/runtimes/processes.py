@@ -15,22 +15,22 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import ClassVar, TypeVar
 
-from parties.peer_config import PeerConfig
-from parties.process import PartyConfig
-from protocols.errors import LocalError, RunFailed
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from servers.coordinator_service import CoordinatorConfig
-from servers.process import ServerConfig
-from simulation.analyst import Analyst
-from simulation.misbehaviour import HONEST
-from simulation.networks.emulation import Emulation, NoEmulation, Outlet
-from simulation.networks.namespaces import Namespaces
-from simulation.networks.network import Network
-from simulation.networks.relay import Relays
-from simulation.runtimes import children
-from simulation.runtimes.contract import Opened, Plan, Report, Runtime
+from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.process import PartyConfig
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.process import ServerConfig
+from tallyroom.simulation.analyst import Analyst
+from tallyroom.simulation.misbehaviour import HONEST
+from tallyroom.simulation.networks.emulation import Emulation, NoEmulation, Outlet
+from tallyroom.simulation.networks.namespaces import Namespaces
+from tallyroom.simulation.networks.network import Network
+from tallyroom.simulation.networks.relay import Relays
+from tallyroom.simulation.runtimes import children
+from tallyroom.simulation.runtimes.contract import Opened, Plan, Report, Runtime
 
 Config = TypeVar("Config", ServerConfig, CoordinatorConfig)
 
@@ -208,7 +208,7 @@ def fork_server() -> ForkServerContext:
     """The context in which processes start, with what all of them import loaded once."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["simulation.runtimes.preload"])
+    context.set_forkserver_preload(["tallyroom.simulation.runtimes.preload"])
     return context
 
 

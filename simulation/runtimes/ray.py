@@ -13,22 +13,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.aggregation.contract import Ids
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Identity
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import Direction, Meter, tallies_by_link
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.run.standing import party_states
-from simulation.runtimes.carried import Accounts, Carried, Errand, submitted_to
-from simulation.runtimes.cluster import connect, disconnect, the_engine
-from simulation.runtimes.contract import Plan, Progress
-from simulation.runtimes.desk import Begun, Closed
-from simulation.runtimes.places import ActorPlace, Told
-from simulation.runtimes.seats import (
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.standing import party_states
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.meter import Direction, Meter, tallies_by_link
+from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, submitted_to
+from tallyroom.simulation.runtimes.cluster import connect, disconnect, the_engine
+from tallyroom.simulation.runtimes.contract import Plan, Progress
+from tallyroom.simulation.runtimes.desk import Begun, Closed
+from tallyroom.simulation.runtimes.places import ActorPlace, Told
+from tallyroom.simulation.runtimes.seats import (
     Call,
     CoordinatorSeating,
     HostSeating,
@@ -36,7 +36,7 @@ from simulation.runtimes.seats import (
     ServerSeating,
     Spent,
 )
-from simulation.runtimes.spread_bulk import SpreadBulk
+from tallyroom.simulation.runtimes.spread_bulk import SpreadBulk
 
 LIFETIME = dt.timedelta(days=365)
 SECRET_BYTES = 16

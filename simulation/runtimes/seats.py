@@ -22,30 +22,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.block import PartyBlock
-from parties.consent import LEDGER, Consent
-from parties.signing import signet_of
-from protocols.aggregation.contract import Bulk, Ids, Memory
-from protocols.errors import LocalError, RunFailed, TallyError, words_of_the_command
-from protocols.identity.certificates import Credentials
-from protocols.identity.vouchers import Vouchers
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Done, Failed, Rejected, Spend
-from protocols.run.messages import Message, Phase, Role, decode
-from protocols.run.meter import Meter
-from protocols.run.participant import Participant, Reply
-from protocols.run.policy import Policy
-from protocols.run.query import Query
-from protocols.run.receipts import signer
-from servers.aggregation_server import AggregationServer
-from servers.coordinator import Coordinator
-from simulation.misbehaviour import HONEST, Misbehaviour
-from simulation.runtimes.carried import Errand, SeatTask, do
-from simulation.runtimes.cluster import the_engine
-from simulation.runtimes.desk import Begun, Desk
-from simulation.scripted_parties import ScriptedBlock
-from storage.ledger import Ledger
+from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.consent import LEDGER, Consent
+from tallyroom.parties.signing import signet_of
+from tallyroom.protocols.aggregation.contract import Bulk, Ids, Memory
+from tallyroom.protocols.errors import LocalError, RunFailed, TallyError, words_of_the_command
+from tallyroom.protocols.identity.certificates import Credentials
+from tallyroom.protocols.identity.vouchers import Vouchers
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.run.receipts import signer
+from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Spend
+from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
+from tallyroom.protocols.wire.meter import Meter
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour
+from tallyroom.simulation.runtimes.carried import Errand, SeatTask, do
+from tallyroom.simulation.runtimes.cluster import the_engine
+from tallyroom.simulation.runtimes.desk import Begun, Desk
+from tallyroom.simulation.scripted_parties import ScriptedBlock
+from tallyroom.storage.ledger import Ledger
 
 
 class Call(Enum):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids
-from protocols.aggregation.partial_sums import PartialSum
-from protocols.algebra.ring import Vector
-from simulation.runtimes.cluster import the_engine
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.partial_sums import PartialSum
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.simulation.runtimes.cluster import the_engine
 
 TASK_BYTES = 1 << 20
 """Of submissions, that a worker gets at a time: a task costs a millisecond, and counting this much

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocols.errors import Interrupted, RunFailed
-from simulation.result import version
-from simulation.sweep.journal import Row, SweepJournal
-from simulation.sweep.specification import GridRun, Specification
-from simulation.sweep.table import write_table
-from simulation.sweep.work import check, work
-from simulation.sweep.workers import Pool, Workers
+from tallyroom.protocols.errors import Interrupted, RunFailed
+from tallyroom.simulation.result import version
+from tallyroom.simulation.sweep.journal import Row, SweepJournal
+from tallyroom.simulation.sweep.specification import GridRun, Specification
+from tallyroom.simulation.sweep.table import write_table
+from tallyroom.simulation.sweep.work import check, work
+from tallyroom.simulation.sweep.workers import Pool, Workers
 
 Report = Callable[[int, int], None]
 
@@ -65,7 +65,7 @@ def conduct(
         rows = [journal.rows[run.key] for run in runs]
     files = [write_table(rows, folder, specification.format)]
     if specification.plot is not None:
-        from simulation.sweep.drawing import draw
+        from tallyroom.simulation.sweep.drawing import draw
 
         if (plot := draw(rows, specification.plot, folder)) is not None:
             files.append(plot)
@@ -74,7 +74,7 @@ def conduct(
 
 def on_cluster(most: int | None = None) -> Pool[GridRun, Row]:
     """Runs as tasks of a Ray cluster, `most` at a time; None for one on each of its cores."""
-    from simulation.sweep.ray_workers import RayWorkers
+    from tallyroom.simulation.sweep.ray_workers import RayWorkers
 
     return RayWorkers(work, most)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from protocols.statistics.drawing import SEVERAL
-from simulation.sweep.journal import Row
-from simulation.sweep.specification import Plot
+from tallyroom.protocols.statistics.drawing import SEVERAL
+from tallyroom.simulation.sweep.journal import Row
+from tallyroom.simulation.sweep.specification import Plot
 
 NAMES = {"party_bytes": "bytes per party"}
 """What a column of results is called on an axis, where its name does not say it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 Row = dict[str, Any]
 NAME = "runs.jsonl"

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from protocols.errors import RunFailed
-from simulation.runtimes.cluster import connect, disconnect, the_engine
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.simulation.runtimes.cluster import connect, disconnect, the_engine
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

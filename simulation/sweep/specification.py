@@ -30,8 +30,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from protocols.errors import LocalError
-from simulation.sweep.columns import COLUMNS, MEASURED
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.sweep.columns import COLUMNS, MEASURED
 
 Value = str | int | float | bool | tuple[str | int | float, ...]
 Point = dict[str, Value]

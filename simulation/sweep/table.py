@@ -5,9 +5,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocols.errors import LocalError
-from simulation.sweep.columns import COLUMNS, MEASURED
-from simulation.sweep.journal import Row
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.sweep.columns import COLUMNS, MEASURED
+from tallyroom.simulation.sweep.journal import Row
 
 
 def heads_of(rows: Sequence[Row]) -> list[str]:

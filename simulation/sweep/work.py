@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from protocols.errors import LocalError, TallyError
-from protocols.statistics.estimates import Estimate, shape_of
-from simulation.command.by_statistic import ChosenOptions, statistic_command
-from simulation.command.common import RunOptions
-from simulation.sweep.journal import Row
-from simulation.sweep.specification import GridRun, Specification, words_of
+from tallyroom.protocols.errors import LocalError, TallyError
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.simulation.command.by_statistic import ChosenOptions, statistic_command
+from tallyroom.simulation.command.common import RunOptions
+from tallyroom.simulation.sweep.journal import Row
+from tallyroom.simulation.sweep.specification import GridRun, Specification, words_of
 
 if TYPE_CHECKING:
-    from simulation.result import Result
+    from tallyroom.simulation.result import Result
 
 
 @cache
@@ -57,7 +57,7 @@ def check(specification: Specification) -> None:
 
 def work(run: GridRun) -> Row:
     """The row of a run. One that cannot be asked, or did not finish, has the reason in it."""
-    from simulation.command.run import simulate
+    from tallyroom.simulation.command.run import simulate
 
     row: Row = {"statistic": run.statistic, **_cells(run), "trial": run.trial}
     row["run_seed"] = run.seed

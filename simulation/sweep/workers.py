@@ -6,8 +6,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, Protocol, TypeVar
 
-from protocols.errors import RunFailed
-from simulation.runtimes.processes import fork_server, no_main_module
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.simulation.runtimes.processes import fork_server, no_main_module
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

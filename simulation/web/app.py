@@ -29,13 +29,13 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from protocols.errors import LocalError
-from simulation.reports.trust import promises
-from simulation.result import version
-from simulation.web import form
-from simulation.web.federation import Deployed
-from simulation.web.folder import FILES, RunFolder
-from simulation.web.jobs import Jobs
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.reports.trust import promises
+from tallyroom.simulation.result import version
+from tallyroom.simulation.web import form
+from tallyroom.simulation.web.federation import Deployed
+from tallyroom.simulation.web.folder import FILES, RunFolder
+from tallyroom.simulation.web.jobs import Jobs
 
 STATIC = Path(__file__).parent / "static"
 POLL_SECONDS = 0.4

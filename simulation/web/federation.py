@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from protocols.errors import TallyError
-from protocols.run.messages import Role
-from protos.identity_files import read_identity
-from simulation.analyst import Analyst
+from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.simulation.analyst import Analyst
 
 SECONDS = 3.0
 

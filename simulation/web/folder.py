@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from protocols.run.standing import MOST_SHOWN, Standing
-from simulation.watch import PROGRESS, is_running, runs_of
-from simulation.web.documents import document, is_plain_file, read
+from tallyroom.protocols.run.standing import MOST_SHOWN, Standing
+from tallyroom.simulation.watch import PROGRESS, is_running, runs_of
+from tallyroom.simulation.web.documents import document, is_plain_file, read
 
 RESULT, COMPARISON, JOB, LOG = "result.json", "comparison.json", "job.json", "job.log"
 MARKS = (RESULT, COMPARISON, PROGRESS, JOB)

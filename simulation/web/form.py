@@ -6,14 +6,14 @@ from typing import Any
 
 from typer.core import TyperOption
 
-from parties.data import BUNDLED
-from protocols.aggregation import aggregator_names
-from protocols.errors import LocalError
-from protocols.statistics import offered
-from protocols.studies import studies
-from simulation.command.by_statistic import kind_named, statistic_command
-from simulation.command.common import DEPLOYED, OUTPUT, CompareOptions, RunOptions
-from simulation.runtimes import runtimes
+from tallyroom.parties.data import BUNDLED
+from tallyroom.protocols.aggregation import aggregator_names
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import offered
+from tallyroom.protocols.studies import studies
+from tallyroom.simulation.command.by_statistic import kind_named, statistic_command
+from tallyroom.simulation.command.common import DEPLOYED, OUTPUT, CompareOptions, RunOptions
+from tallyroom.simulation.runtimes import runtimes
 
 ACTIONS = {"run": RunOptions, "compare": CompareOptions}
 NOT_OFFERED = frozenset({"policy", "model", "runtime", "hosts", "statistic_schema"})

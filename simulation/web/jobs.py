@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocols.errors import LocalError
-from simulation.watch import hold
-from simulation.web.folder import JOB, LOG
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.watch import hold
+from tallyroom.simulation.web.folder import JOB, LOG
 
 MOST_AT_ONCE = 4
-PROGRAM = "from simulation.command.start import main; main()"
+PROGRAM = "from tallyroom.simulation.command.start import main; main()"
 
 
 class Jobs:

@@ -15,7 +15,7 @@ import pytest
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-COMMAND = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from tallyroom.simulation.command.main import main; main()"]
 TOKEN = "a-token-of-the-tests"
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from simulation import Federation
+from tallyroom.simulation import Federation
 from tests.browser.conftest import COMMAND, SIZES, Served, Window
 
 Open = Callable[..., Window]

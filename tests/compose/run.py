@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from simulation.runtimes.docker import compose_command
+from tallyroom.simulation.runtimes.docker import compose_command
 from tests.compose.engine import NoEngine, build_secrets, engine, output, say
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ class Federation:
 def simulate(*arguments: str) -> Json:
     """The same in one process, on the same five slices."""
     data = ["--data", "synthetic:scores?n=2000", "--parties", "5"]
-    command = "from simulation.command.main import main; main()"
+    command = "from tallyroom.simulation.command.main import main; main()"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TALLY_")}
     environment["PYTHONPATH"] = str(ROOT)
     answer = output(
@@ -175,7 +175,7 @@ def check_runtime(environment: dict[str, str]) -> None:
     command = [
         sys.executable,
         "-c",
-        "from simulation.command.main import main; main()",
+        "from tallyroom.simulation.command.main import main; main()",
         "run",
         "mean",
     ]

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.aggregation import aggregator_named, aggregators
-from protocols.aggregation.additive import Additive
-from protocols.aggregation.conformance import allowed_servers, query_for
-from protocols.aggregation.contract import AggregatorContract
-from protocols.aggregation.curator import Curator
-from protocols.aggregation.local.aggregator import Local
-from protocols.aggregation.masking.aggregator import Masking
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.shamir import Shamir
-from protocols.aggregation.shuffle.aggregator import Shuffle
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.identity.sealing import PUBLIC_BYTES
+from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.aggregation.additive import Additive
+from tallyroom.protocols.aggregation.conformance import allowed_servers, query_for
+from tallyroom.protocols.aggregation.contract import AggregatorContract
+from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.masking.aggregator import Masking
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.aggregation.shamir import Shamir
+from tallyroom.protocols.aggregation.shuffle.aggregator import Shuffle
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.sealing import PUBLIC_BYTES
 
 
 class TestCurator(AggregatorContract):

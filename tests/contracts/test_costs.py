@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.aggregation import aggregator_named, aggregators
-from protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES
-from protocols.run.messages import Phase, Role
-from protocols.run.meter import Bill
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from simulation import Federation
-from simulation.formulas import NotAFormula, evaluate
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.aggregation.fss.aggregator import CHECKED_BYTES, PLAIN_BYTES
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation import Federation
+from tallyroom.simulation.formulas import NotAFormula, evaluate
 from tests.samples import a_message
 
 RECORDS = 3

@@ -126,6 +126,6 @@ def test_its_statistic_runs_by_name_in_its_runtime(installed: Path, tmp_path: Pa
 
 
 def test_elsewhere_it_is_not_known() -> None:
-    from protocols.aggregation import aggregator_names
+    from tallyroom.protocols.aggregation import aggregator_names
 
     assert "pads" not in aggregator_names()

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_names
-from protocols.errors import LocalError, TallyError
-from protocols.statistics import offered
-from protocols.studies import studies
-from simulation.command.by_statistic import statistic_command
-from simulation.command.common import RunOptions
-from simulation.command.plan import PlanOptions, plan_statistic, planning_of, rehearsal
-from simulation.command.run import simulate
-from simulation.planning.plan import (
+from tallyroom.protocols.aggregation import aggregator_names
+from tallyroom.protocols.errors import LocalError, TallyError
+from tallyroom.protocols.statistics import offered
+from tallyroom.protocols.studies import studies
+from tallyroom.simulation.command.by_statistic import statistic_command
+from tallyroom.simulation.command.common import RunOptions
+from tallyroom.simulation.command.plan import PlanOptions, plan_statistic, planning_of, rehearsal
+from tallyroom.simulation.command.run import simulate
+from tallyroom.simulation.planning.plan import (
     BYTES_WITHIN,
     CARRIED_WITHIN,
     Planned,
@@ -27,8 +27,8 @@ from simulation.planning.plan import (
     noise_of,
     settled,
 )
-from simulation.planning.plan import plan as planned
-from simulation.planning.thresholds import LADDER
+from tallyroom.simulation.planning.plan import plan as planned
+from tallyroom.simulation.planning.thresholds import LADDER
 
 RECORDS, PARTIES = 24, 3
 EPSILON = "30"

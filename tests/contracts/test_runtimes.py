@@ -3,10 +3,10 @@ have tests of their own: tests/compose, tests/ray."""
 
 import pytest
 
-from simulation.runtimes import runtimes
-from simulation.runtimes.contract import RuntimeContract
-from simulation.runtimes.inprocess import InProcess
-from simulation.runtimes.processes import Processes
+from tallyroom.simulation.runtimes import runtimes
+from tallyroom.simulation.runtimes.contract import RuntimeContract
+from tallyroom.simulation.runtimes.inprocess import InProcess
+from tallyroom.simulation.runtimes.processes import Processes
 
 
 class TestInProcess(RuntimeContract):

@@ -4,24 +4,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.records import Holdings
-from protocols.statistics import Statistic, statistics
-from protocols.statistics.areas import AucByCurve, AveragePrecision, AveragePrecisionByCurve
-from protocols.statistics.calibration import CalibrationCounts
-from protocols.statistics.classifier_curves import PrCurve, Roc
-from protocols.statistics.contract import StatisticContract
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.linear_regression import LinearRegression
-from protocols.statistics.local_forms import LocalForm
-from protocols.statistics.logistic_step import LogisticStep
-from protocols.statistics.magnitudes import Magnitudes
-from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.on_demand import OnDemand
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.projected import NextAttribute, ProjectedCells
-from protocols.statistics.residuals import ResidualCells, ResidualReach
-from protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics import Statistic, statistics
+from tallyroom.protocols.statistics.areas import (
+    AucByCurve,
+    AveragePrecision,
+    AveragePrecisionByCurve,
+)
+from tallyroom.protocols.statistics.calibration import CalibrationCounts
+from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.contract import StatisticContract
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.local_forms import LocalForm
+from tallyroom.protocols.statistics.logistic_step import LogisticStep
+from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.on_demand import OnDemand
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
+from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
+from tallyroom.protocols.statistics.running_sum import RunningSum
 
 
 class TestSum(StatisticContract):

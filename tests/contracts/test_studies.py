@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.records import Holdings
-from protocols.statistics.moments import Mean
-from protocols.studies import study_names
-from protocols.studies.conformance import StudyContract, StudySteps
-from protocols.studies.gini_coefficient import GiniCoefficient
-from protocols.studies.hosmer_lemeshow import HosmerLemeshow
-from protocols.studies.logistic_regression import LogisticRegression
-from protocols.studies.multinomial_regression import MultinomialRegression
-from protocols.studies.private_bounds import PrivateBounds
-from protocols.studies.projected_histogram import ProjectedHistogram
-from protocols.studies.quantile_search import QuantileSearchStudy
-from protocols.studies.residual_plot import ResidualPlot
-from protocols.studies.roc_medians import RocMedians
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.studies import study_names
+from tallyroom.protocols.studies.conformance import StudyContract, StudySteps
+from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
+from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow
+from tallyroom.protocols.studies.logistic_regression import LogisticRegression
+from tallyroom.protocols.studies.multinomial_regression import MultinomialRegression
+from tallyroom.protocols.studies.private_bounds import PrivateBounds
+from tallyroom.protocols.studies.projected_histogram import ProjectedHistogram
+from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
+from tallyroom.protocols.studies.residual_plot import ResidualPlot
+from tallyroom.protocols.studies.roc_medians import RocMedians
 
 
 class TestQuantileSearch(StudyContract):

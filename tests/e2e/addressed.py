@@ -6,11 +6,11 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from protocols.identity.certificates import Credentials, Identity
-from protocols.run.messages import Role
-from protos.channel import open_blocking_channel
-from simulation.runtimes import Plan
-from simulation.runtimes.processes import Processes
+from tallyroom.protocols.identity.certificates import Credentials, Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.channel import open_blocking_channel
+from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes.processes import Processes
 
 LIFETIME = dt.timedelta(days=1)
 COORDINATOR, ANALYST = Identity(Role.COORDINATOR), Identity(Role.ANALYST)

@@ -19,24 +19,24 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.shamir import Shamir
-from protocols.errors import RunFailed
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Phase, Role
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Mode
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini
-from protocols.studies import Study
-from protocols.studies.quantile_search import QuantileSearchStudy
-from protos import tally_pb2 as pb
-from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import MessagesStub
-from simulation import Federation, Result
-from simulation.runtimes.processes import Processes
-from storage.ledger import Ledger
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.shamir import Shamir
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.studies import Study
+from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_blocking_channel
+from tallyroom.protos.tally_pb2_grpc import MessagesStub
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.storage.ledger import Ledger
 from tests.e2e.disks import full
 from tests.samples import a_message
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-TALLY = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+TALLY = [sys.executable, "-c", "from tallyroom.simulation.command.main import main; main()"]
 SECONDS = 60.0
 DATA = ["--data", "synthetic:scores?n=200", "--slice", "2"]
 TRIAL = ["--insecure"]
@@ -64,8 +64,10 @@ class Room:
         stations: Sequence[str] = TRIAL,
         parties: Sequence[str] = TRIAL,
         coordinator: Sequence[str] = (),
+        data: Sequence[Sequence[str]] = (DATA, DATA),
     ) -> None:
         self.folder = folder
+        self._data = data
         self._options = parties
         printed = tally("enrol", "create", str(folder / "fed"), "--parties", "2").stdout
         self.tokens = re.findall(r"^party-\d+  (\S+)$", printed, re.M)
@@ -92,7 +94,7 @@ class Room:
     def party(self, index: int, *more: str) -> Station:
         return self._start(
             f"party-{index}", "party", "--identity", str(self.folder / f"party-{index}"),
-            "--coordinator", self.coordinator, "--enrolment", self.enrolment, *DATA,
+            "--coordinator", self.coordinator, "--enrolment", self.enrolment, *self._data[index],
             *self._options, *more,
         )  # fmt: skip
 

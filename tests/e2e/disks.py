@@ -4,7 +4,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from simulation.runtimes.processes import Processes
+from tallyroom.simulation.runtimes.processes import Processes
 
 
 @contextmanager

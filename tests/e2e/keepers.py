@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from protocols.run.policy import Policy
+from tallyroom.protocols.run.policy import Policy
 
 KEEPERS = ("coordinator", "server-0", "server-1")
 PATIENCE = 30.0

@@ -4,13 +4,13 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from protocols.privacy.mechanisms import Placement
-from protocols.run.query import Query
-from protocols.run.question import Question
-from servers import coordinator_service
-from servers.coordinator import Coordinator
-from servers.coordinator_service import CoordinatorConfig
-from simulation.runtimes import children
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.question import Question
+from tallyroom.servers import coordinator_service
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.simulation.runtimes import children
 
 ONE_SERVER = {"servers": 1, "noise": Placement.CURATOR}
 LIES: dict[str, dict[str, Any]] = {

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from parties.block import PartyBlock
-from parties.process import PartyConfig, run_party
-from protocols.run.machine import Continue, Done, Machine, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.participant import Reply
-from protocols.run.query import decode_query
-from simulation.scripted_parties import ScriptedBlock
+from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.process import PartyConfig, run_party
+from tallyroom.protocols.query import decode_query
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.simulation.scripted_parties import ScriptedBlock
 
 ASKED = 1
 ROUNDS = 3

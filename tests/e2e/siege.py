@@ -5,11 +5,11 @@ from typing import Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Message, Role, decode
-from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import MessagesStub
-from simulation.runtimes import Plan
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.wire.messages import Message, Role, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.tally_pb2_grpc import MessagesStub
+from tallyroom.simulation.runtimes import Plan
 from tests.e2e.addressed import COORDINATOR, SECONDS, Addressed, party
 
 

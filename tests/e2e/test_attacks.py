@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.block import PartyBlock
-from protocols.aggregation.rosters import Fault
-from protocols.errors import RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.run.receipts import RECEIPT_BYTES
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from simulation.runtimes import Opened, Plan
-from storage.ledger import Ledger
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation.rosters import Fault
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
+from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.storage.ledger import Ledger
 from tests.e2e.addressed import ANALYST, SECONDS, Addressed, party, refusal
 from tests.e2e.siege import Hand, LoneServers, Undermined, serves
 from tests.samples import a_message, a_query, bitmap, holdings_of

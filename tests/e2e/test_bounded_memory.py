@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from simulation import Federation
-from simulation.bench import scale
-from simulation.bench.proc import peak_bytes
-from simulation.runtimes import Plan
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
+from tallyroom.simulation import Federation
+from tallyroom.simulation.bench import scale
+from tallyroom.simulation.bench.proc import peak_bytes
+from tallyroom.simulation.runtimes import Plan
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, holdings_of
 

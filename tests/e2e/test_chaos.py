@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.aggregation import aggregators
+from tallyroom.protocols.aggregation import aggregators
 from tests.e2e.chaos import FILL, KINDS, PAIRS, REFUSE, chaos
 
 

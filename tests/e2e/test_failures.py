@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import LocalError, RunFailed
-from protocols.statistics.moments import Mean
-from simulation import Federation, Result
-from simulation.runtimes import Progress
-from simulation.runtimes.processes import Processes
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.runtimes import Progress
+from tallyroom.simulation.runtimes.processes import Processes
 
 PATIENCE = 60.0
 """A hang is what these tests look for; they are never near it."""
@@ -174,7 +174,7 @@ def test_nothing_is_left_when_a_question_is_refused() -> None:
 
 def test_children_notice_that_the_harness_was_killed() -> None:
     program = (
-        "import time; from simulation import Federation;"
+        "import time; from tallyroom.simulation import Federation;"
         "f = Federation(parties=3, runtime='processes', data='synthetic:scores?n=9'); f.start();"
         "print(*(p.pid for p in f.runtime.children.values()), flush=True); time.sleep(600)"
     )

@@ -13,16 +13,16 @@ import grpc
 import numpy as np
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from simulation import Federation
-from simulation.runtimes import Plan
-from simulation.runtimes.processes import Processes
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.simulation import Federation
+from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.storage.ledger import Ledger
 from tests.e2e.disks import full
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, bitmap, holdings_of

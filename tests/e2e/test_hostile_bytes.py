@@ -16,14 +16,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocols.identity.certificates import Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from protos import tally_pb2 as pb
-from protos.channel import open_enrolment_channel
-from simulation.runtimes import Plan
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Phase, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_enrolment_channel
+from tallyroom.simulation.runtimes import Plan
 from tests.e2e.addressed import ANALYST, COORDINATOR, SERVER, Addressed, party
 from tests.e2e.siege import resident_bytes, serves
 from tests.samples import RUN, a_message, a_query, holdings_of

@@ -8,14 +8,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import MAX_WIRE_BYTES, Phase, Role
-from protocols.run.question import Question
-from protos import tally_pb2 as pb
-from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from simulation.runtimes import Plan
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Phase, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_blocking_channel
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
+from tallyroom.simulation.runtimes import Plan
 from tests.e2e.addressed import (
     ANALYST,
     COORDINATOR,

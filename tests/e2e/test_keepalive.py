@@ -5,12 +5,12 @@ import datetime as dt
 
 import pytest
 
-from protocols.identity.certificates import Authority, Identity
-from protocols.run.messages import Role
-from protos import channel
-from protos import tally_pb2 as pb
-from protos.channel import Context, new_server, open_channel, serving
-from protos.tally_pb2_grpc import (
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import channel
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import Context, new_server, open_channel, serving
+from tallyroom.protos.tally_pb2_grpc import (
     MessagesServicer,
     MessagesStub,
     add_MessagesServicer_to_server,

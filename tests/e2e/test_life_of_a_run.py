@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.on_demand import EcdfPoints
-from simulation import Federation
-from simulation.runtimes import Opened, Plan
-from simulation.runtimes.processes import Processes
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.simulation import Federation
+from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.addressed import Addressed
 from tests.e2e.keepers import ANYTHING, KEEPERS, PATIENCE, journals, spends, wait_until
 from tests.e2e.siege import Hand, LoneServers, resident_bytes

@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.records import deal
-from protocols.run.messages import Message, Phase, body_of
-from protocols.run.query import Query, decode_query
-from protocols.run.question import Question
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
-from protos import tally_pb2 as pb
-from servers import coordinator_service
-from servers.coordinator_process import run_coordinator
-from servers.coordinator_service import CoordinatorConfig
-from servers.runs import Runs
-from servers.server_link import ServerLink
-from simulation.runtimes.contract import Plan
-from simulation.runtimes.processes import Processes
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query, decode_query
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.wire.messages import Message, Phase, body_of
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.servers import coordinator_service
+from tallyroom.servers.coordinator_process import run_coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.runs import Runs
+from tallyroom.servers.server_link import ServerLink
+from tallyroom.simulation.runtimes.contract import Plan
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.storage.ledger import Ledger
 
 HOLDINGS = deal({"value": np.array([0.25, 0.5, 0.75])}, 3)
 TOTAL = Sum(lower=0.0, upper=1.0)

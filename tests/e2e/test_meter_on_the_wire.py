@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Role
-from protocols.run.meter import Bill
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from simulation.runtimes import Plan, Progress
-from simulation.runtimes.processes import Processes
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation.runtimes import Plan, Progress
+from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay
 from tests.samples import holdings_of
 

@@ -12,16 +12,16 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError
-from protocols.run.messages import Role
-from protocols.statistics import Statistic
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from simulation import Federation
-from simulation.networks import namespaces
-from simulation.networks.namespaces import Namespaces
-from simulation.networks.network import network_of
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation import Federation
+from tallyroom.simulation.networks import namespaces
+from tallyroom.simulation.networks.namespaces import Namespaces
+from tallyroom.simulation.networks.network import network_of
 
 T = TypeVar("T")
 reason = namespaces.missing()

@@ -6,21 +6,21 @@ import socket
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.aggregation import aggregator_names
-from protocols.errors import LocalError
-from protocols.run.messages import Role
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Mode
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from simulation import Federation
-from simulation.networks.network import Network, everywhere, network_of
-from simulation.networks.prediction import split, waiting_seconds
-from simulation.networks.profile import PROFILES, Profile, profile_of
-from simulation.networks.relay import Luck, Proxied, RelayDirection, RelayLine, Relays
-from simulation.result import Result
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation import aggregator_names
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation import Federation
+from tallyroom.simulation.networks.network import Network, everywhere, network_of
+from tallyroom.simulation.networks.prediction import split, waiting_seconds
+from tallyroom.simulation.networks.profile import PROFILES, Profile, profile_of
+from tallyroom.simulation.networks.relay import Luck, Proxied, RelayDirection, RelayLine, Relays
+from tallyroom.simulation.result import Result
 
 WITHIN = 0.25
 VALUES = Dataset(

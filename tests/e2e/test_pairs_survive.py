@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import TallyError
-from protocols.statistics.of_pairs import CollisionEntropy
-from simulation import Federation, Result
-from simulation.runtimes.processes import Processes
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.statistics.of_pairs import CollisionEntropy
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.runtimes.processes import Processes
 
 DATA = Dataset("equal", {"value": np.full(12, 0.5)}, {"value": (0.0, 1.0)})
 """All records are equal: every pair collides, so whichever pairs are lost, the collision entropy is

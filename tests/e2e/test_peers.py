@@ -8,19 +8,19 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from parties.process import PartyConfig
-from protocols.privacy.mechanisms import Placement
-from protocols.run.meter import SEALING_BYTES
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from simulation import Federation
-from simulation.misbehaviour import Misbehaviour
-from simulation.runtimes import Opened, Plan, Progress, Runtime
-from simulation.runtimes.inprocess import InProcess
-from simulation.runtimes.processes import Processes
-from simulation.scripted_parties import ScriptedBlock
+from tallyroom.parties.data import Dataset
+from tallyroom.parties.process import PartyConfig
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.meter import SEALING_BYTES
+from tallyroom.simulation import Federation
+from tallyroom.simulation.misbehaviour import Misbehaviour
+from tallyroom.simulation.runtimes import Opened, Plan, Progress, Runtime
+from tallyroom.simulation.runtimes.inprocess import InProcess
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tests.e2e.ping_pong import MARKER, ROUNDS, HastyBlock, PlayingBlock, play, play_and_die
 from tests.samples import holdings_of
 

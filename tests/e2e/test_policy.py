@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Message, Phase, Role, decode
-from protocols.run.policy import DEPLOYED
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from simulation.runtimes import Opened, Plan
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.policy import DEPLOYED
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
+from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.storage.ledger import Ledger
 from tests.e2e import lying_coordinator
 from tests.e2e.addressed import SECONDS, Addressed, party, refusal
 from tests.e2e.deployed import MEAN, Room, answer, tally

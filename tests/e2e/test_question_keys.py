@@ -6,15 +6,15 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.identity.certificates import Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from protocols.statistics.moments import Mean
-from protos import tally_pb2 as pb
-from protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from simulation.runtimes import Plan
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
+from tallyroom.simulation.runtimes import Plan
 from tests.e2e.addressed import ANALYST, COORDINATOR, Addressed, party
 from tests.samples import holdings_of
 

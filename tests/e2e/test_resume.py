@@ -206,3 +206,13 @@ def test_an_unknown_key_is_one_line(room: Restartable) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "nothing is known of that key" in done.stderr
+
+
+def test_a_study_whose_second_question_cannot_be_asked_spends_nothing(room: Restartable) -> None:
+    """Counts by group have no proof, and quantiles, which come first, do."""
+    before = room.spends()
+    study = ["run", "hosmer-lemeshow", "--score", "score", "--label", "score", "--groups", "3"]
+    done = tally(*study, "--aggregator", "prio3", "--epsilon", "4", *room.asked)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "prio3 has no proof for calibration-counts" in done.stderr
+    assert room.spends() == before

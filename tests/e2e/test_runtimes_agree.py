@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.aggregation import aggregator_named
-from protocols.run.messages import Role
-from protocols.statistics import Curve, Statistic
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean, Sum
-from simulation import Federation, Result
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation import Federation, Result
 
 VALUES = np.random.default_rng(5).uniform(-3, 9, 23)
 DATA = Dataset("values", {"value": VALUES}, {"value": (-3.0, 9.0)})

@@ -14,31 +14,31 @@ import grpc
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import RunFailed
-from protocols.identity.certificates import Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.records import deal
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import decode_query
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.choices import TopK
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.first_above import FirstAboveThreshold
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
-from protocols.statistics.of_pairs import Gini
-from protos import tally_pb2 as pb
-from protos.channel import open_blocking_channel
-from protos.tally_pb2_grpc import MessagesStub
-from servers.coordinator_process import run_coordinator
-from servers.coordinator_service import CoordinatorConfig
-from servers.server_link import ServerLink
-from simulation import Federation, Result
-from simulation.runtimes.contract import Plan
-from simulation.runtimes.processes import Processes
-from storage.ledger import Ledger
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import decode_query
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import TopK
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_blocking_channel
+from tallyroom.protos.tally_pb2_grpc import MessagesStub
+from tallyroom.servers.coordinator_process import run_coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.server_link import ServerLink
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.runtimes.contract import Plan
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.storage.ledger import Ledger
 
 DATA = Dataset("three", {"value": np.array([0.1, 0.5, 0.9])}, {"value": (0.0, 1.0)})
 MORE = Dataset("sixty", {"value": np.linspace(0.0, 1.0, 60) ** 2}, {"value": (0.0, 1.0)})

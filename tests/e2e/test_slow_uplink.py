@@ -6,13 +6,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-import parties.process
-from parties.process import PartyConfig
-from protocols.privacy.mechanisms import Placement
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from simulation.runtimes import Plan, children
-from simulation.runtimes.processes import Processes
+import tallyroom.parties.process
+from tallyroom.parties.process import PartyConfig
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation.runtimes import Plan, children
+from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay
 from tests.samples import holdings_of
 
@@ -23,7 +23,7 @@ SECONDS = 3.0
 
 def impatient_host(config: PartyConfig) -> None:
     """Would give up long before its submission is through, if the question did not wait."""
-    parties.process.SEND_SECONDS = 0.5
+    tallyroom.parties.process.SEND_SECONDS = 0.5
     children.host(config)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.privacy.mechanisms import Placement
-from protocols.run.question import Question
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.on_demand import EcdfPoints
-from simulation.runtimes import Opened, Plan
-from simulation.runtimes.processes import Processes
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.keepers import ANYTHING, PATIENCE, journals, spends, wait_until
 from tests.samples import holdings_of
 

@@ -44,7 +44,7 @@ class Machines:
             )
         tools = folder / "bin"
         tools.mkdir()
-        program = "from simulation.command.main import main; main()"
+        program = "from tallyroom.simulation.command.main import main; main()"
         (tools / "tally").write_text(f"#!/bin/sh\nexec {sys.executable} -c '{program}' \"$@\"\n")
         (tools / "scp").write_text(
             f'#!/bin/sh\n[ "$1" = -r ] && shift\ncp -r "$1" "{folder}/B/${{2#b.example.org:}}"\n'

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from protocols.run.question import Question
-from simulation.runtimes.contract import Opened, Plan, Report
-from simulation.runtimes.inprocess import InProcess
+from tallyroom.protocols.run.question import Question
+from tallyroom.simulation.runtimes.contract import Opened, Plan, Report
+from tallyroom.simulation.runtimes.inprocess import InProcess
 
 
 class Counting(InProcess):

@@ -2,7 +2,7 @@
 
 from counting import Counting
 
-from simulation.runtimes.contract import RuntimeContract
+from tallyroom.simulation.runtimes.contract import RuntimeContract
 
 
 class TestCounting(RuntimeContract):

@@ -2,7 +2,7 @@
 
 from pads import Pads
 
-from protocols.aggregation.contract import AggregatorContract
+from tallyroom.protocols.aggregation.contract import AggregatorContract
 
 
 class TestPads(AggregatorContract):

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from protocols.aggregation.curator import Curator
-from protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.local.aggregator import Local
 
 
 class Ballots(Local):

@@ -3,7 +3,7 @@
 import pytest
 from renamed import Ballots
 
-from protocols.aggregation.contract import AggregatorContract
+from tallyroom.protocols.aggregation.contract import AggregatorContract
 
 
 class TestBallots(AggregatorContract):

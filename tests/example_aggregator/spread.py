@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.algebra.ring import Vector, signed
-from protocols.records import Column, Holdings
-from protocols.statistics.bounded import OneColumn
-from protocols.statistics.estimates import Estimate
-from protocols.statistics.option import option, role
-from protocols.studies.contract import Steps
 from tallyroom import Ask, Finding, Mean, Study
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import OneColumn
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.studies.contract import Steps
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,11 @@ class NearTheMean(Study):
 
     def shares(self) -> tuple[Fraction, ...]:
         return Fraction(1, 4), Fraction(3, 4)
+
+    def may_ask(self) -> tuple[Ask, ...]:
+        first, rest = self.shares()
+        mean = Mean(self.value, lower=self.lower, upper=self.upper)
+        return Ask(mean, first), Ask(Within(self.value, self.lower, self.reach), rest)
 
     def steps(self) -> Steps:
         first, rest = self.shares()

@@ -2,8 +2,8 @@
 
 from spread import NearTheMean, Within
 
-from protocols.statistics.contract import StatisticContract
-from protocols.studies.contract import StudyContract
+from tallyroom.protocols.statistics.contract import StatisticContract
+from tallyroom.protocols.studies.contract import StudyContract
 
 
 class TestWithin(StatisticContract):

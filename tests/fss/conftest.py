@@ -2,7 +2,7 @@
 
 import pytest
 
-from fss import native
+from tallyroom.fss import native
 
 
 def _available() -> list[int | None]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fss.hash import hash_blocks
-from fss.ring import Bytes, Points
-from fss.verified import Verified
-from fss.verified_nodes import blocks_of, state_block
+from tallyroom.fss.hash import hash_blocks
+from tallyroom.fss.ring import Bytes, Points
+from tallyroom.fss.verified import Verified
+from tallyroom.fss.verified_nodes import blocks_of, state_block
 
 Pair = tuple[Bytes, Bytes]
 

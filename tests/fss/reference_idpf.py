@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from fss.hash import hash_blocks
+from tallyroom.fss.hash import hash_blocks
 
 FIELD64 = 2**32 * 4294967295 + 1
 FIELD255 = 2**255 - 19

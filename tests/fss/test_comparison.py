@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fss.comparison import SQUARE_ROOT_BITS, Comparison
-from fss.interval import evaluate as interval_evaluate
-from fss.interval import evaluate_sum as interval_sum
-from fss.ring import Z32, Z64, Bytes, Ring, Words
-from fss.seed_table import SeedTable
-from fss.square_root import SquareRoot
+from tallyroom.fss.comparison import SQUARE_ROOT_BITS, Comparison
+from tallyroom.fss.interval import evaluate as interval_evaluate
+from tallyroom.fss.interval import evaluate_sum as interval_sum
+from tallyroom.fss.ring import Z32, Z64, Bytes, Ring, Words
+from tallyroom.fss.seed_table import SeedTable
+from tallyroom.fss.square_root import SquareRoot
 
 RINGS = [Z32, Z64]
 Construction = Comparison | SeedTable | SquareRoot

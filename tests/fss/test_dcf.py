@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fss import dcf
-from fss.ring import Z32, Z64, Bytes, Points, Ring
-from fss.storage import KeyTable, Segment, level_major
+from tallyroom.fss import dcf
+from tallyroom.fss.ring import Z32, Z64, Bytes, Points, Ring
+from tallyroom.fss.storage import KeyTable, Segment, level_major
 
 RINGS = [Z32, Z64]
 

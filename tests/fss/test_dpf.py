@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fss import dcf, dpf
-from fss.ring import Z32, Z64, Bytes, Ring
+from tallyroom.fss import dcf, dpf
+from tallyroom.fss.ring import Z32, Z64, Bytes, Ring
 
 
 def randomness(count: int) -> Bytes:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fss import native
-from fss.grid import LOW_BITS, GridKeys
-from fss.hash import hash_blocks
-from fss.ring import Bytes, Points
-from fss.verified import CHALLENGE_BYTES
+from tallyroom.fss import native
+from tallyroom.fss.grid import LOW_BITS, GridKeys
+from tallyroom.fss.hash import hash_blocks
+from tallyroom.fss.ring import Bytes, Points
+from tallyroom.fss.verified import CHALLENGE_BYTES
 from tests.fss.forged_keys import Pair, as_blocks
 
 CHALLENGE = bytes(range(CHALLENGE_BYTES))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fss import native, tree
-from fss.hash import TREE_KEYS
-from fss.ring import Z32, Z64, Bytes, Points, Ring
-from fss.shape import TreeShape
-from fss.storage import level_major
+from tallyroom.fss import native, tree
+from tallyroom.fss.hash import TREE_KEYS
+from tallyroom.fss.ring import Z32, Z64, Bytes, Points, Ring
+from tallyroom.fss.shape import TreeShape
+from tallyroom.fss.storage import level_major
 
 needs_native = pytest.mark.skipif(
     native.compiled is None or native.compiled.best() == 0, reason="no native module here"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from fss.prg import expand_seeds, expand_seeds_sum
-from fss.ring import Bytes
+from tallyroom.fss.prg import expand_seeds, expand_seeds_sum
+from tallyroom.fss.ring import Bytes
 
 
 def seeds(count: int) -> Bytes:

@@ -6,11 +6,20 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from fss import native
-from fss.hash import USAGE_COLUMN
-from fss.ring import Z32, Z64, Ring
-from fss.seed_table import SeedTable
-from fss.square_root import HELD, OFF_PATH, ON_PATH, SERVERS, SLOTS, Slot, SquareRoot, held
+from tallyroom.fss import native
+from tallyroom.fss.hash import USAGE_COLUMN
+from tallyroom.fss.ring import Z32, Z64, Ring
+from tallyroom.fss.seed_table import SeedTable
+from tallyroom.fss.square_root import (
+    HELD,
+    OFF_PATH,
+    ON_PATH,
+    SERVERS,
+    SLOTS,
+    Slot,
+    SquareRoot,
+    held,
+)
 
 MODULUS = 8  # a small ring Z_2^k: the argument does not depend on k
 

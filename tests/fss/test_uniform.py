@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from fss import dcf
-from fss.comparison import Comparison
-from fss.ring import Z32, Z64, Bytes, Ring
-from fss.seed_table import SeedTable
-from fss.shape import CONTROL_MASK
-from fss.square_root import SquareRoot
+from tallyroom.fss import dcf
+from tallyroom.fss.comparison import Comparison
+from tallyroom.fss.ring import Z32, Z64, Bytes, Ring
+from tallyroom.fss.seed_table import SeedTable
+from tallyroom.fss.shape import CONTROL_MASK
+from tallyroom.fss.square_root import SquareRoot
 
 ALPHA = 1e-8
 KEYS = 4000

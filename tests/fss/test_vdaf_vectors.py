@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fss import dcf
-from fss.ring import Z64
+from tallyroom.fss import dcf
+from tallyroom.fss.ring import Z64
 from tests.fss.reference_idpf import ReferenceIdpf, fixed_key_xof
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "vdaf"

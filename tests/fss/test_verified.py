@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fss import native, verified_nodes
-from fss.ring import Bytes, Points
-from fss.verified import CHALLENGE_BYTES, Verified, Visit
-from fss.verified_nodes import NodeKind, visited
-from fss.verified_twin import carryless
+from tallyroom.fss import native, verified_nodes
+from tallyroom.fss.ring import Bytes, Points
+from tallyroom.fss.verified import CHALLENGE_BYTES, Verified, Visit
+from tallyroom.fss.verified_nodes import NodeKind, visited
+from tallyroom.fss.verified_twin import carryless
 from tests.fss.forged_keys import Pair, as_blocks, stepping_thrice, weighted
 
 CHALLENGE = bytes(range(CHALLENGE_BYTES))

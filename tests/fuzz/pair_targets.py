@@ -9,28 +9,28 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from google.protobuf.message import DecodeError
 
-from fss.ring import Bytes
-from parties.sealed_channel import SealedChannel
-from protocols.aggregation.contract import Memory
-from protocols.errors import PeerError
-from protocols.identity.certificates import Identity
-from protocols.pairwise.roles.by_servers import MeetingServer
-from protocols.pairwise.sampling.pair_assignment import (
+from tallyroom.fss.ring import Bytes
+from tallyroom.parties.sealed_channel import SealedChannel
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.pairwise.roles.by_servers import MeetingServer
+from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     meeting_messages,
     pack_cells,
     parse_cells,
     parse_meetings,
 )
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Machine, Rejected
-from protocols.run.machines import collector_machine, party_machine
-from protocols.run.messages import Message, Phase, Role, address, decode
-from protocols.run.query import Query
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.pairwise import Pairs
-from protos import tally_pb2 as pb
-from servers.hosts import LEAST_WAITING_BYTES, Announced, HostRegister
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.machines import collector_machine, party_machine
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.servers.hosts import LEAST_WAITING_BYTES, Announced, HostRegister
 from tests.protocols.pairwise.gathering import a_pairs_query, held
 
 PARTIES = 3

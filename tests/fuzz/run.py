@@ -10,7 +10,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["protocols", "parties", "servers", "fss", "tests.fuzz"]):
+with atheris.instrument_imports(include=["tallyroom", "tests.fuzz"]):
     from tests.fuzz.targets import TARGETS
 
 MEMORY_MB = 2048

@@ -14,22 +14,22 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from fss.comparison import Comparison
-from fss.ring import Bytes, Ring
-from parties.schema import PUBLISHED, parse_lines
-from protocols.errors import LocalError, PeerError
-from protocols.garbling.outputs import OutputShares
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Phase, Role, decode
-from protocols.run.meter import Direction, Meter
-from protocols.run.query import decode_query, run_name
-from protocols.run.question import Question
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire, accounts_to_wire
-from storage.journal import Journal, Kind, read_records
+from tallyroom.fss.comparison import Comparison
+from tallyroom.fss.ring import Bytes, Ring
+from tallyroom.parties.schema import PUBLISHED, parse_lines
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.garbling.outputs import OutputShares
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import decode_query, run_name
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Phase, Role, decode
+from tallyroom.protocols.wire.meter import Direction, Meter
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_from_wire, accounts_to_wire
+from tallyroom.storage.journal import Journal, Kind, read_records
 from tests.fuzz.pair_targets import PAIR_TARGETS
 from tests.protocols.garbling.circuits import greater
 from tests.protocols.pairwise.dealing import dealt

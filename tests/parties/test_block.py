@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from parties.block import MOST_REPEATED, PartyBlock
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.pairwise.sampling.pair_assignment import meeting_messages
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.pairwise import Pairs
+from tallyroom.parties.block import MOST_REPEATED, PartyBlock
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from parties.block import PartyBlock
-from parties.consent import Consent, read_policy
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.policy import DEPLOYED, Policy
-from protocols.run.query import Query
-from protocols.run.refusal import MAX_REASON_BYTES
-from protocols.statistics.histogram import Histogram
-from storage.ledger import Ledger
-from storage.party_answers import MOST_BEGUN, PartyAnswers
+from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.consent import Consent, read_policy
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.policy import DEPLOYED, Policy
+from tallyroom.protocols.run.refusal import MAX_REASON_BYTES
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.party_answers import MOST_BEGUN, PartyAnswers
 from tests.samples import a_message, a_query, holdings_of
 
 TINY = Policy(epsilon_in_all=1.0)

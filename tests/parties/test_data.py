@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import BUNDLED, load
-from protocols.errors import LocalError
-from protocols.statistics.moments import Mean
+from tallyroom.parties.data import BUNDLED, load
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.moments import Mean
 
 TEXT = "age,city,height\n30,a,1.5\n40,b,1.75\n50,a,2\n"
 
@@ -44,8 +44,10 @@ def test_files(file: File, name: str, pack: Callable[[bytes], bytes]) -> None:
     assert data.bounds == {}
 
 
-def test_without_roles_all_numeric_columns_are_read(file: File) -> None:
-    assert list(load(file(TEXT)).columns) == ["age", "height"]
+def test_without_roles_all_columns_are_read(file: File) -> None:
+    found = load(file(TEXT))
+    assert list(found.columns) == ["age", "city", "height"]
+    assert list(found.numbers) == ["age", "height"]
 
 
 def test_records_belong_to_the_party_that_a_column_names(file: File) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 import pytest
 
-from parties import dispatcher
-from parties.block import PartyBlock
-from parties.dispatcher import Dispatcher
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Machine, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import Direction
-from protocols.run.participant import Reply
+from tallyroom.parties import dispatcher
+from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.dispatcher import Dispatcher
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.meter import Direction
 from tests.samples import RUN, a_message, holdings_of
 
 HERE, ELSEWHERE = (0, 1), (2, 3)

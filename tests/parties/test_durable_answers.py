@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.block import PartyBlock
-from protocols.aggregation.contract import Memory, Total
-from protocols.algebra.ring import signed
-from protocols.errors import LocalError
-from protocols.pairwise.roles.server_and_collector import PairwiseCollector
-from protocols.pairwise.sampling.pair_assignment import draw_meetings
-from protocols.randomness import Randomness
-from protocols.run.machine import Done, Failed, Rejected, Step
-from protocols.run.machines import collector_machine, server_machine
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.pairwise import Pairs
-from storage import party_answers as answers_module
-from storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation.contract import Memory, Total
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.pairwise.roles.server_and_collector import PairwiseCollector
+from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import collector_machine, server_machine
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.storage import party_answers as answers_module
+from tallyroom.storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
 from tests.samples import RUN, a_message, a_query, holdings_of
 

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data import load
-from parties.frames import dataset_of
-from protocols.errors import LocalError
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Auc
-from simulation.federation import Federation
+from tallyroom.parties.data import load
+from tallyroom.parties.frames import dataset_of
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.simulation.federation import Federation
 
 AGES = [30.0, 40.0, 50.0, 61.0]
 HEIGHTS = [1.5, 1.75, 2.0, 1.8]
@@ -48,7 +48,7 @@ class Columnar:
 )
 def test_one_table_is_dealt_to_the_parties(data: Any) -> None:
     dataset = dataset_of(data)
-    assert {name: column.tolist() for name, column in dataset.columns.items()} == {
+    assert {name: column.tolist() for name, column in dataset.numbers.items()} == {
         "age": AGES,
         "height": HEIGHTS,
     }
@@ -139,7 +139,7 @@ def test_a_frame_per_party_answers_as_their_union_does() -> None:
 def test_a_polars_frame() -> None:
     polars = pytest.importorskip("polars")
     dataset = dataset_of(polars.DataFrame({"age": AGES, "city": list("abab")}))
-    assert {name: column.tolist() for name, column in dataset.columns.items()} == {"age": AGES}
+    assert {name: column.tolist() for name, column in dataset.numbers.items()} == {"age": AGES}
 
 
 @pytest.mark.parametrize("name", ["ages.csv", "ages.csv?value=age", "csv:ages.csv"])

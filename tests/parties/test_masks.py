@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from parties.block import PartyBlock
-from protocols.aggregation import aggregator_named, aggregator_names
-from protocols.aggregation.exchange import Exchange
-from protocols.fingerprints import bound_to_data, bound_to_rows, fingerprints
-from protocols.pairwise.sampling.pair_assignment import meeting_messages
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.pairwise import Pairs
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.fingerprints import bound_to_data, bound_to_rows, fingerprints
+from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import a_message, a_query, holdings_of

@@ -9,14 +9,14 @@ import grpc
 import numpy as np
 import pytest
 
-from parties.membership import claim_token, discard_claim, join_federation, keep_current
-from parties.process import PartyConfig, PartyHost
-from protocols.errors import LocalError
-from protocols.identity.enrolment import Token
-from protocols.records import Holdings
-from protocols.run.messages import Role
-from protos.identity_files import read_identity
-from servers.federation_folder import create_federation
+from tallyroom.parties.membership import claim_token, discard_claim, join_federation, keep_current
+from tallyroom.parties.process import PartyConfig, PartyHost
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.enrolment import Token
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.federation_folder import create_federation
 from tests.servers.stations import COORDINATOR, create, knock, running
 
 

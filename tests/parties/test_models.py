@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from parties.models import features, labels_of, scored
-from protocols.errors import LocalError
+from tallyroom.parties.models import features, positive_of, scored
+from tallyroom.protocols.errors import LocalError
 
 
 def written(folder: Path, records: int = 400) -> Path:
@@ -80,8 +80,8 @@ def test_files_and_models_that_are_none_are_refused(tmp_path: Path) -> None:
         scored(f"{constant}?label=y&positive=1", "logistic")
     rare = tmp_path / "rare.csv"
     rare.write_text("x,y\n" + "1,1\n" * 10 + "2,0\n")
-    with pytest.raises(LocalError, match="needs both labels"):
+    with pytest.raises(LocalError, match="has the label 1 alone: a model needs two"):
         scored(f"{rare}?label=y", "logistic", share=0.05)
     with pytest.raises(LocalError, match="no column to train on"):
         features({"x": ["1", "1"]}, np.array([True, False]))
-    assert labels_of(["1", "0"], "y", None).tolist() == [True, False]
+    assert positive_of(["1", "0"], "y", None) == "1"

@@ -12,23 +12,23 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from parties.peer_config import PeerConfig
-from parties.process import PartyConfig, PartyHost
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import Bill, Direction, Meter, relayed
-from protocols.run.question import Question
-from protocols.statistics.histogram import Histogram
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire, accounts_to_wire
-from protos.channel import open_channel
-from protos.identity_files import read_identity
-from protos.tally_pb2_grpc import CoordinatorStub, PeerStub, RelayStub
-from servers.federation_folder import read_authority
-from servers.hosts import HostRegister
+from tallyroom.parties.peer_config import PeerConfig
+from tallyroom.parties.process import PartyConfig, PartyHost
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.meter import Bill, Direction, Meter, relayed
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_from_wire, accounts_to_wire
+from tallyroom.protos.channel import open_channel
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, PeerStub, RelayStub
+from tallyroom.servers.federation_folder import read_authority
+from tallyroom.servers.hosts import HostRegister
 from tests.e2e.ping_pong import MARKER, PlayingBlock
 from tests.samples import a_message
 from tests.servers.stations import (
@@ -211,7 +211,9 @@ def test_a_relay_that_plays_tricks_is_not_believed(
             assert np.frombuffer(room.answer.total, dtype="<u8").tolist() == [3, 3]
 
     run(scenario)
-    said = [record.getMessage() for record in caplog.records if record.name == "parties.peers"]
+    said = [
+        record.getMessage() for record in caplog.records if record.name == "tallyroom.parties.peers"
+    ]
     assert any("repeated" in line for line in said)
     assert any("broken" in line for line in said)
     assert not any(MARKER.decode() in line for line in said)

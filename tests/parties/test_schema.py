@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from parties.data import load
-from parties.schema import PUBLISHED, merged, read_schema
-from protocols.errors import LocalError
-from protocols.statistics.attributes import parse_schema
-from simulation.federation import Federation
+from tallyroom.parties.data import load
+from tallyroom.parties.schema import PUBLISHED, merged, read_schema
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.attributes import parse_schema
+from tallyroom.simulation.federation import Federation
 
 HEADER = ",".join(text.partition("=")[0] for text in PUBLISHED["adult"])
 ONE = "39,State-gov,77516,Bachelors,13,Divorced,Sales,Wife,White,Male,0,0,40,Cuba,<=50K"
@@ -117,7 +117,7 @@ def test_a_target_is_read_with_the_columns_that_predict_it(tmp_path: Path) -> No
     path.write_text("age,sex,job\n40,Male,a\n,Female,b\n")
     for more in ("", "&value=age"):
         data = load(f"{path}?target=sex&missing=drop{more}")
-        assert set(data.all_columns) == {"age", "sex", "job"}
+        assert set(data.columns) == {"age", "sex", "job"}
         assert data.roles["target"] == "sex"
     assert len(data.about(["age", "sex"]).columns["age"]) == 1
     with pytest.raises(LocalError, match="no column 'sexx'"):

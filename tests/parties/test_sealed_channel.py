@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parties.sealed_channel import (
+from tallyroom.parties.sealed_channel import (
     Card,
     End,
     SealedChannel,
@@ -17,10 +17,10 @@ from parties.sealed_channel import (
     sign_card,
     verify_card,
 )
-from protocols.errors import PeerError
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.run.messages import Role
-from protocols.run.meter import SEALING_BYTES
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.meter import SEALING_BYTES
 
 NOW = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

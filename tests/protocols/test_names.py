@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError
-from protocols.names import look_up
-from protocols.statistics import statistic_named
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.names import look_up
+from tallyroom.protocols.statistics import statistic_named
 
 
 def test_what_is_there_is_found() -> None:

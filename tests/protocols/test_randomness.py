@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, uniform_bytes_p
 
 ids = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20, unique=True)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.records import Holdings, deal, deal_by
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Holdings, deal, deal_by
 
 
 def by_party(holdings: Holdings) -> dict[int, list[float]]:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocols import registry
-from protocols.errors import LocalError
-from protocols.statistics import statistic_named, statistic_names, statistics
-from protocols.statistics.histogram import Histogram
-from protocols.studies import study_named
-from simulation.runtimes import runtime_named
+from tallyroom.protocols import registry
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import statistic_named, statistic_names, statistics
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.studies import study_named
+from tallyroom.simulation.runtimes import runtime_named
 from tests.registering import register
 
 
@@ -41,8 +41,12 @@ def test_a_broken_package_breaks_nothing_else(group: str, monkeypatch: pytest.Mo
     ("group", "look_up", "another"),
     [
         (registry.STATISTICS, statistic_named, f"{__name__}:Misnamed"),
-        (registry.STUDIES, study_named, "protocols.studies.gini_coefficient:GiniCoefficient"),
-        (registry.RUNTIMES, runtime_named, "simulation.runtimes.contract:Runtime"),
+        (
+            registry.STUDIES,
+            study_named,
+            "tallyroom.protocols.studies.gini_coefficient:GiniCoefficient",
+        ),
+        (registry.RUNTIMES, runtime_named, "tallyroom.simulation.runtimes.contract:Runtime"),
     ],
 )
 def test_what_is_none_of_that_name_is_refused(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.identity.vouchers import PROOF_BYTES, VOUCHER_BYTES, Vouchers, voucher_in
-from protocols.run.messages import Role
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.identity.vouchers import PROOF_BYTES, VOUCHER_BYTES, Vouchers, voucher_in
+from tallyroom.protocols.wire.messages import Role
 
 NOW = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

@@ -7,15 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named, aggregators
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.messages import Phase
-from protocols.run.query import Query
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from protocols.whole_run import WholeRun, every_run
+from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.whole_run import WholeRun, every_run
+from tallyroom.protocols.wire.messages import Phase
 from tests.protocols.pairwise.gathering import a_pairs_query
 from tests.samples import holdings_of
 

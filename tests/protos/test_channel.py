@@ -7,7 +7,7 @@ import sys
 STOPS_WITH_A_CALL_UNDER_WAY = """
 import asyncio
 import grpc, grpc.aio
-from protos.channel import serving
+from tallyroom.protos.channel import serving
 
 async def forever(request, context):
     await context.send_initial_metadata(())

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from protocols.run.meter import Tally
-from protocols.run.standing import MOST_SHOWN, Standing, party_states
-from protos import tally_pb2 as pb
-from protos.progress import (
+from tallyroom.protocols.run.standing import MOST_SHOWN, Standing, party_states
+from tallyroom.protocols.wire.meter import Tally
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.progress import (
     links_from_wire,
     links_to_wire,
     states_from_wire,
     submitted_from_wire,
 )
-from simulation import Federation
-from simulation.runtimes import Progress
-from simulation.watch import runs_of
+from tallyroom.simulation import Federation
+from tallyroom.simulation.runtimes import Progress
+from tallyroom.simulation.watch import runs_of
 
 
 def test_links_come_back_and_others_do_not() -> None:

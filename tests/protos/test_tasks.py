@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from protos.tasks import Tasks
+from tallyroom.protos.tasks import Tasks
 
 
 async def fails() -> None:

@@ -9,33 +9,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss.aggregator import CountedKeys, Fss, comparison
-from protocols.aggregation.partial_sums import total_over
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.machine import Done
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.on_demand import EcdfPoints
-from simulation import Federation
-from simulation.runtimes.contract import Plan, Progress, RuntimeContract
-from simulation.runtimes.inprocess import InProcess
-from simulation.runtimes.ray import Ray
-from simulation.runtimes.spread_bulk import SpreadBulk
-from simulation.sweep.columns import TIMES
-from simulation.sweep.conduct import conduct
-from simulation.sweep.journal import Row
-from simulation.sweep.ray_workers import RayWorkers
-from simulation.sweep.specification import parse
-from simulation.sweep.work import work
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.fss.aggregator import CountedKeys, Fss, comparison
+from tallyroom.protocols.aggregation.partial_sums import total_over
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.wire.machine import Done
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation import Federation
+from tallyroom.simulation.runtimes.contract import Plan, Progress, RuntimeContract
+from tallyroom.simulation.runtimes.inprocess import InProcess
+from tallyroom.simulation.runtimes.ray import Ray
+from tallyroom.simulation.runtimes.spread_bulk import SpreadBulk
+from tallyroom.simulation.sweep.columns import TIMES
+from tallyroom.simulation.sweep.conduct import conduct
+from tallyroom.simulation.sweep.journal import Row
+from tallyroom.simulation.sweep.ray_workers import RayWorkers
+from tallyroom.simulation.sweep.specification import parse
+from tallyroom.simulation.sweep.work import work
 from tests.ray.conftest import TwoNodes
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 23)
@@ -111,7 +111,8 @@ def test_parties_of_several_actors_believe_what_they_sign_for_each_other() -> No
     assert here.estimate == there.estimate != here.truth
     assert here.communication == there.communication
     assert here.error == there.error
-    assert there.privacy.threat_model == f"{Ray.trust}; {here.privacy.threat_model}"
+    assert there.privacy.threat_model == here.privacy.threat_model
+    assert there.federation["trust"] == Ray.trust
 
 
 def test_a_release_is_given_again_and_costs_nothing(up: Ray) -> None:

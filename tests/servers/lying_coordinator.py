@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Message, Phase, Role, body_of
-from protocols.run.participant import Participant
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from simulation.runtimes.contract import Opened
-from simulation.runtimes.inprocess import InProcess
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.participant import Participant
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.wire.messages import Message, Phase, Role, body_of
+from tallyroom.simulation.runtimes.contract import Opened
+from tallyroom.simulation.runtimes.inprocess import InProcess
 from tests.servers.other_values import (
     COUNTS,
     OF_STATISTIC,

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from protocols.privacy.mechanisms import Placement
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
-from protocols.statistics.of_pairs import Gini, Variance
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.of_pairs import Gini, Variance
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.statistics.pairwise import Pairs
 
 COUNTS = Histogram(lower=0.0, upper=1.0, bins=4)
 

@@ -11,18 +11,18 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protocols.identity.certificates import Credentials, Identity, new_key
-from protocols.identity.enrolment import Token, certificate_request
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
-from protos.channel import open_channel, open_enrolment_channel
-from protos.identity_files import read_identity
-from protos.tally_pb2_grpc import EnrolmentStub
-from servers.coordinator_process import run_coordinator
-from servers.coordinator_service import CoordinatorConfig
-from servers.enrolment import EnrolmentConfig
-from servers.federation_folder import create_federation, enroller_folder, read_authority
-from servers.process import ServerConfig, run_server
+from tallyroom.protocols.identity.certificates import Credentials, Identity, new_key
+from tallyroom.protocols.identity.enrolment import Token, certificate_request
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_channel, open_enrolment_channel
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.protos.tally_pb2_grpc import EnrolmentStub
+from tallyroom.servers.coordinator_process import run_coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.enrolment import EnrolmentConfig
+from tallyroom.servers.federation_folder import create_federation, enroller_folder, read_authority
+from tallyroom.servers.process import ServerConfig, run_server
 
 SECONDS = 10.0
 COORDINATOR = Identity(Role.COORDINATOR)

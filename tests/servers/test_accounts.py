@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import PeerError
-from protocols.run.messages import Phase, Role
-from protocols.run.meter import Bill, Direction, Meter
-from protocols.run.query import MAX_PARTIES
-from protos import tally_pb2 as pb
-from protos.accounts import accounts_from_wire, accounts_to_wire, cpu_seconds_from_wire
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.query import MAX_PARTIES
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Bill, Direction, Meter
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.accounts import accounts_from_wire, accounts_to_wire, cpu_seconds_from_wire
 from tests.samples import a_message
 
 

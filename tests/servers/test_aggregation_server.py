@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.identity.certificates import Authority, Identity
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from protocols.run.receipts import (
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.receipts import (
     RECEIPT_BYTES,
     decode_receipt,
     request_digest,
     share_digest,
     signer,
 )
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.moments import Mean
-from servers.aggregation_server import AggregationServer
-from storage.ledger import Ledger
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.storage.ledger import Ledger
 from tests.samples import NONCE, a_message, a_query, bitmap
 
 

@@ -10,22 +10,33 @@ import grpc
 import grpc.aio
 import pytest
 
-from parties.enrolment import enrol
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Authority, Credentials, Identity, new_key, passport_of
-from protocols.run.messages import Role
-from protos import tally_pb2 as pb
-from protos.channel import open_channel
-from protos.identity_files import read_identity, replace_pair, write_identity, write_secret
-from protos.tally_pb2_grpc import MessagesStub, RevocationStub
-from servers.federation_folder import (
+from tallyroom.parties.enrolment import enrol
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import (
+    Authority,
+    Credentials,
+    Identity,
+    new_key,
+    passport_of,
+)
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_channel
+from tallyroom.protos.identity_files import (
+    read_identity,
+    replace_pair,
+    write_identity,
+    write_secret,
+)
+from tallyroom.protos.tally_pb2_grpc import MessagesStub, RevocationStub
+from tallyroom.servers.federation_folder import (
     create_federation,
     invite,
     read_authority,
     renew_member,
     revoke,
 )
-from servers.revocation import Revocations
+from tallyroom.servers.revocation import Revocations
 from tests.servers.stations import (
     COORDINATOR,
     SECONDS,

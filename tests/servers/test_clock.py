@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Reply
-from servers.aggregation_server import AggregationServer
-from servers.message_service import Mailboxes, MessageService
-from storage.ledger import Ledger
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.servers.message_service import Mailboxes, MessageService
+from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
 ROOT = Path(__file__).parents[2]

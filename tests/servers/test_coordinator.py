@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.ledger import LedgerRefusal
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.question import Question
-from protocols.run.receipts import Receipt, request_digest
-from protocols.statistics.moments import Mean
-from protocols.statistics.on_demand import EcdfPoints
-from servers.coordinator import Coordinator
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.ledger import LedgerRefusal
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.receipts import Receipt, request_digest
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
 QUESTION = Question(Mean(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.EACH_SERVER)

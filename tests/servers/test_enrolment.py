@@ -13,15 +13,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from parties.enrolment import enrol, renew
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import Trust, new_key, passport_of
-from protocols.identity.enrolment import Token, certificate_request, check_request, sign_renewal
-from protocols.run.messages import Role
-from protos.identity_files import read_identity
-from servers.enrolment import FAILURES
-from servers.federation_folder import invite
-from servers.registry import SCHEMA_VERSION, Registry
+from tallyroom.parties.enrolment import enrol, renew
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import Trust, new_key, passport_of
+from tallyroom.protocols.identity.enrolment import (
+    Token,
+    certificate_request,
+    check_request,
+    sign_renewal,
+)
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.enrolment import FAILURES
+from tallyroom.servers.federation_folder import invite
+from tallyroom.servers.registry import SCHEMA_VERSION, Registry
 from tests.servers.stations import (
     COORDINATOR,
     create,

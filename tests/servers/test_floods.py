@@ -14,10 +14,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from protocols.run.messages import Role
-from protos import channel, descriptors
-from protos.identity_files import read_identity
-from servers.federation_folder import create_federation
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import channel, descriptors
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.federation_folder import create_federation
 from tests.e2e.deployed import TALLY, Station
 from tests.servers.stations import COORDINATOR, SERVER, create, knock, running
 
@@ -114,9 +114,10 @@ def test_tls_is_1_3_or_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["servers.process", "parties.process", "simulation.command.main"]
+    "module",
+    ["tallyroom.servers.process", "tallyroom.parties.process", "tallyroom.simulation.command.main"],
 )
 def test_every_process_sets_tls_before_grpc_reads_it(module: str) -> None:
-    code = f"import {module}, protos; assert protos.TLS13_ONLY"
+    code = f"import {module}; from tallyroom import protos; assert protos.TLS13_ONLY"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.errors import PeerError
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Phase, Role
-from protocols.run.meter import Account, Direction, Link, Meter
-from protos import tally_pb2 as pb
-from servers import hosts
-from servers.hosts import Announced, HostRegister
-from servers.peer_directory import MAX_CHARGE, own_accounts
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.protocols.wire.meter import Account, Direction, Link, Meter
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.servers import hosts
+from tallyroom.servers.hosts import Announced, HostRegister
+from tallyroom.servers.peer_directory import MAX_CHARGE, own_accounts
 
 ANNE, BERT = Identity(Role.PARTY, 0, 1), Identity(Role.PARTY, 2, 4)
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.enrolment import enrol
-from parties.process import PartyConfig, PartyHost
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from protocols.statistics import statistic_named
-from protos.identity_files import read_identity
-from servers.logs import JsonLines
-from simulation.analyst import Analyst
-from simulation.runtimes.contract import Opened
+from tallyroom.parties.enrolment import enrol
+from tallyroom.parties.process import PartyConfig, PartyHost
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.logs import JsonLines
+from tallyroom.simulation.analyst import Analyst
+from tallyroom.simulation.runtimes.contract import Opened
 from tests.servers.stations import create, running
 
 SCORES = np.array([0.8271828459, 0.1415926535])

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.identity.certificates import Identity
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Reply
-from protocols.run.query import Query
-from protos import tally_pb2 as pb
-from servers.aggregation_server import AggregationServer
-from servers.message_service import MOST_WAITING, Mailboxes, MessageService
-from storage.journal import Journal
-from storage.ledger import Ledger
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.servers.message_service import MOST_WAITING, Mailboxes, MessageService
+from tallyroom.storage.journal import Journal
+from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query
 
 
@@ -167,7 +167,7 @@ def test_who_hangs_up_before_he_is_greeted_may_listen_again(
             await anext(stream)
         assert not post.subscribers
 
-    monkeypatch.setattr("servers.message_service.caller", caller)
+    monkeypatch.setattr("tallyroom.servers.message_service.caller", caller)
     asyncio.run(scenario())
 
 

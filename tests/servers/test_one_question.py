@@ -14,26 +14,26 @@ from functools import partial
 import numpy as np
 import pytest
 
-from parties.block import PartyBlock
-from protocols.aggregation import aggregators
-from protocols.aggregation.shamir import Shamir
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.messages import Phase, Role
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics import Statistic, statistics
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.first_above import FirstAboveThreshold
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.on_demand import QuantileSearch
-from protocols.statistics.pairwise import Pairs
-from servers.aggregation_server import AggregationServer
-from simulation.runtimes.contract import Plan
-from storage.ledger import Ledger
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation import aggregators
+from tallyroom.protocols.aggregation.shamir import Shamir
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic, statistics
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.simulation.runtimes.contract import Plan
+from tallyroom.storage.ledger import Ledger
 from tests.every_statistic import EVERY, put, records
 from tests.samples import a_message, a_query
 from tests.servers.lying_coordinator import (

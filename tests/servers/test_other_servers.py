@@ -5,13 +5,13 @@ import datetime as dt
 
 import pytest
 
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Credentials, Identity
-from protocols.run.messages import Message, Phase, Role, decode
-from protos import tally_pb2 as pb
-from protos.channel import Context, new_server, serving
-from protos.tally_pb2_grpc import MessagesServicer, add_MessagesServicer_to_server
-from servers.other_servers import OtherServers, as_target
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Credentials, Identity
+from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import Context, new_server, serving
+from tallyroom.protos.tally_pb2_grpc import MessagesServicer, add_MessagesServicer_to_server
+from tallyroom.servers.other_servers import OtherServers, as_target
 from tests.samples import a_message
 
 SECONDS = 10.0

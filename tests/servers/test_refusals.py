@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Total
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
-from protocols.run.machine import Done, Failed
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Reply
-from protocols.run.receipts import RECEIPT_BYTES
-from protocols.run.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
-from servers.coordinator import Coordinator
-from storage.ledger import Ledger
+from tallyroom.protocols.aggregation.contract import Total
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES
+from tallyroom.protocols.run.refusal import MAX_REASON_BYTES, MOST_REASONS, Refusals
+from tallyroom.protocols.wire.machine import Done, Failed
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.storage.ledger import Ledger
 from tests.samples import RUN, a_message, a_query, bitmap
 
 

@@ -8,27 +8,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import servers.releases
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import VERSION_BYTES, Holdings
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.participant import Participant, Reply
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics import Curve, Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from servers.coordinator import Coordinator
-from servers.dispatch import Dispatch
-from servers.message_service import Mailboxes, MessageService
-from servers.run import LiveRuns, Run
-from servers.runs import Runs
-from simulation.runtimes import Plan
-from simulation.runtimes.inprocess import InProcess
-from storage.answers import Answers
-from storage.ledger import Ledger
+import tallyroom.servers.releases
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import VERSION_BYTES, Holdings
+from tallyroom.protocols.run.participant import Participant, Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.coordinator import Coordinator
+from tallyroom.servers.dispatch import Dispatch
+from tallyroom.servers.message_service import Mailboxes, MessageService
+from tallyroom.servers.run import LiveRuns, Run
+from tallyroom.servers.runs import Runs
+from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes.inprocess import InProcess
+from tallyroom.storage.answers import Answers
+from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, holdings_of
 
 CURVE = Question(
@@ -91,8 +91,8 @@ def test_a_fresh_release_takes_the_place_of_the_old_one() -> None:
 
 
 def test_keys_of_old_trees_are_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers.releases, "MOST_HELD", 3)
-    monkeypatch.setattr(servers.releases, "MOST_RELEASED", 3)
+    monkeypatch.setattr(tallyroom.servers.releases, "MOST_HELD", 3)
+    monkeypatch.setattr(tallyroom.servers.releases, "MOST_RELEASED", 3)
     made = joined()
     runs = []
     for number in range(1, 6):

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from protocols.errors import LocalError, PeerError
-from protocols.identity.certificates import (
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.identity.certificates import (
     Authority,
     Credentials,
     Identity,
@@ -22,9 +22,9 @@ from protocols.identity.certificates import (
     check_host,
     new_key,
 )
-from protocols.run.messages import Role
-from protos.identity_files import read_identity
-from servers.federation_folder import create_federation, renew_member
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.servers.federation_folder import create_federation, renew_member
 from tests.servers.stations import COORDINATOR, SERVER, Federation, create, knock, running
 
 DAY = dt.timedelta(days=1)

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.identity.certificates import Authority, Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Role
-from protocols.run.participant import Reply
-from protocols.run.question import Question
-from protocols.statistics.moments import Mean
-from servers.coordinator_service import CoordinatorConfig, CoordinatorService
-from servers.run import Run
-from servers.runs import CANCELLED
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.servers.coordinator_service import CoordinatorConfig, CoordinatorService
+from tallyroom.servers.run import Run
+from tallyroom.servers.runs import CANCELLED
 
 SECONDS = 5.0
 QUESTION = Question(

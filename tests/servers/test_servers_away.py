@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.identity.certificates import Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from protocols.statistics.moments import Mean
-from protos import tally_pb2 as pb
-from protos.channel import open_channel
-from protos.identity_files import read_identity
-from protos.tally_pb2_grpc import CoordinatorStub
-from servers.coordinator_process import run_coordinator
-from servers.coordinator_service import CoordinatorConfig
-from servers.federation_folder import create_federation
-from servers.process import ServerConfig, run_server
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_channel
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub
+from tallyroom.servers.coordinator_process import run_coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.federation_folder import create_federation
+from tallyroom.servers.process import ServerConfig, run_server
 from tests.servers.stations import COORDINATOR, SECONDS, Federation, started
 
 QUESTION = Question(
@@ -58,8 +58,8 @@ async def _failure(coordinator: str, room: Federation) -> str:
 def test_the_server_that_is_away_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: int, durable: bool
 ) -> None:
-    monkeypatch.setattr("servers.runs.GRACE_SECONDS", 0.3)
-    monkeypatch.setattr("servers.server_link.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("tallyroom.servers.runs.GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("tallyroom.servers.server_link.GRACE_SECONDS", 0.5)
 
     async def scenario() -> None:
         room = Federation(tmp_path, create_federation(tmp_path, 2, 1))

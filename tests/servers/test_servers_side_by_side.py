@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from parties.process import PartyConfig, PartyHost
-from protocols.aggregation.one_round import OneRoundServer
-from protocols.algebra.ring import Vector
-from protocols.identity.certificates import Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from protocols.statistics.moments import Mean
-from protos import tally_pb2 as pb
-from protos.channel import open_channel
-from protos.identity_files import read_identity
-from protos.tally_pb2_grpc import CoordinatorStub
-from servers.coordinator_process import run_coordinator
-from servers.coordinator_service import CoordinatorConfig
-from servers.federation_folder import create_federation
-from servers.process import ServerConfig, run_server
+from tallyroom.parties.process import PartyConfig, PartyHost
+from tallyroom.protocols.aggregation.one_round import OneRoundServer
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.channel import open_channel
+from tallyroom.protos.identity_files import read_identity
+from tallyroom.protos.tally_pb2_grpc import CoordinatorStub
+from tallyroom.servers.coordinator_process import run_coordinator
+from tallyroom.servers.coordinator_service import CoordinatorConfig
+from tallyroom.servers.federation_folder import create_federation
+from tallyroom.servers.process import ServerConfig, run_server
 from tests.servers.stations import COORDINATOR, Federation, started
 
 GRACE = 0.5
@@ -83,7 +83,7 @@ def _computing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object])
         return add_up(self, members)
 
     monkeypatch.setattr(OneRoundServer, "sum_over", slowly)
-    monkeypatch.setattr("servers.server_link.GRACE_SECONDS", GRACE)
+    monkeypatch.setattr("tallyroom.servers.server_link.GRACE_SECONDS", GRACE)
 
 
 def test_no_server_waits_for_another_to_be_done(

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from protocols.run.messages import Message
-from protocols.run.participant import Participant
-from simulation.runtimes.inprocess import InProcess
+from tallyroom.protocols.run.participant import Participant
+from tallyroom.protocols.wire.messages import Message
+from tallyroom.simulation.runtimes.inprocess import InProcess
 
 Change = Callable[[Message], Message]
 

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.additive import Additive
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.registry import AGGREGATORS
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics.moments import Mean
-from simulation import Federation
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.additive import Additive
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.registry import AGGREGATORS
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation import Federation
 from tests.conftest import Tally
 from tests.registering import register
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from protocols.errors import RunFailed
-from protos import tally_pb2 as pb
-from protos.evidence import EvidenceReader
-from simulation.analyst import Analyst
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protos import tally_pb2 as pb
+from tallyroom.protos.evidence import EvidenceReader
+from tallyroom.simulation.analyst import Analyst
 
 SHARES = [pb.Event(share=pb.SignedShare(server=server, share=b"x")) for server in (0, 1)]
 ANSWER = pb.Event(answer=pb.Answer(records=3))

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from protocols.statistics.drawing import SEVERAL
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from simulation import Federation, Result
-from simulation.reports.figures import communication_figure, estimate_figure
+from tallyroom.protocols.statistics.drawing import SEVERAL
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.reports.figures import communication_figure, estimate_figure
 from tests.conftest import Tally
 
 
@@ -239,9 +239,9 @@ def test_an_interrupt_while_it_loads_is_one_line() -> None:
         "import sys, importlib.abc\n"
         "class Key(importlib.abc.MetaPathFinder):\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'simulation.command.main': raise KeyboardInterrupt\n"
+        "        if name == 'tallyroom.simulation.command.main': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Key())\n"
-        "from simulation.command.start import main\n"
+        "from tallyroom.simulation.command.start import main\n"
         "main()\n"
     )
     done = subprocess.run(
@@ -254,11 +254,11 @@ def test_an_interrupt_while_it_loads_is_one_line() -> None:
 def test_an_interrupt_of_a_run_is_one_line() -> None:
     script = (
         "import sys\n"
-        "from simulation.federation import Federation\n"
+        "from tallyroom.simulation.federation import Federation\n"
         "def pressed(*_, **__): raise KeyboardInterrupt\n"
         "Federation.run = pressed\n"
         "sys.argv = ['tally', 'run', 'mean', '--parties', '3']\n"
-        "from simulation.command.start import main\n"
+        "from tallyroom.simulation.command.start import main\n"
         "main()\n"
     )
     done = subprocess.run(
@@ -290,7 +290,7 @@ def test_options_that_nobody_understood_are_told_otherwise(tally_here: Tally) ->
 
 
 def test_a_small_run_refutes_nothing() -> None:
-    from simulation.reproduce.contract import Outcome, Scale
+    from tallyroom.simulation.reproduce.contract import Outcome, Scale
 
     failed = Outcome({"it is so": False}, {}, [])
     assert failed.verdict_at(Scale.SMALL) == "inconclusive"

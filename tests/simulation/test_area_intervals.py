@@ -6,16 +6,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.aggregation.curator import Curator
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.statistics.areas import Area, AucByCurve, AveragePrecision, AveragePrecisionByCurve
-from protocols.statistics.classifier_curves import PrCurve, Roc
-from protocols.statistics.contract import Statistic
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.of_pairs import Auc
-from simulation import Federation
+from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.areas import (
+    Area,
+    AucByCurve,
+    AveragePrecision,
+    AveragePrecisionByCurve,
+)
+from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.simulation import Federation
 
 
 @pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])

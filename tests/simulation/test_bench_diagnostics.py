@@ -1,6 +1,6 @@
 """`tally bench diagnostics` in small: its rows and what they tell."""
 
-from simulation.bench import diagnostics
+from tallyroom.simulation.bench import diagnostics
 
 
 def test_rows_in_small() -> None:

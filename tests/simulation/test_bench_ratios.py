@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.statistics.histogram import Histogram
-from simulation.bench import command, flower, peers, ratios
-from simulation.bench.ratios import KNOWN, compared, missing, page_text, write_page
-from simulation.bench.row import Row
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation.bench import command, flower, peers, ratios
+from tallyroom.simulation.bench.ratios import KNOWN, compared, missing, page_text, write_page
+from tallyroom.simulation.bench.row import Row
 
 ROWS = [
     ("fss", Row("gen-32-native", 2e6, "keys/s", {"sycret": 9.0, "aes-limit": 0.5})),

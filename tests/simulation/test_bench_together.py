@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Mode
-from protocols.statistics.histogram import Histogram
-from simulation.bench import together
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation.bench import together
 
 
 @pytest.mark.parametrize("statistic", [Histogram(bins=16), Mode(bins=16), together._search(16)])

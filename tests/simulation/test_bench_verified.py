@@ -2,8 +2,8 @@
 
 import pytest
 
-from fss import native
-from simulation.bench import verified
+from tallyroom.fss import native
+from tallyroom.simulation.bench import verified
 
 
 @pytest.mark.skipif(native.instruction_set() is None, reason="no native module here")

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Mode, QuantileByMax, TopK
-from protocols.statistics.ecdf import Quantile
-from protocols.statistics.estimates import Curve, shape_of
-from simulation import Federation
-from storage.ledger import Ledger
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.estimates import Curve, shape_of
+from tallyroom.simulation import Federation
+from tallyroom.storage.ledger import Ledger
 
 RNG = np.random.default_rng(8)
 VALUES = np.clip(RNG.normal(0.4, 0.15, 500), 0, 1)

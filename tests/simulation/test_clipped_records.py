@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from protocols.records import Column
-from protocols.studies.contract import Study
-from protocols.studies.logistic_regression import LogisticRegression
-from protocols.studies.multinomial_regression import MultinomialRegression
-from protocols.studies.projected_histogram import ProjectedHistogram
-from protocols.studies.residual_plot import ResidualPlot
-from simulation.federation import Federation
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.logistic_regression import LogisticRegression
+from tallyroom.protocols.studies.multinomial_regression import MultinomialRegression
+from tallyroom.protocols.studies.projected_histogram import ProjectedHistogram
+from tallyroom.protocols.studies.residual_plot import ResidualPlot
+from tallyroom.simulation.federation import Federation
 
 SCHEMA = ("label=0,1", "a=-1:1", "b=0:1")
 

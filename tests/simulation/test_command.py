@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from protocols import registry
-from protocols.errors import LocalError
-from protocols.statistics import offered, statistic_named
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.option import option
-from protocols.statistics.ranged import Ranged
-from simulation.command.by_statistic import statistic_command
-from simulation.command.common import GROUPS, CompareOptions, RunOptions, parameters_of
+from tallyroom.protocols import registry
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import offered, statistic_named
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.ranged import Ranged
+from tallyroom.simulation.command.by_statistic import statistic_command
+from tallyroom.simulation.command.common import GROUPS, CompareOptions, RunOptions, parameters_of
 from tests.conftest import COMMAND, Tally
 
 SECTION = re.compile(r"^(\w[^:\n]*):$", re.M)
@@ -179,7 +179,7 @@ def test_the_version(tally_here: Tally) -> None:
 def modules_after(*words: str) -> list[str]:
     program = (
         f"import sys; sys.argv = ['tally', *{words!r}]\n"
-        "from simulation.command.main import main\n"
+        "from tallyroom.simulation.command.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "print(*sys.modules, file=sys.stderr)"
@@ -196,7 +196,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_a_run_in_one_process_loads_no_network_and_no_other_statistic() -> None:
-    heavy = {"grpc", "matplotlib", "scipy", "sklearn", "protocols.statistics.running_sum"}
+    heavy = {"grpc", "matplotlib", "scipy", "sklearn", "tallyroom.protocols.statistics.running_sum"}
     assert heavy.isdisjoint(modules_after("run", "mean", "--json"))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocols.aggregation import aggregator_named, aggregator_names
-from simulation.reports.comparison_page import LOGARITHMIC_FROM, comparison_figure
+from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.simulation.reports.comparison_page import LOGARITHMIC_FROM, comparison_figure
 from tests.conftest import Done, Tally
 
 PARTIES = ("--parties", 12, "--seed", 4)
@@ -156,9 +156,9 @@ def test_bad_comparisons(
 
 
 def test_scales_are_logarithmic_only_where_bars_would_vanish() -> None:
-    from protocols.statistics.ecdf import Ecdf
-    from simulation import Federation, Result
-    from simulation.comparison import compare
+    from tallyroom.protocols.statistics.ecdf import Ecdf
+    from tallyroom.simulation import Federation, Result
+    from tallyroom.simulation.comparison import compare
 
     def answer(spec: str, time: int) -> Result:
         with Federation(parties=10, aggregator=spec, seed=1 + time) as federation:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import TallyError
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from simulation import Federation
+from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.simulation import Federation
 from tests.conftest import Tally
 
 HEADER, KEY_HEADER, LEVEL, CHECK = 54, 8, 16, 192

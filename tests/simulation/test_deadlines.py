@@ -6,18 +6,18 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.additive import Additive
-from protocols.aggregation.contract import Bulk
-from protocols.aggregation.one_round import OneRoundParty, OneRoundServer
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.registry import AGGREGATORS
-from protocols.run.machine import Continue, Machine, Step
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
-from simulation import Federation
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.additive import Additive
+from tallyroom.protocols.aggregation.contract import Bulk
+from tallyroom.protocols.aggregation.one_round import OneRoundParty, OneRoundServer
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.registry import AGGREGATORS
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Continue, Machine, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.simulation import Federation
 from tests.registering import register
 
 

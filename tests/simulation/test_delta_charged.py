@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from protocols.errors import LocalError
-from protocols.joint.noise_circuit import DEFAULT_DELTA
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Chosen, Mode
-from protocols.statistics.curated import SmoothAuc
-from protocols.statistics.first_above import FirstAboveThreshold
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Gini
-from simulation.federation import Federation
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.noise_circuit import DEFAULT_DELTA
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Chosen, Mode
+from tallyroom.protocols.statistics.curated import SmoothAuc
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.simulation.federation import Federation
+from tallyroom.storage.ledger import Ledger
 
 BINS: dict[str, Any] = {"value": "score", "lower": 0.0, "upper": 1.0, "bins": 4}
 HISTOGRAM = Histogram(**BINS)

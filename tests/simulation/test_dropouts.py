@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from simulation import Federation, Result
-from simulation.misbehaviour import choose_silent
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 VALUES = np.random.default_rng(5).uniform(0, 1, 31)

@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from protocols.privacy.smoothing import smooth
-from protocols.statistics import Curve, Statistic
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.drawing import Beside
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.interval import Interval
-from simulation import Federation, Result
+from tallyroom.protocols.privacy.smoothing import smooth
+from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.drawing import Beside
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.interval import Interval
+from tallyroom.simulation import Federation, Result
 
 
 def answer(statistic: Statistic, epsilon: float | str = 1.0) -> Result:
@@ -60,7 +60,7 @@ class TestDistribution:
         assert isinstance(band, PolyCollection)
         corners = np.asarray(band.get_paths()[0].vertices)[:, 1]
         y = np.array(curve(result.estimate).y)
-        low, high = (np.clip(y + side * 1.96 * result.deviations, 0, 1) for side in (-1, 1))
+        low, high = (np.clip(y + side * 2.1183 * result.deviations, 0, 1) for side in (-1, 1))
         assert np.isclose(corners.max(), np.maximum(high, y).max(), atol=1e-4)
         assert np.isclose(corners.min(), np.minimum(low, y).min(), atol=1e-4)
 

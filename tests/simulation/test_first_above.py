@@ -11,24 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError, RunFailed
-from protocols.run.messages import Message, Phase
-from protocols.statistics import Statistic
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import Rows
-from protocols.statistics.first_above import (
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.estimates import Rows
+from tallyroom.protocols.statistics.first_above import (
     BEYOND,
     FirstAboveThreshold,
     JointReach,
     MagnitudeBounds,
 )
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protocols.studies.private_bounds import PrivateBounds
-from protocols.studies.residual_plot import ResidualPlot
-from simulation import Federation
-from storage.ledger import Ledger
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.studies.private_bounds import PrivateBounds
+from tallyroom.protocols.studies.residual_plot import ResidualPlot
+from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.simulation import Federation
+from tallyroom.storage.ledger import Ledger
 from tests.conftest import Tally
 from tests.simulation.tampering import Tampered
 
@@ -189,7 +189,7 @@ def test_bounds_that_noise_hides_are_not_found() -> None:
     values = Rows(["end", "value"], [["lower", 8.0], ["upper", 4.0]])
     study = PrivateBounds(Mean(), 0.5, "sparse-vector").steps()
     next(study)
-    from protocols.studies.contract import Answer
+    from tallyroom.protocols.studies.contract import Answer
 
     with pytest.raises(RunFailed, match="no bounds were found"):
         study.send(Answer(values, np.full(2, np.nan), 10))

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parties.data import Dataset
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.records import Column
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.policy import Policy
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import CollisionEntropy, Gini
-from simulation import Federation, Result
-from storage.ledger import Ledger
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import CollisionEntropy, Gini
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
+from tallyroom.simulation import Federation, Result
+from tallyroom.storage.ledger import Ledger
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.simulation.tampering import Change, Tampered
 
@@ -48,6 +48,9 @@ def test_the_noise_of_a_release_is_the_curators(aggregator: str, bins: int) -> N
     assert twice.deviations[0] ** 2 == pytest.approx(2 * result.deviations[0] ** 2)
     assert result.privacy.noise == "joint"
     assert "neither knows it" in result.privacy.threat_model
+    unchecked = "what server-0 garbles is not checked, and it could leave out all noise unseen"
+    assert unchecked in result.privacy.threat_model
+    assert unchecked not in twice.privacy.threat_model
 
 
 @pytest.mark.parametrize("aggregator", ["fss", "fss?verified=yes"])
@@ -68,6 +71,11 @@ def test_the_totals_of_pairs_have_it_by_default() -> None:
         result = federation.run(Gini(value="value", bits=6), epsilon=1e6, delta=1e-9, noise="total")
         assert result.privacy.noise == "total"
         result = federation.run(CollisionEntropy(value="value"), epsilon=8.0)
+        by_servers = federation.run(CollisionEntropy(value="value", meet="servers"), epsilon=8.0)
+    assert "server-0 garbles all pairs and must follow" in by_servers.privacy.threat_model
+    assert "make the released total tell any record" in by_servers.privacy.threat_model
+    assert "could leave out all noise unseen" in by_servers.privacy.threat_model
+    assert "the party of a pair that garbles must follow" in result.privacy.threat_model
     assert result.privacy.noise == "joint"
     assert 0 < result.privacy.delta <= 2.0**-40
     with Federation(parties=2, servers=3, data=data, seed=1) as federation:

@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from simulation.command.main import main
+from tallyroom.simulation.command.main import main
 sys.argv = ["tally", *{words!r}]
 try:
     main()

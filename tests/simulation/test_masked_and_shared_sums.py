@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocols.errors import LocalError, RunFailed
-from protocols.statistics import statistic_named
-from protocols.statistics.histogram import Histogram
-from simulation import Federation, Result
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation import Federation, Result
 
 BINS = Histogram(value="score", bins=4)
 

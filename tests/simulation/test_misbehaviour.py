@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.aggregation import aggregators
-from protocols.errors import LocalError
-from protocols.statistics import Curve, Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from simulation import Federation, Result
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation import aggregators
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import Curve, Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.simulation import Federation, Result
 from tests.conftest import Tally
 
 PARTIES = 12

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.data import load
-from protocols.errors import RunFailed
-from protocols.pairwise.sampling.pair_assignment import draw_meetings
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
-from protocols.statistics.pairwise import Pairs
-from simulation import Federation, Result
-from simulation.misbehaviour import choose_silent
+from tallyroom.parties.data import load
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.simulation import Federation, Result
+from tallyroom.simulation.misbehaviour import choose_silent
 from tests.conftest import Tally
 
 SCORES = "synthetic:scores?n=24"
@@ -82,6 +82,12 @@ def answer(tally: Tally, *words: str) -> dict[str, object]:
     return found
 
 
+PARTY_GARBLES = (
+    "the party of a pair that garbles must follow the protocol: one that deviates can make the "
+    "released total tell the other's record, past any noise"
+)
+
+
 def test_what_an_answer_says_of_its_privacy(tally_here: Tally) -> None:
     options = ("--data", SCORES, "--bits", "8", "--epsilon", "2")
     inside = answer(tally_here, "gini", *options, "--noise", "per-pair", "--delta", "1e-6")
@@ -90,13 +96,15 @@ def test_what_an_answer_says_of_its_privacy(tally_here: Tally) -> None:
     assert 0 < privacy["delta"] <= 1e-6
     assert privacy["noise"] == "per-pair"
     assert "inside the circuit of every pair" in privacy["mechanism"]
-    assert "private if either of them is honest" in privacy["threat_model"]
+    assert "keeps its coins to itself and both follow the protocol" in privacy["threat_model"]
+    assert PARTY_GARBLES in privacy["threat_model"]
     total = answer(tally_here, "gini", *options, "--noise", "total")
     privacy = total["privacy"]
     assert isinstance(privacy, dict)
     assert privacy["delta"] == 0.0
     assert privacy["noise"] == "total"
     assert "on the total of one output over all pairs" in privacy["mechanism"]
+    assert PARTY_GARBLES in privacy["threat_model"]
     links = total["communication"]
     assert isinstance(links, dict)
     assert links["links"]["party->party"]["bytes"] > 0

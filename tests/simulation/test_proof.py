@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import RunFailed
-from protocols.identity.certificates import Authority, Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.records import deal
-from protocols.run.evidence import Answered, Evidence
-from protocols.run.messages import Role
-from protocols.run.question import Question
-from protocols.run.receipts import RECEIPT_BYTES, decode_receipt, signer
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.on_demand import EcdfPoints
-from simulation.runtimes.contract import Opened, Plan
-from simulation.runtimes.inprocess import InProcess
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.evidence import Answered, Evidence
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES, decode_receipt, signer
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.simulation.runtimes.contract import Opened, Plan
+from tallyroom.simulation.runtimes.inprocess import InProcess
 
 NOW = dt.datetime.now(dt.UTC)
 DAY = dt.timedelta(days=1)

@@ -12,8 +12,8 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
-from protocols.errors import LocalError
-from simulation.reproduce.registry import FIGURES
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.reproduce.registry import FIGURES
 from tests.conftest import Tally
 from tests.once import once
 
@@ -122,7 +122,7 @@ WORDS = (
 
 
 def tally_elsewhere(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    program = "from simulation.command.main import main; main()"
+    program = "from tallyroom.simulation.command.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=cwd,

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulation.reproduce import s0_calibration, s2_roc_examples
-from simulation.reproduce.classified import made_up, messages, tweets
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.s0_calibration import Calibrated, Errors, terms_of
+from tallyroom.simulation.reproduce import s0_calibration, s2_roc_examples
+from tallyroom.simulation.reproduce.classified import made_up, messages, tweets
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.s0_calibration import Calibrated, Errors, terms_of
 
 
 class TestCalibration:

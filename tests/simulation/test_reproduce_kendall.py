@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.pairwise.sampling.estimator import Design, epsilon_each
-from protocols.records import deal
-from protocols.statistics.of_pairs import KendallTau
-from simulation.reproduce import s1_kendall
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Scale
-from simulation.reproduce.s1_kendall import METHODS, Errors, Sample, judge
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.kernels.estimator import Design, epsilon_each
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.of_pairs import KendallTau
+from tallyroom.simulation.reproduce import s1_kendall
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Scale
+from tallyroom.simulation.reproduce.s1_kendall import METHODS, Errors, Sample, judge
 from tests.goodness import ALPHA
 
 CELLS = s1_kendall.synthetic(200, np.random.default_rng(1))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simulation.bench import local as bench
-from simulation.reproduce import s1_auc, s1_kendall
-from simulation.reproduce.contract import Scale
-from simulation.reproduce.s1_kendall_setups import S1_TAU, SetUp, set_ups
+from tallyroom.simulation.bench import local as bench
+from tallyroom.simulation.reproduce import s1_auc, s1_kendall
+from tallyroom.simulation.reproduce.contract import Scale
+from tallyroom.simulation.reproduce.s1_kendall_setups import S1_TAU, SetUp, set_ups
 from tests.goodness import ALPHA
 
 

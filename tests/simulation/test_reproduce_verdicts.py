@@ -6,15 +6,15 @@ from fractions import Fraction
 
 import pytest
 
-from simulation.reproduce import (
+from tallyroom.simulation.reproduce import (
     ecdf_error,
     s0_communication,
     s0_inverse,
     s0_runtime,
     s0_smoothing,
 )
-from simulation.reproduce.confidence import Mean
-from simulation.reproduce.contract import Outcome
+from tallyroom.simulation.reproduce.confidence import Mean
+from tallyroom.simulation.reproduce.contract import Outcome
 
 
 def flipped(before: dict[str, bool], after: dict[str, bool]) -> list[int]:

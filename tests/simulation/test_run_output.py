@@ -45,7 +45,8 @@ def test_the_object_has_exactly_the_designed_keys(tally_here: Tally) -> None:
     assert found.keys() == TOP
     assert found["error"].keys() == found["noise_error"].keys() == {"rmse", "max"}
     assert found["data"].keys() == {"name", "columns", "records", "bounds", "grid", "grid_step"}
-    assert found["privacy"].keys() == {"epsilon", "delta", "mechanism", "noise", "threat_model"}
+    promised = {"epsilon", "delta", "mechanism", "noise", "protects", "threat_model"}
+    assert found["privacy"].keys() == promised
     assert found["federation"] == {
         "parties": 5,
         "servers": 2,
@@ -95,7 +96,7 @@ def test_one_seed_gives_one_answer_in_both_runtimes(tally_here: Tally) -> None:
 
 def test_a_histogram_without_noise_is_numpys(tally_here: Tally) -> None:
     found = document(tally_here, "histogram", "--bins", "12", "--epsilon", "inf")
-    from parties.data import load
+    from tallyroom.parties.data import load
 
     values = load("synthetic:scores?n=2000").columns["score"]
     counts, edges = np.histogram(values, bins=12, range=(0.0, 1.0))
@@ -203,8 +204,8 @@ def test_lists(tally_here: Tally, what: str) -> None:
 def test_a_ledger_is_shown(tally_here: Tally, tmp_path: Path) -> None:
     from fractions import Fraction
 
-    from protocols.run.machine import Spend
-    from storage.ledger import Ledger
+    from tallyroom.protocols.wire.machine import Spend
+    from tallyroom.storage.ledger import Ledger
 
     ledger = Ledger(tmp_path / "work" / "l.sqlite", None)
     ledger.record([Spend("d", "r", Fraction(1, 4)), Spend("d", "s", None)])

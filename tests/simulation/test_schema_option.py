@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulation.federation import Federation
-from simulation.web.form import options_of
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.web.form import options_of
 from tests.conftest import Tally
 
 SCHEMA = "age=0:100\njob=clerk,cook\npay=low,high\n# a comment\nhours=0:80\n"

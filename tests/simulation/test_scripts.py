@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError
-from protocols.run.messages import Message, Phase, Role
-from simulation.misbehaviour import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.simulation.misbehaviour import (
     HONEST,
     Cheat,
     Misbehaviour,

@@ -13,16 +13,16 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra `web` is not installed")
 
-from protocols.errors import LocalError, RunFailed
-from protocols.identity.certificates import Identity
-from protocols.run.messages import Role
-from protos.identity_files import write_identity
-from simulation import Federation
-from simulation.runtimes import Progress
-from simulation.runtimes.processes import Processes
-from simulation.watch import at_work, is_running, watched
-from simulation.web.folder import RunFolder
-from simulation.web.form import arguments
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.identity.certificates import Identity
+from tallyroom.protocols.wire.messages import Role
+from tallyroom.protos.identity_files import write_identity
+from tallyroom.simulation import Federation
+from tallyroom.simulation.runtimes import Progress
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.simulation.watch import at_work, is_running, watched
+from tallyroom.simulation.web.folder import RunFolder
+from tallyroom.simulation.web.form import arguments
 from tests.conftest import COMMAND, Tally
 
 TOKEN = "a-token-of-the-tests"
@@ -193,7 +193,8 @@ def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
         (runs / "links" / file).symlink_to(secret)
         os.mkfifo(runs / "pipes" / file)
     program = (
-        "import json, sys; from pathlib import Path; from simulation.web.folder import RunFolder;"
+        "import json, sys; from pathlib import Path;"
+        "from tallyroom.simulation.web.folder import RunFolder;"
         "print(json.dumps([each.detail() for each in RunFolder(Path(sys.argv[1])).all()]))"
     )
     words = [sys.executable, "-c", program, str(runs)]
@@ -239,7 +240,7 @@ def test_a_run_goes_on_until_its_files_are_written(tmp_path: Path) -> None:
 
 def test_parties_that_were_caught_are_shown_as_refused(tmp_path: Path) -> None:
     words = ["--aggregator", "prio3", "--parties", "5", "--cheat", "3:out-of-range"]
-    program = [sys.executable, "-c", "from simulation.command.main import main; main()"]
+    program = [sys.executable, "-c", "from tallyroom.simulation.command.main import main; main()"]
     out = tmp_path / "run"
     subprocess.run(
         [*program, "run", "histogram", *words, "--out", str(out)], check=True, capture_output=True
@@ -277,8 +278,8 @@ def test_a_question_that_is_refused_leaves_no_folder(tally_here: Tally, tmp_path
 
 def test_a_killed_run_is_not_taken_for_a_living_one(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from simulation.watch import Watch;"
-        "from simulation.runtimes import Progress;"
+        "import os, sys; from pathlib import Path; from tallyroom.simulation.watch import Watch;"
+        "from tallyroom.simulation.runtimes import Progress;"
         "w = Watch(Path(sys.argv[1]), {}, lambda _: None); w.report(Progress('submit', 1, 1));"
         "os.kill(os.getpid(), 9)"
     )

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-import protocols.aggregation as registry
-from protocols.registry import AGGREGATORS
-from simulation.reports import terminal
-from simulation.reports.trust import promises, show_promises
+import tallyroom.protocols.aggregation as registry
+from tallyroom.protocols.registry import AGGREGATORS
+from tallyroom.simulation.reports import terminal
+from tallyroom.simulation.reports.trust import promises, show_promises
 from tests.conftest import Tally
 from tests.registering import register
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data import Dataset
-from protocols.statistics import Curve, Estimate, Statistic
-from protocols.statistics.choices import Mode
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.first_above import FirstAboveThreshold
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.of_pairs import Auc, Gini, Variance
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from protocols.studies import Study
-from protocols.studies.gini_coefficient import GiniCoefficient
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.statistics import Curve, Estimate, Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.of_pairs import Auc, Gini, Variance
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.studies import Study
+from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 
 PARTIES = 6
 RECORDS = 12

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from protocols.errors import RunFailed
-from protocols.run.question import Question
-from protocols.statistics.cumulative import Cumulative
-from simulation import Federation
-from simulation.bench.proc import resident_bytes
-from simulation.runtimes import Opened, Plan, Report, Runtime
-from simulation.runtimes.processes import Processes
-from storage.ledger import Ledger
+from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.cumulative import Cumulative
+from tallyroom.simulation import Federation
+from tallyroom.simulation.bench.proc import resident_bytes
+from tallyroom.simulation.runtimes import Opened, Plan, Report, Runtime
+from tallyroom.simulation.runtimes.processes import Processes
+from tallyroom.storage.ledger import Ledger
 from tests.soak.questions import DATA, DELTA, KINDS, PARTIES, Kind
 
 HOSTS = 3

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocols.errors import AnswerRefused, TallyError
-from storage.answers import MOST_ANSWERS
+from tallyroom.protocols.errors import AnswerRefused, TallyError
+from tallyroom.storage.answers import MOST_ANSWERS
 from tests.soak.questions import Kind
 from tests.soak.room import Room, Usage
 from tests.soak.trouble import Trouble

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from protocols.privacy.laplace import Integers, discrete_laplace
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.laplace import Integers, discrete_laplace
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
 
 BULK = 1 << 15
 

@@ -8,18 +8,18 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss.aggregator import FssServer
-from protocols.aggregation.one_round import SummingServer
-from protocols.algebra.ring import Vector, signed
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.machine import Continue, Done
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics import Statistic
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.fss.aggregator import FssServer
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.wire.machine import Continue, Done
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.samples import a_message, a_query, bitmap
 
 Event = Callable[[NDArray[np.int64]], NDArray[np.bool]]

@@ -5,16 +5,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.aggregation.additive import Additive
-from protocols.joint.choice import Choice
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.records import Column, Holdings, deal
-from protocols.statistics.choices import QuantileByMax
-from protocols.statistics.contract import Statistic
-from protocols.statistics.ecdf import Quantile
-from protocols.statistics.estimates import Estimate, shape_of
-from protocols.studies.contract import Answer, Study
-from protocols.studies.quantile_zoom import zoomed
+from tallyroom.protocols.aggregation.additive import Additive
+from tallyroom.protocols.joint.choice import Choice
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.choices import QuantileByMax
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.studies.contract import Answer, Study
+from tallyroom.protocols.studies.quantile_zoom import zoomed
 
 
 def draw(

@@ -15,21 +15,21 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.one_round import SummingServer
-from protocols.algebra.ring import signed
-from protocols.local.auc import AucResponse
-from protocols.privacy.dawa import Dawa
-from protocols.privacy.mechanisms import Placement
-from protocols.privacy.quantiles import recursive_medians
-from protocols.privacy.smooth_sensitivity import SmoothNoise
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.statistics.calibration import FIXED_POINT, CalibrationCounts
-from protocols.statistics.classifier_curves import PrCurve, Roc
-from protocols.statistics.contract import Statistic
-from protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.local.auc import AucResponse
+from tallyroom.protocols.privacy.dawa import Dawa
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.quantiles import recursive_medians
+from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.calibration import FIXED_POINT, CalibrationCounts
+from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tests.samples import a_query
 from tests.statistical.bulk_noise import in_bulk
 from tests.statistical.likelihoods import likelihood

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.privacy.curves import HierarchyMechanism
-from protocols.privacy.hierarchy import Hierarchy
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.statistics import Curve
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.on_demand import EcdfPoints
-from protocols.statistics.running_sum import RunningSum
-from simulation import Federation
-from simulation.result import Result
+from tallyroom.protocols.privacy.curves import HierarchyMechanism
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.simulation import Federation
+from tallyroom.simulation.result import Result
 from tests.statistical.bulk_noise import in_bulk
 
 WIDTH = 6.0

@@ -20,11 +20,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.on_demand import EcdfPoints
-from protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.goodness import ALPHA, discrete_laplace_pmf
 from tests.samples import a_query
 from tests.statistical.bulk_noise import in_bulk

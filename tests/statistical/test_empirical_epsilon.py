@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parties.block import PartyBlock
-from protocols.aggregation.additive import Additive
-from protocols.algebra.ring import Vector, signed
-from protocols.privacy.laplace import Integers, discrete_laplace
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.randomness import Randomness
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.run.receipts import RECEIPT_BYTES
-from protocols.statistics.histogram import Histogram
-from servers.aggregation_server import AggregationServer
-from storage.ledger import Ledger
+from tallyroom.parties.block import PartyBlock
+from tallyroom.protocols.aggregation.additive import Additive
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.privacy.laplace import Integers, discrete_laplace
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.receipts import RECEIPT_BYTES
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.storage.ledger import Ledger
 from tests.protocols.pairwise.gathering import held
 from tests.samples import a_message, a_query
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.privacy.laplace import (
+from tallyroom.protocols.privacy.laplace import (
     Integers,
     bernoulli_exp_each,
     discrete_laplace,
@@ -18,7 +18,7 @@ from protocols.privacy.laplace import (
     representable,
     uniform,
 )
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p, discrete_laplace_pmf, fits
 
 N = 200_000

@@ -12,17 +12,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector, signed
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.pairwise.sampling.estimator import Design, Zetas
-from protocols.pairwise.sampling.pair_assignment import draw_meetings, garblers_of
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.statistics.of_pairs import CollisionEntropy, Gini
-from protocols.statistics.pairwise import Pairs
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.kernels.estimator import Design, Zetas
+from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings, garblers_of
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.of_pairs import CollisionEntropy, Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import Message, Phase
 from tests.goodness import ALPHA, fits, uniform_bytes_p
 from tests.protocols.pairwise.gathering import (
     Gathering,

@@ -15,20 +15,20 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from parties.data import Dataset
-from protocols.aggregation import aggregator_named, aggregator_names
-from protocols.errors import LocalError
-from protocols.records import Column
-from protocols.statistics import Estimate, statistics
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.choices import Mode, TopK
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.first_above import FirstAboveThreshold
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.local_forms import LocalForm
-from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.of_pairs import (
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics import Estimate, statistics
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.choices import Mode, TopK
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.local_forms import LocalForm
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -36,11 +36,11 @@ from protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.running_sum import RunningSum
-from simulation import Federation
-from simulation.result import Result
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.simulation import Federation
+from tallyroom.simulation.result import Result
 
 GENERATOR = np.random.default_rng(20)
 PARTIES = 2

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregation.release import NoisySum
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement, noise_variance
-from protocols.privacy.polya import _own_cycles, polya
-from protocols.randomness import Randomness, Streams
+from tallyroom.protocols.aggregation.release import NoisySum
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement, noise_variance
+from tallyroom.protocols.privacy.polya import _own_cycles, polya
+from tallyroom.protocols.randomness import Randomness, Streams
 from tests.goodness import ALPHA, chi_square_p, discrete_laplace_pmf, fits
 from tests.samples import a_query
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.ecdf import Quantile
 from tests.statistical.quantile_draws import errors, exponential_mechanism_rmse
 
 VALUES = np.rint(np.random.default_rng(4).lognormal(6.5, 1.2, 20_000))

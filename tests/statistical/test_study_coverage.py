@@ -8,14 +8,14 @@ that it fails with probability below 10^-6.
 import numpy as np
 import pytest
 
-from protocols.records import Holdings
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import Statistic
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.interval import NORMAL, Interval
-from protocols.studies.contract import Answer, Finding, Study
-from protocols.studies.logistic_regression import LogisticRegression
-from protocols.studies.roc_medians import RocMedians
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.interval import Interval, laplace_width
+from tallyroom.protocols.studies.contract import Answer, Finding, Study
+from tallyroom.protocols.studies.logistic_regression import LogisticRegression
+from tallyroom.protocols.studies.roc_medians import RocMedians
 from tests.statistical.discrete_noise import noises, variance_of
 
 SERVERS = 2
@@ -53,7 +53,7 @@ def concluded(
 def held_share(study: Study, finding: Finding, truth: np.ndarray) -> float:
     assert finding.deviations is not None
     values = shape_of(finding.estimate).values()
-    found = Interval.around(values, finding.deviations, NORMAL, study.span)
+    found = Interval.around(values, finding.deviations, laplace_width(1), study.span)
     return float(((found.low <= truth) & (truth <= found.high)).mean())
 
 

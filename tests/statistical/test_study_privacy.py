@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.privacy.laplace import Integers
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.statistics.magnitudes import Magnitudes
-from protocols.statistics.moments import Sum
-from protocols.studies.budget import Budget, Grant
-from protocols.studies.contract import Answer, Ask
-from protocols.studies.private_bounds import PrivateBounds
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.studies.budget import Budget, Grant
+from tallyroom.protocols.studies.contract import Answer, Ask
+from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tests.samples import holdings_of
 
 ALPHA = 1e-7

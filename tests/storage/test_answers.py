@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import LocalError
-from storage.answers import Answers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.storage.answers import Answers
 
 NAMES = [number.to_bytes(8, "little") for number in range(20)]
 

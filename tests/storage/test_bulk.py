@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from storage import bulk as bulk_module
-from storage.bulk import FileBulk
-from storage.journal import Journal, Kind
+from tallyroom.storage import bulk as bulk_module
+from tallyroom.storage.bulk import FileBulk
+from tallyroom.storage.journal import Journal, Kind
 
 
 def ids(*numbers: int) -> np.typing.NDArray[np.uint32]:
@@ -127,7 +127,7 @@ def test_a_block_without_room_leaves_the_others_where_they_were(tmp_path: Path) 
 _SMALL_FILES = """
 import resource, sys, numpy as np
 from pathlib import Path
-from storage.bulk import FileBulk
+from tallyroom.storage.bulk import FileBulk
 
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, hard))
@@ -183,7 +183,7 @@ def test_blocks_behind_the_reader_leave_its_memory(tmp_path: Path) -> None:
 _ONE_PASS = """
 import resource, sys, numpy as np
 from pathlib import Path
-from storage.bulk import FileBulk
+from tallyroom.storage.bulk import FileBulk
 
 bulk = FileBulk(Path(sys.argv[1]))
 ids = np.array([0], dtype=np.uint32)

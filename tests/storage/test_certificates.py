@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storage.certificates import MAX_CERTIFICATE, Certificates
+from tallyroom.storage.certificates import MAX_CERTIFICATE, Certificates
 
 
 def test_they_are_there_again_after_a_restart(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import LocalError
-from storage.journal import Journal, Kind, Record, read_records
+from tallyroom.protocols.errors import LocalError
+from tallyroom.storage.journal import Journal, Kind, Record, read_records
 
 RUN, OTHER = b"run-0001", b"run-0002"
 RECORDS: list[Record] = [

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
-from protocols.privacy.ledger import LedgerRefusal
-from protocols.run.machine import Spend
-from storage.ledger import SCHEMA_VERSION, Ledger
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.caps import DEFAULT_CAP_DELTA, Composition
+from tallyroom.protocols.privacy.ledger import LedgerRefusal
+from tallyroom.protocols.wire.machine import Spend
+from tallyroom.storage.ledger import SCHEMA_VERSION, Ledger
 
 THIRD = Fraction(1, 3)
 
@@ -151,7 +151,8 @@ def test_a_spend_survives_the_death_of_its_keeper(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     program = (
         "import os, signal, sys; from fractions import Fraction; from pathlib import Path;"
-        "from protocols.run.machine import Spend; from storage.ledger import Ledger;"
+        "from tallyroom.protocols.wire.machine import Spend;"
+        "from tallyroom.storage.ledger import Ledger;"
         "Ledger(Path(sys.argv[1]), None).record([Spend('d', 'r', Fraction(1, 3))]);"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import LocalError
-from storage.ledger import Ledger
-from storage.store import VERSION, Store
+from tallyroom.protocols.errors import LocalError
+from tallyroom.storage.ledger import Ledger
+from tallyroom.storage.store import VERSION, Store
 
 
 @pytest.mark.parametrize("found", [str(VERSION + 1), "2.0", "", "-1", "two"])

@@ -23,7 +23,7 @@ print("the Python API answers:", result)
 """
 PAGE = """
 from importlib.resources import files
-page = (files("simulation.web") / "static" / "index.html").read_text()
+page = (files("tallyroom.simulation.web") / "static" / "index.html").read_text()
 print("the page:", len(page), "characters")
 """
 

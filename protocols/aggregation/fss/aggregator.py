@@ -29,36 +29,36 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.comparison import Comparison
-from fss.ring import Ring
-from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import (
+from tallyroom.fss.comparison import Comparison
+from tallyroom.fss.ring import Ring
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import (
     Aggregator,
     Bulk,
     Ids,
     Records,
     ThreatModel,
 )
-from protocols.aggregation.fss.submission import ASKED, FINE, compared, domain_bits
-from protocols.aggregation.fss.verified_keys import (
+from tallyroom.protocols.aggregation.fss.submission import ASKED, FINE, compared, domain_bits
+from tallyroom.protocols.aggregation.fss.verified_keys import (
     HEADER,
     SERVERS,
     generate,
     verified_keys,
 )
-from protocols.aggregation.fss.verified_keys import header as verified_header
-from protocols.aggregation.one_round import SummingServer
-from protocols.aggregation.partial_sums import total_over
-from protocols.aggregation.rosters import submissions
-from protocols.algebra.ring import Vector, add_shares
-from protocols.errors import LocalError
-from protocols.offers import Offer, Offers
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Done, Machine, Rejected, Step
-from protocols.run.messages import MAX_ROW, Message
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.fss.verified_keys import header as verified_header
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.aggregation.partial_sums import total_over
+from tallyroom.protocols.aggregation.rosters import submissions
+from tallyroom.protocols.algebra.ring import Vector, add_shares
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Done, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import MAX_ROW, Message
 
 AUTO = "auto"
 CHECKED_BYTES = "m(8 + ck)"
@@ -132,6 +132,18 @@ class Fss(Aggregator):
             catches=checks,
         )
 
+    def concessions(self, query: Query) -> tuple[str, ...]:
+        if self.checks:
+            return ()
+        why = "as was asked"
+        if query.statistic.on_demand:
+            why = "they are not by default for points on demand"
+        try:
+            replace(self, verified="yes").check(query)
+        except LocalError as error:
+            why = str(error)
+        return (f"keys are not checked: a party may upload one that counts twice ({why})",)
+
     def check(self, query: Query) -> None:
         if query.servers < 2:
             raise LocalError(f"fss needs at least 2 servers, not {query.servers}")
@@ -171,11 +183,13 @@ class Fss(Aggregator):
         return _HEADER.size + records * max(keys.key_bytes(i) for i in range(query.servers))
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from protocols.aggregation.fss.on_demand import OnDemandServer
+        from tallyroom.protocols.aggregation.fss.on_demand import OnDemandServer
 
         if self.checks:
-            from protocols.aggregation.fss.verified_on_demand import VerifiedOnDemandServer
-            from protocols.aggregation.fss.verified_server import VerifiedServer
+            from tallyroom.protocols.aggregation.fss.verified_on_demand import (
+                VerifiedOnDemandServer,
+            )
+            from tallyroom.protocols.aggregation.fss.verified_server import VerifiedServer
 
             checking = VerifiedOnDemandServer if query.statistic.on_demand else VerifiedServer
             return checking(query, index, randomness, bulk)
@@ -183,10 +197,10 @@ class Fss(Aggregator):
         return kind(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from protocols.aggregation.fss.on_demand import OnDemandCollector
+        from tallyroom.protocols.aggregation.fss.on_demand import OnDemandCollector
 
         if self.checks:
-            from protocols.aggregation.fss.verified_collector import (
+            from tallyroom.protocols.aggregation.fss.verified_collector import (
                 VerifiedCollector,
                 VerifiedOnDemandCollector,
             )

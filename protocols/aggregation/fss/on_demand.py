@@ -3,16 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.collector import Collector, CollectorState
-from protocols.aggregation.contract import Bulk, Records
-from protocols.aggregation.fss.aggregator import FssServer
-from protocols.aggregation.fss.submission import compared
-from protocols.aggregation.one_round import ServerState
-from protocols.algebra.ring import Vector, add_shares, signed
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.collector import Collector, CollectorState
+from tallyroom.protocols.aggregation.contract import Bulk, Records
+from tallyroom.protocols.aggregation.fss.aggregator import FssServer
+from tallyroom.protocols.aggregation.fss.submission import compared
+from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.algebra.ring import Vector, add_shares, signed
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase
 
 MAX_POINTS = 4096
 

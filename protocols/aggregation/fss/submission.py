@@ -1,10 +1,10 @@
 """What both kinds of keys ask of a query."""
 
-from protocols.errors import LocalError
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.measurement import Measurement
-from protocols.statistics.thresholds import RESOLUTION_BITS
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.measurement import Measurement
+from tallyroom.protocols.statistics.thresholds import RESOLUTION_BITS
 
 ASKED = "asked"
 FINE = "fine"

@@ -4,14 +4,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.aggregation.contract import Records
-from protocols.aggregation.fss.on_demand import OnDemandCollector
-from protocols.aggregation.rosters import parse_members
-from protocols.aggregation.verifying_collector import VerifyingCollector
-from protocols.algebra.ring import add_shares
-from protocols.run.machine import Rejected
-from protocols.run.messages import Message
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Records
+from tallyroom.protocols.aggregation.fss.on_demand import OnDemandCollector
+from tallyroom.protocols.aggregation.rosters import parse_members
+from tallyroom.protocols.aggregation.verifying_collector import VerifyingCollector
+from tallyroom.protocols.algebra.ring import add_shares
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.wire.machine import Rejected
+from tallyroom.protocols.wire.messages import Message
 
 
 class _KeysChecked(VerifyingCollector):

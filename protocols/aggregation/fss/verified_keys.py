@@ -6,11 +6,11 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.grid import GridKeys
-from fss.verified import CHALLENGE_BYTES, MIN_BITS, Verified
-from protocols.aggregation.fss.submission import domain_bits
-from protocols.errors import LocalError
-from protocols.run.query import Query
+from tallyroom.fss.grid import GridKeys
+from tallyroom.fss.verified import CHALLENGE_BYTES, MIN_BITS, Verified
+from tallyroom.protocols.aggregation.fss.submission import domain_bits
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.query import Query
 
 Rows = NDArray[np.uint8]
 

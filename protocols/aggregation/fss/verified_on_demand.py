@@ -3,14 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bulk, Ids
-from protocols.aggregation.fss.on_demand import NodeNoise, parse_points
-from protocols.aggregation.fss.verified_server import VerifiedServer
-from protocols.aggregation.one_round import ServerState
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, name_block
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Bulk, Ids
+from tallyroom.protocols.aggregation.fss.on_demand import NodeNoise, parse_points
+from tallyroom.protocols.aggregation.fss.verified_server import VerifiedServer
+from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, name_block
 
 
 class VerifiedOnDemandServer(VerifiedServer):

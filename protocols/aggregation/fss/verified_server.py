@@ -19,32 +19,39 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.verified import CHALLENGE_BYTES
-from protocols.aggregation import verifying_server
-from protocols.aggregation.contract import Bodies, Bulk, Ids
-from protocols.aggregation.fss.prints import DIGEST_BYTES, Prints, Range, different, parts, single
-from protocols.aggregation.fss.submission import compared
-from protocols.aggregation.fss.verified_keys import (
+from tallyroom.fss.verified import CHALLENGE_BYTES
+from tallyroom.protocols.aggregation import verifying_server
+from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Ids
+from tallyroom.protocols.aggregation.fss.prints import (
+    DIGEST_BYTES,
+    Prints,
+    Range,
+    different,
+    parts,
+    single,
+)
+from tallyroom.protocols.aggregation.fss.submission import compared
+from tallyroom.protocols.aggregation.fss.verified_keys import (
     CONTRIBUTION_BYTES,
     HEADER,
     challenge,
     header,
     verified_keys,
 )
-from protocols.aggregation.one_round import ServerState
-from protocols.aggregation.rosters import count_type, counts_body, parse_members, roster
-from protocols.aggregation.verifying_server import (
+from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.aggregation.rosters import count_type, counts_body, parse_members, roster
+from tallyroom.protocols.aggregation.verifying_server import (
     NAME_BYTES,
     Members,
     Stages,
     VerifyingServer,
     VerifyingStage,
 )
-from protocols.algebra.ring import Vector
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected, Step
-from protocols.run.messages import MAX_ROW, Message, Phase, Role, address, body_of
-from protocols.run.query import Query
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import MAX_ROW, Message, Phase, Role, address, body_of
 
 STEP = struct.Struct("<I")
 """What a message to the other server begins with: 0 is the contribution, later ones are digests."""

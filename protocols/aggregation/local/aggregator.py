@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
-from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from protocols.aggregation.release import Release
-from protocols.aggregation.reports import (
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.aggregation.reports import (
     LARGEST,
     LocalReports,
     PlainReports,
@@ -24,16 +24,16 @@ from protocols.aggregation.reports import (
     Reports,
     is_private,
 )
-from protocols.errors import LocalError
-from protocols.local import LocalRandomizer
-from protocols.offers import Offer, Offers
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.messages import MAX_ROW, SINGLE_BYTES
-from protocols.run.query import Query
-from protocols.statistics.measurement import Measurement
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import LocalRandomizer
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.measurement import Measurement
+from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.messages import MAX_ROW, SINGLE_BYTES
 
 
 class Local(Aggregator):
@@ -79,17 +79,17 @@ class Local(Aggregator):
         return LocalRelease(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from protocols.aggregation.local.roles import LocalParty
+        from tallyroom.protocols.aggregation.local.roles import LocalParty
 
         return LocalParty(query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from protocols.aggregation.local.roles import LocalServer
+        from tallyroom.protocols.aggregation.local.roles import LocalServer
 
         return LocalServer(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from protocols.aggregation.collector import Collector
+        from tallyroom.protocols.aggregation.collector import Collector
 
         return Collector(query, records, lambda shares: shares[0])
 

@@ -3,16 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Bulk, Ids
-from protocols.aggregation.local.aggregator import LocalRelease, reports_of
-from protocols.aggregation.one_round import CollectingServer, ServerState
-from protocols.aggregation.rosters import submissions
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Rejected, SpeaksOnce, Step
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Ids
+from tallyroom.protocols.aggregation.local.aggregator import LocalRelease, reports_of
+from tallyroom.protocols.aggregation.one_round import CollectingServer, ServerState
+from tallyroom.protocols.aggregation.rosters import submissions
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, SpeaksOnce, Step
+from tallyroom.protocols.wire.messages import Message, Phase
 
 
 class LocalParty(SpeaksOnce):

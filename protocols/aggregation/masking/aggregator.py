@@ -21,19 +21,19 @@ MAC says as much to a neighbour as a signature would, but to nobody else.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from protocols.aggregation.collector import Collector
-from protocols.aggregation.contract import Bulk, Records, ThreatModel
-from protocols.aggregation.masking.graph import MaskingPlan, make_plan
-from protocols.aggregation.masking.party import MaskingParty
-from protocols.aggregation.masking.server import MaskingServer
-from protocols.aggregation.vouched import Vouched
-from protocols.algebra.ring import add_shares
-from protocols.errors import LocalError
-from protocols.identity.vouchers import Signet, Vouchers
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.collector import Collector
+from tallyroom.protocols.aggregation.contract import Bulk, Records, ThreatModel
+from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, make_plan
+from tallyroom.protocols.aggregation.masking.party import MaskingParty
+from tallyroom.protocols.aggregation.masking.server import MaskingServer
+from tallyroom.protocols.aggregation.vouched import Vouched
+from tallyroom.protocols.algebra.ring import add_shares
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Machine
 
 
 @dataclass(frozen=True)

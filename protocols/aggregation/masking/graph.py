@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.randomness import KEY_BYTES, Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 
 Index = NDArray[np.int64]
 Members = NDArray[np.bool]

@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from protocols.identity.vouchers import PROOF_BYTES
+from tallyroom.protocols.identity.vouchers import PROOF_BYTES
 
 PUBLIC_BYTES = 32
 KEYS_BYTES = 2 * PUBLIC_BYTES

@@ -12,10 +12,10 @@ from hmac import compare_digest
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.prg import expand_seeds, expand_seeds_sum
-from protocols.aggregation.contract import Bodies
-from protocols.aggregation.masking.graph import MaskingPlan, given
-from protocols.aggregation.masking.keys import (
+from tallyroom.fss.prg import expand_seeds, expand_seeds_sum
+from tallyroom.protocols.aggregation.contract import Bodies
+from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, given
+from tallyroom.protocols.aggregation.masking.keys import (
     CONFIRMATION_BYTES,
     KEYS_BYTES,
     PUBLIC_BYTES,
@@ -32,17 +32,17 @@ from protocols.aggregation.masking.keys import (
     seal,
     unseal,
 )
-from protocols.aggregation.rosters import submitted_vectors
-from protocols.algebra.field import FIELD128
-from protocols.algebra.ring import Vector
-from protocols.algebra.sharing import deal, draw_elements
-from protocols.errors import LocalError
-from protocols.identity.vouchers import Signet
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.rosters import submitted_vectors
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.algebra.sharing import deal, draw_elements
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 Rows = NDArray[np.intp]
 

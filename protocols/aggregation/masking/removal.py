@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.prg import expand_seeds_sum
-from protocols.aggregation.masking.graph import MaskingPlan, Members, given
-from protocols.aggregation.masking.keys import SEED_BYTES, KeyPair, mask_seed
-from protocols.algebra.field import FIELD128
-from protocols.algebra.ring import Vector
-from protocols.algebra.sharing import open_secrets
+from tallyroom.fss.prg import expand_seeds_sum
+from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, Members, given
+from tallyroom.protocols.aggregation.masking.keys import SEED_BYTES, KeyPair, mask_seed
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.algebra.sharing import open_secrets
 
 Bytes = NDArray[np.uint8]
 

@@ -5,9 +5,9 @@ from enum import IntEnum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bulk
-from protocols.aggregation.masking.graph import MaskingPlan, Members, given
-from protocols.aggregation.masking.keys import (
+from tallyroom.protocols.aggregation.contract import Bulk
+from tallyroom.protocols.aggregation.masking.graph import MaskingPlan, Members, given
+from tallyroom.protocols.aggregation.masking.keys import (
     CONFIRMATION_BYTES,
     KEYS_BYTES,
     PUBLIC_BYTES,
@@ -16,17 +16,17 @@ from protocols.aggregation.masking.keys import (
     keys_statement,
     low_order,
 )
-from protocols.aggregation.masking.removal import Misfit, held_shares, remove_masks
-from protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
-from protocols.aggregation.rosters import Fault, parse_members, roster
-from protocols.algebra.field import FIELD128
-from protocols.algebra.ring import Vector, add_rows
-from protocols.algebra.sharing import ELEMENT_BYTES
-from protocols.identity.vouchers import Vouchers
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.masking.removal import Misfit, held_shares, remove_masks
+from tallyroom.protocols.aggregation.one_round import ServerState, SummingServer, out_of_turn
+from tallyroom.protocols.aggregation.rosters import Fault, parse_members, roster
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.ring import Vector, add_rows
+from tallyroom.protocols.algebra.sharing import ELEMENT_BYTES
+from tallyroom.protocols.identity.vouchers import Vouchers
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 
 class Stage(IntEnum):

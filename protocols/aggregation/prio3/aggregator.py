@@ -28,21 +28,21 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from protocols.aggregation.prio3.collector import Prio3Collector
-from protocols.aggregation.prio3.reports import reporting
-from protocols.aggregation.prio3.server import Prio3Server
-from protocols.aggregation.rosters import submissions
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Done, Machine, SpeaksOnce, Step
-from protocols.run.messages import Message
-from protocols.run.query import Query
-from protocols.statistics.contract import sum_by_party
-from protocols.vdaf.prio3 import NONCE_BYTES
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from tallyroom.protocols.aggregation.prio3.collector import Prio3Collector
+from tallyroom.protocols.aggregation.prio3.reports import reporting
+from tallyroom.protocols.aggregation.prio3.server import Prio3Server
+from tallyroom.protocols.aggregation.rosters import submissions
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.contract import sum_by_party
+from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES
+from tallyroom.protocols.wire.machine import Done, Machine, SpeaksOnce, Step
+from tallyroom.protocols.wire.messages import Message
 
 
 class Prio3(Aggregator):

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids, Records
-from protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Counts, Reporting
-from protocols.aggregation.prio3.server import STEP
-from protocols.aggregation.rosters import parse_members
-from protocols.aggregation.verifying_collector import VerifyingCollector
-from protocols.algebra.ring import Vector, add_shares
-from protocols.run.machine import Rejected, Step
-from protocols.run.messages import Message
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Ids, Records
+from tallyroom.protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Counts, Reporting
+from tallyroom.protocols.aggregation.prio3.server import STEP
+from tallyroom.protocols.aggregation.rosters import parse_members
+from tallyroom.protocols.aggregation.verifying_collector import VerifyingCollector
+from tallyroom.protocols.algebra.ring import Vector, add_shares
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.wire.machine import Rejected, Step
+from tallyroom.protocols.wire.messages import Message
 
 
 class Prio3Collector(VerifyingCollector):

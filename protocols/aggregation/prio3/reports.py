@@ -13,16 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Ids
-from protocols.aggregation.rosters import count_type
-from protocols.algebra.field import Field, Vector, apply_integer_map
-from protocols.algebra.ring import signed
-from protocols.errors import LocalError
-from protocols.run.messages import MAX_ROW
-from protocols.run.query import Query
-from protocols.statistics.measurement import BoundedNumber, Measurement, OneHot, Step
-from protocols.vdaf.circuit import weighted_bits
-from protocols.vdaf.prio3 import NONCE_BYTES, Prio3, prio3_histogram, prio3_sum
+from tallyroom.protocols.aggregation.contract import Bodies, Ids
+from tallyroom.protocols.aggregation.rosters import count_type
+from tallyroom.protocols.algebra.field import Field, Vector, apply_integer_map
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.measurement import BoundedNumber, Measurement, OneHot, Step
+from tallyroom.protocols.vdaf.circuit import weighted_bits
+from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES, Prio3, prio3_histogram, prio3_sum
+from tallyroom.protocols.wire.messages import MAX_ROW
 
 CONTRIBUTION_BYTES = 32
 """What each server gives to the verification key."""

@@ -8,17 +8,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Bulk, Ids
-from protocols.aggregation.one_round import ServerState
-from protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Reporting
-from protocols.aggregation.rosters import count_type, counts_body, parse_members, roster
-from protocols.aggregation.verifying_server import Members, VerifyingServer, VerifyingStage
-from protocols.algebra.field import Field, Vector, apply_integer_map
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Rejected, Step
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.vdaf.prio3 import NONCE_BYTES, Messages, VerifyStates
+from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Ids
+from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.aggregation.prio3.reports import CONTRIBUTION_BYTES, Reporting
+from tallyroom.protocols.aggregation.rosters import count_type, counts_body, parse_members, roster
+from tallyroom.protocols.aggregation.verifying_server import (
+    Members,
+    VerifyingServer,
+    VerifyingStage,
+)
+from tallyroom.protocols.algebra.field import Field, Vector, apply_integer_map
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES, Messages, VerifyStates
+from tallyroom.protocols.wire.machine import Continue, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase
 
 STEP = struct.Struct("<I")
 """What a VERIFY begins with. The coordinator's step 0 is the key; step j is about chunk j - 1. A

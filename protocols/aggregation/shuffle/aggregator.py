@@ -2,7 +2,7 @@
 
 The one server is the shuffler. It sees who submitted how many reports, sealed to the collector's
 key; the collector sees the reports in random order, without names. Each report is private by
-itself, and hiding among the others makes it more so (`protocols.privacy.amplification`).
+itself, and hiding among the others makes it more so (`protocols.local.amplification`).
 
 Threat model: semi-honest, and the shuffler must not collude with the coordinator: together they see
 who reported what, which then is only as private as the local randomizer. So is what a coordinator
@@ -16,24 +16,24 @@ shuffler is for; the shuffler names senders of a wrong size.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from protocols.aggregation.release import Release
-from protocols.aggregation.reports import LARGEST, is_private
-from protocols.aggregation.shuffle.reports import (
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
+from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.aggregation.reports import LARGEST, is_private
+from tallyroom.protocols.aggregation.shuffle.reports import (
     ShuffledReports,
     least_reports,
     randomizer_of,
     reports_of,
 )
-from protocols.errors import LocalError
-from protocols.identity.sealing import OVERHEAD
-from protocols.offers import Offer, Offers
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.messages import MAX_WIRE_BYTES
-from protocols.run.query import Query
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.sealing import OVERHEAD
+from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES
 
 HEADROOM = 512
 """For the headers of a message and of a part."""
@@ -87,17 +87,17 @@ class Shuffle(Aggregator):
         return ShuffledReports(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        from protocols.aggregation.shuffle.roles import ShuffleParty
+        from tallyroom.protocols.aggregation.shuffle.roles import ShuffleParty
 
         return ShuffleParty(query, holdings, randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
-        from protocols.aggregation.shuffle.roles import Shuffler
+        from tallyroom.protocols.aggregation.shuffle.roles import Shuffler
 
         return Shuffler(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
-        from protocols.aggregation.shuffle.roles import ShuffleCollector
+        from tallyroom.protocols.aggregation.shuffle.roles import ShuffleCollector
 
         return ShuffleCollector(query, records, randomness)
 

@@ -7,20 +7,20 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.reports import (
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.reports import (
     LocalReports,
     PlainReports,
     RandomizedRelease,
     Reports,
     is_private,
 )
-from protocols.errors import LocalError
-from protocols.local import LocalRandomizer
-from protocols.privacy.amplification import local_epsilon, per_record
-from protocols.records import Holdings
-from protocols.run.query import Query
-from protocols.statistics.measurement import Measurement
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import LocalRandomizer
+from tallyroom.protocols.local.amplification import local_epsilon, per_record
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.measurement import Measurement
 
 LEAST_BYTES = 4
 """Of a report before it is sealed: shorter ones are padded."""

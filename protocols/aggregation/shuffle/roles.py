@@ -7,25 +7,31 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.collector import Collector, CollectorState
-from protocols.aggregation.contract import Bodies, Bulk, Records, Total
-from protocols.aggregation.one_round import CollectingServer, ServerState
-from protocols.aggregation.reports import is_private
-from protocols.aggregation.rosters import submissions
-from protocols.aggregation.shuffle.reports import (
+from tallyroom.protocols.aggregation.collector import Collector, CollectorState
+from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Records, Total
+from tallyroom.protocols.aggregation.one_round import CollectingServer, ServerState
+from tallyroom.protocols.aggregation.reports import is_private
+from tallyroom.protocols.aggregation.rosters import submissions
+from tallyroom.protocols.aggregation.shuffle.reports import (
     ShuffledReports,
     honest_reports,
     least_reports,
     reports_of,
 )
-from protocols.algebra.ring import add_shares
-from protocols.errors import LocalError
-from protocols.identity.sealing import OVERHEAD, PUBLIC_BYTES, SECRET_BYTES, Recipient, SealingKey
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
-from protocols.run.messages import MAX_WIRE_BYTES, Message, Phase, Role
-from protocols.run.query import Query
+from tallyroom.protocols.algebra.ring import add_shares
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.sealing import (
+    OVERHEAD,
+    PUBLIC_BYTES,
+    SECRET_BYTES,
+    Recipient,
+    SealingKey,
+)
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Message, Phase, Role
 
 PART_BYTES = MAX_WIRE_BYTES // 4
 """How many bytes of reports the shuffler puts in one message, at most."""

@@ -12,8 +12,9 @@ both records. Outputs come as shares modulo 2^64, which each server adds up over
     server <-> server           TOGETHER  the circuits of all pairs
     server -> coordinator       SHARE     its share of the totals, with noise
 
-Trust is that of `additive` with two servers: they must not collude. Whom records meet is drawn from
-the public seed over the records of those who are here, so no pair is ever lost.
+Trust: the two must not collude, and server 0, which garbles, must follow the protocol: one that
+deviates can make the released total tell any record, past any noise. Whom records meet is drawn
+from the public seed over the records of those who are here, so no pair is ever lost.
 """
 
 import struct
@@ -21,32 +22,40 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.prg import expand_seeds
-from protocols.aggregation.collector import Collector, CollectorState
-from protocols.aggregation.contract import Aggregator, Bulk, Records
-from protocols.aggregation.one_round import ServerState, SummingServer
-from protocols.aggregation.rosters import (
+from tallyroom.fss.prg import expand_seeds
+from tallyroom.protocols.aggregation.collector import Collector, CollectorState
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
+from tallyroom.protocols.aggregation.one_round import ServerState, SummingServer
+from tallyroom.protocols.aggregation.rosters import (
     CountType,
     counts_body,
     members_of,
     roster,
     submissions,
 )
-from protocols.algebra.ring import Vector, add_shares
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word
-from protocols.garbling.outputs import IntegerShares
-from protocols.joint.computation import Program, Task, instances_that_fit
-from protocols.pairwise.kernels.contract import Kernel
-from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
-from protocols.pairwise.sampling.schedule import pairs_of
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, SpeaksOnce, Step
-from protocols.run.messages import MAX_ROW, Message, Phase
-from protocols.run.query import Query
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.algebra.ring import Vector, add_shares
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder
+from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.joint.computation import Program, Task, instances_that_fit
+from tallyroom.protocols.kernels.contract import Kernel
+from tallyroom.protocols.kernels.matchings import distinct_matchings, rounds
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import (
+    Continue,
+    Done,
+    Failed,
+    Machine,
+    Rejected,
+    SpeaksOnce,
+    Step,
+)
+from tallyroom.protocols.wire.messages import MAX_ROW, Message, Phase
 
 Bytes = NDArray[np.uint8]
 
@@ -59,7 +68,7 @@ MAX_PAIRS = 1 << 22
 
 
 class ServerMachines:
-    """The roles of pairs that servers compute (`protocols.run.role_machines`)."""
+    """The roles of pairs that servers compute (`protocols.aggregation.role_machines`)."""
 
     stages = 1
     repeatable = True
@@ -224,9 +233,7 @@ def pair_circuit(kernel: Kernel) -> Circuit:
     builder = Builder(2 * bits, 2 * bits)
     sides = zip(builder.garbler, builder.evaluator, strict=True)
     wires = tuple(builder.xor(ours, theirs) for ours, theirs in sides)
-    x, y = (_words(kernel, wires[start : start + bits]) for start in (0, bits))
-    pairs = zip(kernel.build(builder, x, y), kernel.outputs, strict=True)
-    return builder.circuit([word.fitted(out.bits, out.signed) for word, out in pairs])
+    return builder.circuit(list(kernel.joined(builder, wires[:bits], wires[bits:])))
 
 
 class MeetingCollector(Collector):
@@ -269,11 +276,3 @@ def _stream(seeds: Bytes, width: int) -> Bytes:
     words = expand_seeds(seeds, -(-width // 8))
     stream: Bytes = np.ascontiguousarray(words.astype("<u8")).view(np.uint8)[:, :width]
     return stream
-
-
-def _words(kernel: Kernel, wires: tuple[int, ...]) -> tuple[Word, ...]:
-    words, start = [], 0
-    for grid in kernel.grids:
-        words.append(Word(wires[start : start + grid.bits], grid.signed))
-        start += grid.bits
-    return tuple(words)

@@ -10,14 +10,14 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.algebra.ring import Vector
-from protocols.errors import PeerError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
-from protocols.garbling.links import Links, Mask
-from protocols.garbling.outputs import IntegerShares
-from protocols.garbling.session import Evaluator, Garbler
-from protocols.randomness import Randomness
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.direct_session import MOST_DIRECT, DirectEvaluator, DirectGarbler
+from tallyroom.protocols.garbling.links import Links, Mask
+from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.garbling.session import Evaluator, Garbler
+from tallyroom.protocols.randomness import Randomness
 
 Bytes = NDArray[np.uint8]
 

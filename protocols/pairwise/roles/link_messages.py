@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.garbling.links import Links
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.garbling.links import Links
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 ASKED = 1
 """The round of the question. A link's steps follow in rounds of their own, whichever link is

@@ -1,13 +1,17 @@
-"""The machines of a statistic of pairs, by role (`protocols.run.role_machines`)."""
+"""The machines of a statistic of pairs, by role (`protocols.aggregation.role_machines`)."""
 
-from protocols.aggregation.contract import Aggregator, Bulk, OneRound, Records
-from protocols.errors import LocalError
-from protocols.pairwise.roles.party import PairwiseParty
-from protocols.pairwise.roles.server_and_collector import STAGES, PairwiseCollector, PairwiseServer
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, OneRound, Records
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.pairwise.roles.party import PairwiseParty
+from tallyroom.protocols.pairwise.roles.server_and_collector import (
+    STAGES,
+    PairwiseCollector,
+    PairwiseServer,
+)
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Machine
 
 
 class PairwiseMachines:

@@ -3,7 +3,8 @@
 On a link one end garbles and the other evaluates (`session`); all pairs of two parties are one
 batch of their link. Shares of the kernel's outputs are additive in Z_2^64: the evaluator's and the
 garbler's add up to the output, and each alone is uniform. What a party submits to the aggregator
-is a vector with its share in the slot of every pair.
+is a vector with its share in the slot of every pair. What a garbler garbles is not checked: one
+that deviates can make the released total tell its peer's record, past any noise.
 
 A block's links travel together, and arrive as they were sent or in parts; what is on a link is the
 same either way.
@@ -15,13 +16,13 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids, OneRound
-from protocols.aggregation.rosters import submissions
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError
-from protocols.fingerprints import bound_to_rows
-from protocols.garbling.links import Links
-from protocols.pairwise.roles.link_batch import (
+from tallyroom.protocols.aggregation.contract import Ids, OneRound
+from tallyroom.protocols.aggregation.rosters import submissions
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.fingerprints import bound_to_rows
+from tallyroom.protocols.garbling.links import Links
+from tallyroom.protocols.pairwise.roles.link_batch import (
     OPENING,
     REPLY,
     Batch,
@@ -29,20 +30,20 @@ from protocols.pairwise.roles.link_batch import (
     GarblerBatch,
     LinkTask,
 )
-from protocols.pairwise.roles.link_messages import ASKED, end_of, link_message
-from protocols.pairwise.sampling.pair_assignment import (
+from tallyroom.protocols.pairwise.roles.link_messages import ASKED, end_of, link_message
+from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     Entries,
     garblers_of,
     link_numbers,
     pack_cells,
     parse_meetings,
 )
-from protocols.pairwise.sampling.schedule import Schedule, pairs_of
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
+from tallyroom.protocols.pairwise.sampling.schedule import Schedule, pairs_of
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 Bytes = NDArray[np.uint8]
 

@@ -7,24 +7,24 @@ submissions are there and both call it done: half a pair is a random number.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
-from protocols.aggregation.contract import Bulk, OneRound, Records
-from protocols.aggregation.one_round import OneRoundServer
-from protocols.aggregation.rosters import members_of
-from protocols.algebra.ring import Vector
-from protocols.garbling.links import Mask
-from protocols.pairwise.sampling.pair_assignment import (
+from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
+from tallyroom.protocols.aggregation.contract import Bulk, OneRound, Records
+from tallyroom.protocols.aggregation.one_round import OneRoundServer
+from tallyroom.protocols.aggregation.rosters import members_of
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.garbling.links import Mask
+from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     both_ends,
     draw_meetings,
     meeting_messages,
     pack_cells,
     parse_cells,
 )
-from protocols.pairwise.sampling.schedule import Schedule, pairs_of
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
+from tallyroom.protocols.pairwise.sampling.schedule import Schedule, pairs_of
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 STAGES = 20
 """Deadlines that may pass until servers give up on parties, which may be at work all the while. The

@@ -8,12 +8,12 @@ of the kernel, which matters to kernels that are not symmetric.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Ids, Records
-from protocols.garbling.links import Links, Mask
-from protocols.pairwise.sampling.matchings import distinct_matchings, rounds
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.aggregation.contract import Ids, Records
+from tallyroom.protocols.garbling.links import Links, Mask
+from tallyroom.protocols.kernels.matchings import distinct_matchings, rounds
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 ENTRY = np.dtype([("slot", "<u4"), ("partner", "<u4"), ("theirs", "<u4"), ("second", "u1")])
 Entries = NDArray[np.void]

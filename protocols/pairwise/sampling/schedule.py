@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from protocols.errors import LocalError
-from protocols.garbling.batch import answer_bytes
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.garbling.outputs import IntegerShares
-from protocols.garbling.primitives import BLOCK_BYTES
-from protocols.pairwise.kernels.contract import Kernel
-from protocols.pairwise.roles.link_batch import STEPS
-from protocols.run.messages import MAX_WIRE_BYTES
-from protocols.run.query import Query
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.batch import answer_bytes
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.garbling.primitives import BLOCK_BYTES
+from tallyroom.protocols.kernels.contract import Kernel
+from tallyroom.protocols.pairwise.roles.link_batch import STEPS
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES
 
 ROW_BYTES = MAX_WIRE_BYTES // 4
 """What one link's message has at most: rows of several links still fit one message."""

@@ -17,8 +17,8 @@ best linear unbiased one given that the others are empty.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.hierarchy import Hierarchy, checked_nodes
-from protocols.privacy.smoothing.problem import Smoothed
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, checked_nodes
+from tallyroom.protocols.privacy.smoothing.problem import Smoothed
 
 Vector = NDArray[np.float64]
 

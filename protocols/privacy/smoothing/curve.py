@@ -6,10 +6,10 @@ Post-processing: it reads only what was published, and spends nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.interior import solve
-from protocols.privacy.smoothing.newton import C, newton, start
-from protocols.privacy.smoothing.problem import Smoothed, checked
-from protocols.privacy.smoothing.skeleton import skeleton
+from tallyroom.protocols.privacy.smoothing.interior import solve
+from tallyroom.protocols.privacy.smoothing.newton import C, newton, start
+from tallyroom.protocols.privacy.smoothing.problem import Smoothed, checked
+from tallyroom.protocols.privacy.smoothing.skeleton import skeleton
 
 
 def smooth(

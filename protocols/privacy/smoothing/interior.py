@@ -2,7 +2,7 @@
 
 import math
 
-from protocols.privacy.smoothing.newton import C, Newton, NewtonProgress, State
+from tallyroom.protocols.privacy.smoothing.newton import C, Newton, NewtonProgress, State
 
 # By norm. For p = 1 the smaller the gap, the weaker the weakest conductances: at 1e-8 of the
 # objective rounding begins to show in the dual.

@@ -13,7 +13,7 @@ the fork itself are eliminated, each with at most three neighbours.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.skeleton import Skeleton
+from tallyroom.protocols.privacy.smoothing.skeleton import Skeleton
 
 Vector = NDArray[np.float64]
 

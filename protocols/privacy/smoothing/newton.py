@@ -19,11 +19,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.network import TreeNetwork
-from protocols.privacy.smoothing.skeleton import Skeleton
+from tallyroom.protocols.privacy.smoothing.network import TreeNetwork
+from tallyroom.protocols.privacy.smoothing.skeleton import Skeleton
 
 try:
-    from protocols.privacy import _newton
+    from tallyroom.protocols.privacy import _newton
 except ImportError:  # no compiler at build time
     HAVE_NATIVE = False
 else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.tree import MAX_LEVELS
+from tallyroom.protocols.privacy.tree import MAX_LEVELS
 
 
 @dataclass(frozen=True)

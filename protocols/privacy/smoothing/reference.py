@@ -7,7 +7,7 @@ import numpy as np
 from cvxopt import matrix, solvers, spmatrix
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.problem import Smoothed, checked
+from tallyroom.protocols.privacy.smoothing.problem import Smoothed, checked
 
 TIGHT = {"abstol": 1e-10, "reltol": 1e-10, "feastol": 1e-9}
 

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from protocols.aggregation.fss.aggregator import Fss
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.machine import Done
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.aggregation.fss.aggregator import Fss
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.wire.machine import Done
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 
 PARTIES = 7
 PLAIN = Fss(verified="no")

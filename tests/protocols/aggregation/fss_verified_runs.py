@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.aggregation.contract import Bodies, Total
-from protocols.aggregation.exchange import Exchange, Way
-from protocols.aggregation.fss.aggregator import Fss
-from protocols.aggregation.fss.verified_keys import HEADER
-from protocols.records import Holdings, deal
-from protocols.run.messages import Message
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.aggregation.contract import Bodies, Total
+from tallyroom.protocols.aggregation.exchange import Exchange, Way
+from tallyroom.protocols.aggregation.fss.aggregator import Fss
+from tallyroom.protocols.aggregation.fss.verified_keys import HEADER
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.wire.messages import Message
 from tests.samples import a_query
 
 FSS = Fss(verified="yes")

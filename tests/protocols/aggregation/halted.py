@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.masking.party import MaskingParty, PartyState
-from protocols.aggregation.masking.server import (
+from tallyroom.protocols.aggregation.masking.party import MaskingParty, PartyState
+from tallyroom.protocols.aggregation.masking.server import (
     MaskingServer,
     Stage,
 )
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
 from tests.protocols.aggregation.rounds import Rounds, honest
 from tests.samples import bitmap

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from protocols.aggregation.masking.aggregator import Masking
-from protocols.algebra.ring import Vector
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.masking.aggregator import Masking
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.histogram import Histogram
 from tests.samples import a_query
 
 FULL = Masking(neighbours="0")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.run.machine import Continue, Machine, Step
-from protocols.run.messages import Message
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.wire.machine import Continue, Machine, Step
+from tallyroom.protocols.wire.messages import Message
 from tests.protocols.aggregation.prio3_runs import PARTIES, one_each, one_hots
 from tests.samples import bitmap
 

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Bodies, Ids, Total
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.algebra.ring import Vector
-from protocols.records import Holdings
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean, Sum
-from simulation.scripted_parties import lying_machine
+from tallyroom.protocols.aggregation.contract import Bodies, Ids, Total
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.simulation.scripted_parties import lying_machine
 from tests.samples import a_query
 
 PARTIES = 6

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocols.aggregation.contract import Aggregator, Ids, Memory, Total
-from protocols.aggregation.exchange import GivenVectors
-from protocols.algebra.ring import Vector
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Done, Failed, Machine, Rejected, Spend, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.run.router import Router, heard
+from tallyroom.protocols.aggregation.contract import Aggregator, Ids, Memory, Total
+from tallyroom.protocols.aggregation.exchange import GivenVectors
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Done, Failed, Machine, Rejected, Spend, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.router import Router, heard
 
 Intercept = Callable[[Message], Iterable[Message]]
 

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregation.shamir import Shamir
-from protocols.algebra.ring import Vector
-from protocols.randomness import Randomness
-from protocols.run.query import Query
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.shamir import Shamir
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.histogram import Histogram
 from tests.samples import a_query
 
 TOP = 2**64 - 1

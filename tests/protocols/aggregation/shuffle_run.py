@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from protocols.aggregation.contract import Memory, Total
-from protocols.aggregation.shuffle.aggregator import Shuffle
-from protocols.aggregation.shuffle.roles import ShuffleCollector, ShuffleParty, Shuffler
-from protocols.identity.sealing import OVERHEAD
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.machine import Continue, Done, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.contract import Memory, Total
+from tallyroom.protocols.aggregation.shuffle.aggregator import Shuffle
+from tallyroom.protocols.aggregation.shuffle.roles import ShuffleCollector, ShuffleParty, Shuffler
+from tallyroom.protocols.identity.sealing import OVERHEAD
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Continue, Done, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.samples import NONCE, a_message, bitmap
 
 PARTIES, RECORDS = 6, 15

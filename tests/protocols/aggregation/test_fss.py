@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.one_round import SummingServer
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message
-from protocols.run.query import Query
-from protocols.statistics import Curve
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.moments import Mean
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message
 from tests.protocols.aggregation.fss_samples import (
     PARTIES,
     PLAIN,

@@ -5,13 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.statistics import Curve
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from simulation import Federation
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.simulation import Federation
 
 
 def values(count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -5,20 +5,20 @@ from fractions import Fraction
 
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.machines import check, party_machine
-from protocols.run.policy import Policy, parse_policy
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.choices import Mode
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from simulation import Federation
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import check, party_machine
+from tallyroom.protocols.run.policy import Policy, parse_policy
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.simulation import Federation
 from tests.samples import holdings_of
 
 CURVE = Ecdf(thresholds=8, lower=0.0, upper=1.0)

@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fss.verified import Verified
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Bodies
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.fss.submission import compared
-from protocols.aggregation.fss.verified_keys import HEADER, verified_keys
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
-from protocols.run.machine import Failed
-from protocols.run.messages import Message, Phase
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from simulation import Federation
-from simulation.scripted_parties import lying_machine
+from tallyroom.fss.verified import Verified
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Bodies
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.fss.submission import compared
+from tallyroom.protocols.aggregation.fss.verified_keys import HEADER, verified_keys
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Failed
+from tallyroom.protocols.wire.messages import Message, Phase
+from tallyroom.simulation import Federation
+from tallyroom.simulation.scripted_parties import lying_machine
 from tests.protocols.aggregation.fss_samples import PLAIN
 from tests.protocols.aggregation.fss_verified_runs import (
     FSS,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fss.grid import GridKeys
-from protocols.aggregation.contract import Bodies
-from protocols.aggregation.fss.verified_keys import verified_keys
-from protocols.statistics.ecdf import Ecdf
+from tallyroom.fss.grid import GridKeys
+from tallyroom.protocols.aggregation.contract import Bodies
+from tallyroom.protocols.aggregation.fss.verified_keys import verified_keys
+from tallyroom.protocols.statistics.ecdf import Ecdf
 from tests.protocols.aggregation.fss_verified_runs import (
     INVALID,
     Spoil,

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Bodies
-from protocols.aggregation.exchange import Exchange
-from protocols.run.machine import Failed
-from protocols.run.messages import Message, Phase
-from protocols.statistics import Statistic
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.aggregation.contract import Bodies
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.wire.machine import Failed
+from tallyroom.protocols.wire.messages import Message, Phase
 from tests.protocols.aggregation.fss_samples import PLAIN
 from tests.protocols.aggregation.fss_verified_runs import (
     INVALID,

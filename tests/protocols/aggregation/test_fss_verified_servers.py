@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.fss.prints import FAN, Prints, different, parts, single
-from protocols.aggregation.fss.verified_keys import challenge
-from protocols.aggregation.fss.verified_server import SERVER_STAGES, STEP, VerifiedServer
-from protocols.aggregation.verifying_collector import COLLECTOR_STAGES, CollectorStage
-from protocols.aggregation.verifying_server import VerifyingStage
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Failed, Rejected
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.fss.prints import FAN, Prints, different, parts, single
+from tallyroom.protocols.aggregation.fss.verified_keys import challenge
+from tallyroom.protocols.aggregation.fss.verified_server import SERVER_STAGES, STEP, VerifiedServer
+from tallyroom.protocols.aggregation.verifying_collector import COLLECTOR_STAGES, CollectorStage
+from tallyroom.protocols.aggregation.verifying_server import VerifyingStage
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 from tests.protocols.aggregation.fss_verified_runs import (
     FSS,
     PARTIES,

@@ -12,26 +12,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.local.aggregator import Local, randomizer_of, reports_of
-from protocols.aggregation.local.roles import LocalServer
-from protocols.aggregation.reports import LocalReports
-from protocols.errors import LocalError
-from protocols.local import UnaryEncoding
-from protocols.local.levels import LevelResponse
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.policy import Policy
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protocols.statistics.running_sum import RunningSum
-from simulation.federation import Federation
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of, reports_of
+from tallyroom.protocols.aggregation.local.roles import LocalServer
+from tallyroom.protocols.aggregation.reports import LocalReports
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import UnaryEncoding
+from tallyroom.protocols.local.levels import LevelResponse
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.simulation.federation import Federation
 from tests.arrays import as_array
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import COUNTS, PARTIES, release, some_holdings

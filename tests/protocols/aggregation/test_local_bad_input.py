@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError, RunFailed
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
-from simulation.federation import Federation
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
+from tallyroom.simulation.federation import Federation
 from tests.arrays import as_array
 
 EVERY = [

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.local.aggregator import Local, randomizer_of
-from protocols.errors import LocalError, RunFailed
-from protocols.local.auc import AucResponse
-from protocols.local.every_level import EveryLevel
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done
-from protocols.run.machines import check
-from protocols.run.messages import Phase, Role
-from protocols.run.policy import Policy
-from protocols.run.query import Query, decode_query
-from protocols.statistics.of_pairs import Auc
-from simulation.federation import Federation
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.local.auc import AucResponse
+from tallyroom.protocols.local.every_level import EveryLevel
+from tallyroom.protocols.query import Query, decode_query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.run.policy import Policy
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.wire.machine import Continue, Done
+from tallyroom.protocols.wire.messages import Phase, Role
+from tallyroom.simulation.federation import Federation
 from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
 from tests.samples import a_message, bitmap
 

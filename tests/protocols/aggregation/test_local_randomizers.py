@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.local.aggregator import Local, randomizer_of, reports_of
-from protocols.aggregation.local.roles import LocalServer
-from protocols.aggregation.reports import LocalReports
-from protocols.local import AUTO, RANDOMIZERS
-from protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.machines import check
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query, decode_query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Auc, Gini, KendallTau
-from simulation.federation import Federation
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of, reports_of
+from tallyroom.protocols.aggregation.local.roles import LocalServer
+from tallyroom.protocols.aggregation.reports import LocalReports
+from tallyroom.protocols.local import AUTO, RANDOMIZERS
+from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
+from tallyroom.protocols.query import Query, decode_query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.simulation.federation import Federation
 from tests.protocols.statistics.local_form_samples import a_query, form_of, holdings
 from tests.samples import a_message, bitmap
 

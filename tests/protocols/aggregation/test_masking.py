@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.masking.aggregator import Masking
-from protocols.aggregation.masking.graph import MaskingPlan
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.run.machines import check
-from protocols.run.messages import Phase, Role
-from protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.masking.aggregator import Masking
+from tallyroom.protocols.aggregation.masking.graph import MaskingPlan
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.wire.messages import Phase, Role
 from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors, sum_over
 from tests.protocols.aggregation.rounds import Rounds, leaving
 

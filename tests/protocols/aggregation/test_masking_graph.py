@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from protocols.aggregation.masking.graph import (
+from tallyroom.protocols.aggregation.masking.graph import (
     CORRECTNESS_BITS,
     CORRUPT,
     DROPPED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocols.aggregation.masking.keys import (
+from tallyroom.protocols.aggregation.masking.keys import (
     SEALED_BYTES,
     Agreements,
     KeyPair,

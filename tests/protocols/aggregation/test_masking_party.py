@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.aggregation.masking.keys import (
+from tallyroom.protocols.aggregation.masking.keys import (
     KEYS_BYTES,
     SIGNED_KEYS_BYTES,
     KeyPair,
     keys_statement,
 )
-from protocols.aggregation.masking.party import PARTY_ACCEPTS, PartyState
-from protocols.aggregation.vouched import own_signet
-from protocols.errors import LocalError
-from protocols.identity.certificates import Authority, Identity
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.aggregation.masking.party import PARTY_ACCEPTS, PartyState
+from tallyroom.protocols.aggregation.vouched import own_signet
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.halted import COUNT, SPOKEN, changed, party_in
 from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
 from tests.protocols.aggregation.rounds import a_block

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fss.prg import expand_seeds
-from protocols.aggregation.masking.aggregator import Masking
-from protocols.aggregation.masking.graph import given
-from protocols.aggregation.masking.keys import confirm
-from protocols.aggregation.masking.party import MaskingParty, PartyState
-from protocols.aggregation.masking.removal import held_shares
-from protocols.algebra.field import FIELD128
-from protocols.algebra.ring import Vector
-from protocols.algebra.sharing import open_secrets
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message, Phase, Role, address, body_of
+from tallyroom.fss.prg import expand_seeds
+from tallyroom.protocols.aggregation.masking.aggregator import Masking
+from tallyroom.protocols.aggregation.masking.graph import given
+from tallyroom.protocols.aggregation.masking.keys import confirm
+from tallyroom.protocols.aggregation.masking.party import MaskingParty, PartyState
+from tallyroom.protocols.aggregation.masking.removal import held_shares
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.algebra.sharing import open_secrets
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.masking_samples import FULL, a_masked_query, some_vectors
 from tests.protocols.aggregation.rounds import Rounds, a_block, leaving

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.masking.keys import KEYS_BYTES, KeyPair
-from protocols.aggregation.masking.server import (
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.masking.keys import KEYS_BYTES, KeyPair
+from tallyroom.protocols.aggregation.masking.server import (
     STAGE_ACCEPTS,
     MaskingServer,
     Stage,
 )
-from protocols.aggregation.vouched import own_signet
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.aggregation.vouched import own_signet
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.halted import (
     COUNT,
     PARTY_PHASES,

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation.fss.on_demand import MAX_POINTS, OnDemandServer, parse_points
-from protocols.errors import LocalError
-from protocols.run.machine import Continue, Rejected
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.statistics import Curve
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from simulation import Federation
-from simulation.result import Result
+from tallyroom.protocols.aggregation.fss.on_demand import MAX_POINTS, OnDemandServer, parse_points
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.wire.machine import Continue, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.simulation import Federation
+from tallyroom.simulation.result import Result
 from tests.protocols.aggregation.fss_samples import PARTIES, release, some_holdings, submissions
 from tests.protocols.aggregation.fss_samples import a_query as fss_query
 
@@ -32,8 +32,8 @@ def ask(query: Any, points: list[int]) -> Message:
 
 
 def a_serving_server(query: Any, seed: int) -> OnDemandServer:
-    from protocols.aggregation.contract import Memory
-    from protocols.randomness import Randomness
+    from tallyroom.protocols.aggregation.contract import Memory
+    from tallyroom.protocols.randomness import Randomness
 
     server = OnDemandServer(query, 0, Randomness.from_seed(seed, "server-0"), Memory())
     for message in submissions(query, some_holdings()):

@@ -7,16 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from protocols.aggregation.additive import Additive
-from protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
-from protocols.aggregation.contract import Memory, Total
-from protocols.aggregation.one_round import SERVER_ACCEPTS, OneRoundServer, ServerState
-from protocols.aggregation.rosters import Fault
-from protocols.algebra.ring import add_shares
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.additive import Additive
+from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
+from tallyroom.protocols.aggregation.contract import Memory, Total
+from tallyroom.protocols.aggregation.one_round import SERVER_ACCEPTS, OneRoundServer, ServerState
+from tallyroom.protocols.aggregation.rosters import Fault
+from tallyroom.protocols.algebra.ring import add_shares
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.samples import a_message, a_query, bitmap, holdings_of
 
 WIDTH = 32

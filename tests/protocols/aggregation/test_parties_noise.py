@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.exchange import Exchange
-from protocols.algebra.ring import Vector, signed
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings, deal
-from protocols.run.query import Query
-from protocols.statistics import Curve
-from protocols.statistics.cumulative import Cumulative
-from protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.cumulative import Cumulative
+from tallyroom.protocols.statistics.ecdf import Ecdf
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.samples import a_query
 

@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Ids, Memory
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3 import reports as prio3_reports
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.prio3.reports import reporting
-from protocols.aggregation.prio3.server import Prio3Server
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
-from protocols.statistics.on_demand import QuantileSearch
-from protocols.statistics.running_sum import RunningSum
-from protocols.vdaf import flp
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Ids, Memory
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.prio3 import reports as prio3_reports
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.aggregation.prio3.reports import reporting
+from tallyroom.protocols.aggregation.prio3.server import Prio3Server
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.vdaf import flp
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.protocols.aggregation.prio3_runs import (
     INVALID,

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Bodies
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.prio3.reports import reporting
-from protocols.algebra.ring import Vector
-from protocols.run.messages import Message
-from protocols.run.query import Query
-from protocols.statistics.bounded import Bounded
-from protocols.statistics.histogram import Histogram
-from protocols.vdaf.prio3 import NONCE_BYTES
+from tallyroom.protocols.aggregation.contract import Bodies
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.aggregation.prio3.reports import reporting
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES
+from tallyroom.protocols.wire.messages import Message
 from tests.protocols.aggregation.prio3_runs import (
     INVALID,
     LOWER,

@@ -6,14 +6,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Total
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.prio3.collector import Prio3Collector
-from protocols.aggregation.prio3.server import STEP
-from protocols.aggregation.verifying_collector import COLLECTOR_STAGES, CollectorStage
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Failed, Rejected
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.aggregation.contract import Total
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.aggregation.prio3.collector import Prio3Collector
+from tallyroom.protocols.aggregation.prio3.server import STEP
+from tallyroom.protocols.aggregation.verifying_collector import COLLECTOR_STAGES, CollectorStage
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.prio3_honest import (
     ACCEPTED,
     COLLECTOR,

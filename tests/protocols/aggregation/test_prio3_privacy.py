@@ -6,19 +6,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.prio3.reports import reporting
-from protocols.aggregation.prio3.server import STEP
-from protocols.algebra.field import Bytes, Vector
-from protocols.records import deal
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Sum
-from protocols.vdaf import flp
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.aggregation.prio3.reports import reporting
+from tallyroom.protocols.aggregation.prio3.server import STEP
+from tallyroom.protocols.algebra.field import Bytes, Vector
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.vdaf import flp
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.prio3_honest import Recorder
 from tests.protocols.aggregation.prio3_runs import query_about

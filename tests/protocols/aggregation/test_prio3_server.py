@@ -6,16 +6,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.exchange import Exchange
-from protocols.aggregation.prio3.aggregator import Prio3
-from protocols.aggregation.prio3.collector import Prio3Collector
-from protocols.aggregation.prio3.server import STEP, Prio3Server
-from protocols.aggregation.verifying_server import SERVER_STAGES, VerifyingStage
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Machine, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.exchange import Exchange
+from tallyroom.protocols.aggregation.prio3.aggregator import Prio3
+from tallyroom.protocols.aggregation.prio3.collector import Prio3Collector
+from tallyroom.protocols.aggregation.prio3.server import STEP, Prio3Server
+from tallyroom.protocols.aggregation.verifying_server import SERVER_STAGES, VerifyingStage
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Continue, Done, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.prio3_honest import (
     KEY,
     QUERY,

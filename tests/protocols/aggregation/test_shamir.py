@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.shamir import Shamir
-from protocols.algebra.field import FIELD128
-from protocols.algebra.ring import PRECISION_BITS, Vector
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.randomness import Randomness
-from protocols.run.query import MAX_RECORDS
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.shamir import Shamir
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.ring import PRECISION_BITS, Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from tallyroom.protocols.query import MAX_RECORDS
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.rounds import Rounds
 from tests.protocols.aggregation.shamir_samples import (
@@ -130,7 +130,7 @@ def test_a_block_is_exactly_its_parties_one_by_one() -> None:
 def test_large_blocks_are_worked_on_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = some_vectors(9, 5)
     whole = shares_of(Shamir(), vectors, 3)
-    monkeypatch.setattr("protocols.aggregation.shamir._ROWS", 10)
+    monkeypatch.setattr("tallyroom.protocols.aggregation.shamir._ROWS", 10)
     parts = shares_of(Shamir(), vectors, 3)
     assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
 

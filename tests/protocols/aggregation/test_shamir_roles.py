@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.shamir import Shamir, ShamirCollector
-from protocols.algebra.field import FIELD128
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Failed, Rejected
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import MAX_LENGTH
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.shamir import Shamir, ShamirCollector
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import MAX_LENGTH
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.aggregation.rounds import Rounds
 from tests.protocols.aggregation.shamir_samples import a_shared_query, some_vectors
 from tests.samples import a_message, bitmap

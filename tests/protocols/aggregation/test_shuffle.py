@@ -12,32 +12,31 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.shuffle.aggregator import Shuffle
-from protocols.aggregation.shuffle.reports import (
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.shuffle.aggregator import Shuffle
+from tallyroom.protocols.aggregation.shuffle.reports import (
     honest_parties,
     least_reports,
     local_budget,
     randomizer_of,
     sealed_reports,
 )
-from protocols.errors import LocalError
-from protocols.local import BoundedResponse, RandomizedResponse
-from protocols.local.response import exp_below
-from protocols.privacy.mechanisms import DiscreteLaplace, Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.meter import Bill
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean, Sum
-from simulation.federation import Federation
-from simulation.result import Result
-from simulation.runtimes import Opened
-from simulation.statement import Setting
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import BoundedResponse, RandomizedResponse
+from tallyroom.protocols.local.response import exp_below
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.wire.meter import Bill
+from tallyroom.simulation.federation import Federation
+from tallyroom.simulation.result import Result
+from tallyroom.simulation.runtimes import Opened
+from tallyroom.simulation.statement import Setting
 from tests.arrays import as_array
 from tests.goodness import ALPHA
 from tests.protocols.aggregation.shuffle_run import (
@@ -258,9 +257,8 @@ def test_what_others_release_is_said_as_before() -> None:
 def test_reports_that_were_refused_are_told_with_the_answer() -> None:
     query = a_query(epsilon=None)
     setting = Setting(Shuffle(), query.parties, 1, query.max_records_per_party, query.records)
-    question = Question(query.statistic, "shuffle", None, Placement.CURATOR)
     everyone = np.arange(query.parties, dtype=np.uint32)
     opened = Opened(np.zeros(3, np.uint64), everyone, 12, Bill([], query.parties), refused=3)
-    notes = setting.notes(question, opened)
+    notes = setting.notes(opened)
     assert "3 reports could not be used; their senders are unknown" in notes
-    assert setting.notes(question, replace(opened, refused=0)) == notes[:-1]
+    assert setting.notes(replace(opened, refused=0)) == notes[:-1]

@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from protocols.aggregation.shuffle.roles import PARTY_ACCEPTS, SealingState, ShuffleParty
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Phase, Role
+from tallyroom.protocols.aggregation.shuffle.roles import PARTY_ACCEPTS, SealingState, ShuffleParty
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Phase, Role
 from tests.protocols.aggregation.shuffle_run import (
     PARTIES,
     a_collector,

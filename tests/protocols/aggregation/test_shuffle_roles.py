@@ -9,25 +9,25 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregation.collector import CollectorState
-from protocols.aggregation.one_round import ServerState
-from protocols.aggregation.shuffle import roles as shuffle_roles
-from protocols.aggregation.shuffle.reports import (
+from tallyroom.protocols.aggregation.collector import CollectorState
+from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.aggregation.shuffle import roles as shuffle_roles
+from tallyroom.protocols.aggregation.shuffle.reports import (
     ShuffledReports,
     least_reports,
     randomizer_of,
     sealed_reports,
 )
-from protocols.aggregation.shuffle.roles import ShuffleCollector, context, permutation
-from protocols.identity.sealing import PUBLIC_BYTES, Recipient
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics.moments import Mean, Sum
-from servers.aggregation_server import AggregationServer
-from storage.ledger import Ledger
+from tallyroom.protocols.aggregation.shuffle.roles import ShuffleCollector, context, permutation
+from tallyroom.protocols.identity.sealing import PUBLIC_BYTES, Recipient
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.servers.aggregation_server import AggregationServer
+from tallyroom.storage.ledger import Ledger
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.aggregation.shuffle_run import (
     COUNTS,

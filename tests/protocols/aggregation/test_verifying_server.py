@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.aggregation.verifying_server import NAME_BYTES, repeated
+from tallyroom.protocols.aggregation.verifying_server import NAME_BYTES, repeated
 
 HALVES = st.sampled_from([bytes(8), b"\1" * 8, b"\xff" * 8])
 

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Field, Vector, apply_integer_map
-from protocols.randomness import Randomness
+from tallyroom.protocols.algebra.field import (
+    FIELD64,
+    FIELD128,
+    HAVE_NATIVE,
+    Field,
+    Vector,
+    apply_integer_map,
+)
+from tallyroom.protocols.randomness import Randomness
 
 FIELDS = [FIELD64, FIELD128]
 IMPLEMENTATIONS = ["pure", "native"] if HAVE_NATIVE else ["pure"]
@@ -196,7 +203,7 @@ def test_integer_maps_act_on_field_elements(seed: int, outputs: int) -> None:
 
 @pytest.mark.skipif(not HAVE_NATIVE, reason="the native loops are not built")
 def test_the_native_loops_refuse_buffers_that_do_not_fit() -> None:
-    from protocols.algebra import _field
+    from tallyroom.protocols.algebra import _field
 
     two, three = np.zeros(2, dtype=np.uint64), np.zeros(3, dtype=np.uint64)
     calls: list[Callable[[], object]] = [

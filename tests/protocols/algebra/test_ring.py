@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocols.algebra.ring import PRECISION_BITS, FixedPoint, add_rows, signed
-from protocols.errors import LocalError
+from tallyroom.protocols.algebra.ring import PRECISION_BITS, FixedPoint, add_rows, signed
+from tallyroom.protocols.errors import LocalError
 
 words = st.integers(0, 2**64 - 1)
 bounds = st.tuples(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12)).filter(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.algebra.field import FIELD128
-from protocols.algebra.sharing import deal, draw_elements, open_secrets
-from protocols.randomness import Randomness
+from tallyroom.protocols.algebra.field import FIELD128
+from tallyroom.protocols.algebra.sharing import deal, draw_elements, open_secrets
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, uniform_bytes_p
 
 IDS = np.array([5, 0, 9], dtype=np.uint32)

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.garbling.circuit import AND, NOT, XOR, Circuit
-from simulation.bench.garble import greater
+from tallyroom.protocols.garbling.circuit import AND, NOT, XOR, Circuit
+from tallyroom.simulation.bench.garble import greater
 
 __all__ = ["clear", "greater", "random_circuit", "single_gate"]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from coincurve import PrivateKey, PublicKey
 
-from fss.ring import Bytes
-from protocols.errors import PeerError
-from protocols.garbling import base_ot
-from protocols.garbling.links import Links
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.garbling import base_ot
+from tallyroom.protocols.garbling.links import Links
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.dealing import random_bits
 

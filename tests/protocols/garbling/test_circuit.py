@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
 from tests.protocols.garbling.circuits import greater
 
 

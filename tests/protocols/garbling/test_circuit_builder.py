@@ -9,9 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import ONE, ZERO, Builder, Word, constant, width_of
-from protocols.garbling.clear_evaluation import evaluate, from_bits, to_bits
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import (
+    ONE,
+    ZERO,
+    Builder,
+    Word,
+    constant,
+    width_of,
+)
+from tallyroom.protocols.garbling.clear_evaluation import evaluate, from_bits, to_bits
 
 Integers = NDArray[np.int64]
 Build = Callable[[Builder, Word, Word], Word]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.clear_evaluation import evaluate, from_bits, to_bits
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.clear_evaluation import evaluate, from_bits, to_bits
 from tests.protocols.garbling.circuits import clear, random_circuit
 from tests.protocols.pairwise.dealing import random_bits
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fss.ring import Bytes
-from protocols.errors import LocalError, PeerError
-from protocols.garbling import native
-from protocols.garbling.direct_session import DirectEvaluator, DirectGarbler
-from protocols.garbling.outputs import OutputShares
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.garbling import native
+from tallyroom.protocols.garbling.direct_session import DirectEvaluator, DirectGarbler
+from tallyroom.protocols.garbling.outputs import OutputShares
+from tallyroom.protocols.randomness import Randomness
 from tests.protocols.garbling.circuits import clear, greater, random_circuit
 from tests.protocols.pairwise.dealing import random_bits
 

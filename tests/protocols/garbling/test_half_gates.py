@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fss.ring import Bytes
-from protocols.errors import LocalError
-from protocols.garbling import half_gates as garbling
-from protocols.garbling import native
-from protocols.garbling.circuit import AND, NOT, XOR, Circuit
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling import half_gates as garbling
+from tallyroom.protocols.garbling import native
+from tallyroom.protocols.garbling.circuit import AND, NOT, XOR, Circuit
 from tests.protocols.garbling.circuits import clear, greater, random_circuit, single_gate
 from tests.protocols.pairwise.dealing import random_bits, random_bytes, random_deltas
 

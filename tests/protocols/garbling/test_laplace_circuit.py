@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word
-from protocols.garbling.clear_evaluation import Bits, evaluate, from_bits
-from protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word
+from tallyroom.protocols.garbling.clear_evaluation import Bits, evaluate, from_bits
+from tallyroom.protocols.garbling.laplace_circuit import OFFSET, CircuitLaplace
 from tests.goodness import ALPHA, fits
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fss.ring import Bytes
-from protocols.errors import LocalError
-from protocols.garbling import ot_extension
-from protocols.garbling.links import Mask
-from protocols.garbling.ot_extension import Receiver, Sender, bits_of, check
-from protocols.garbling.primitives import keystream
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling import ot_extension
+from tallyroom.protocols.garbling.links import Mask
+from tallyroom.protocols.garbling.ot_extension import Receiver, Sender, bits_of, check
+from tallyroom.protocols.garbling.primitives import keystream
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.pairwise.dealing import chosen_keys, random_bits, random_bytes, random_deltas
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fss.ring import Bytes
-from protocols.algebra.ring import signed
-from protocols.errors import LocalError
-from protocols.garbling.outputs import (
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.outputs import (
     Form,
     IntegerShares,
     OpenedShares,

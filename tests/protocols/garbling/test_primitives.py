@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from protocols.garbling import native
-from protocols.garbling.primitives import (
+from tallyroom.protocols.garbling import native
+from tallyroom.protocols.garbling.primitives import (
     OUTPUT_TWEAKS,
     field_hash,
     hash_blocks,

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from coincurve import PublicKey
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError, PeerError
-from protocols.garbling import native
-from protocols.garbling.batch import MOST_HASHES, answer_bytes
-from protocols.garbling.circuit import AND, Circuit
-from protocols.garbling.ot_extension import bits_of
-from protocols.garbling.outputs import OutputShares
-from protocols.garbling.session import Evaluator, Garbler
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.garbling import native
+from tallyroom.protocols.garbling.batch import MOST_HASHES, answer_bytes
+from tallyroom.protocols.garbling.circuit import AND, Circuit
+from tallyroom.protocols.garbling.ot_extension import bits_of
+from tallyroom.protocols.garbling.outputs import OutputShares
+from tallyroom.protocols.garbling.session import Evaluator, Garbler
+from tallyroom.protocols.randomness import Randomness
 from tests.protocols.garbling.circuits import clear, greater, random_circuit
 from tests.protocols.pairwise.dealing import dealt, opened, random_bits, random_bytes
 

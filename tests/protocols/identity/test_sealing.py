@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.identity.sealing import OVERHEAD, PUBLIC_BYTES, Recipient, SealingKey
+from tallyroom.protocols.identity.sealing import OVERHEAD, PUBLIC_BYTES, Recipient, SealingKey
 from tests.goodness import ALPHA, uniform_bytes_p
 
 KEY = SealingKey(bytes(range(32)))

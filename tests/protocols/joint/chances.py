@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.joint.noise_circuit import JointGeometric
 
 
 def exact_probabilities(scores: NDArray[np.int64], noise: JointGeometric) -> NDArray[np.float64]:

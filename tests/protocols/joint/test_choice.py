@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.joint.choice import Choice, Moved, choose, units_of_epsilon, winners
-from protocols.joint.computation import Program
-from protocols.joint.noise import draw_noise
-from protocols.joint.noise_circuit import JointGeometric
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.choice import Choice, Moved, choose, units_of_epsilon, winners
+from tallyroom.protocols.joint.computation import Program
+from tallyroom.protocols.joint.noise import draw_noise
+from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.joint.chances import exact_probabilities
 from tests.protocols.joint.two_ends import BASES, Ends, shared

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.algebra.ring import Vector
-from protocols.joint.choice import Choice, Moved, choose, units_of_epsilon, winners
-from protocols.joint.computation import STEP_BYTES, Program
-from protocols.joint.noise import draw_noise
-from protocols.joint.noise_circuit import JointGeometric
-from protocols.randomness import Randomness
-from protocols.statistics.choices import Mode
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.joint.choice import Choice, Moved, choose, units_of_epsilon, winners
+from tallyroom.protocols.joint.computation import STEP_BYTES, Program
+from tallyroom.protocols.joint.noise import draw_noise
+from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.statistics.choices import Mode
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 

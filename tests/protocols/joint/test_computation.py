@@ -8,14 +8,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fss.ring import Bytes
-from protocols.algebra.field import FIELD64, FIELD128, Field
-from protocols.errors import PeerError
-from protocols.garbling.outputs import IntegerShares, OutputShares
-from protocols.joint.computation import Name, Program, Task
-from protocols.joint.noise import draw_noise
-from protocols.joint.noise_circuit import JointLaplace
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.field import FIELD64, FIELD128, Field
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.garbling.outputs import IntegerShares, OutputShares
+from tallyroom.protocols.joint.computation import Name, Program, Task
+from tallyroom.protocols.joint.noise import draw_noise
+from tallyroom.protocols.joint.noise_circuit import JointLaplace
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits, uniform_bytes_p
 from tests.protocols.garbling.circuits import greater
 from tests.protocols.joint.two_ends import NAME, Ends

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.joint.choice import Choice
-from protocols.joint.computation import Program
-from protocols.joint.discerned import shared_together, squares_in, twice_together
-from protocols.joint.noise_circuit import JointGeometric
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.policy import DEPLOYED
-from protocols.run.query import Query
-from protocols.statistics.projected import CuratedNextAttribute, NextByMax
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.choice import Choice
+from tallyroom.protocols.joint.computation import Program
+from tallyroom.protocols.joint.discerned import shared_together, squares_in, twice_together
+from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.policy import DEPLOYED
+from tallyroom.protocols.statistics.projected import CuratedNextAttribute, NextByMax
 from tests.protocols.joint.chances import exact_probabilities
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 from tests.samples import a_query

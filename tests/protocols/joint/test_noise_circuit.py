@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.garbling.clear_evaluation import evaluate
-from protocols.joint.noise_circuit import JointLaplace
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.clear_evaluation import evaluate
+from tallyroom.protocols.joint.noise_circuit import JointLaplace
 from tests.goodness import discrete_laplace_pmf
 
 

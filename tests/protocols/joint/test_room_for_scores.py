@@ -5,14 +5,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.joint.computation import Program
-from protocols.joint.noise_circuit import JointGeometric
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.policy import DEPLOYED
-from protocols.run.query import Query
-from protocols.statistics.choices import Chosen, Mode, QuantileByMax
-from protocols.statistics.first_above import FirstAboveThreshold
+from tallyroom.protocols.joint.computation import Program
+from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.policy import DEPLOYED
+from tallyroom.protocols.statistics.choices import Chosen, Mode, QuantileByMax
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 from tests.samples import a_query
 

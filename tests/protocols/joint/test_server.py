@@ -6,15 +6,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.joint.server import TOGETHER_ACCEPTS, JointStage, TogetherServer
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Failed, Rejected
-from protocols.run.machines import party_machine, server_machine
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
-from protocols.statistics.choices import Mode
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.together import TOGETHER_ACCEPTS, JointStage, TogetherServer
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import party_machine, server_machine
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.wire.machine import Continue, Failed, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 from tests.samples import a_query, holdings_of
 
 CHOICE = a_query(statistic=Mode(lower=0.0, upper=1.0, bins=4), noise=Placement.JOINT)

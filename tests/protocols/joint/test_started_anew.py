@@ -7,17 +7,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.joint.base_transfers import BaseTransfers
-from protocols.joint.server import TogetherServer
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done
-from protocols.run.machines import party_machine, server_machine
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.query import Query
-from protocols.statistics.choices import TopK
-from protocols.statistics.histogram import Histogram
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.together import TogetherServer
+from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import party_machine, server_machine
+from tallyroom.protocols.statistics.choices import TopK
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Continue, Done
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
 from tests.samples import a_query, holdings_of
 
 VALUES = [0.1, 0.4, 0.6, 0.9]

@@ -6,11 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector
-from protocols.joint.base_transfers import BaseTransfers
-from protocols.joint.computation import EVALUATOR, GARBLER, Computation, Name, Program, computation
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.joint.computation import (
+    EVALUATOR,
+    GARBLER,
+    Computation,
+    Name,
+    Program,
+    computation,
+)
+from tallyroom.protocols.randomness import Randomness
 
 NAME = Name(b"a run", "a program")
 

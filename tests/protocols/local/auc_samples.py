@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.local.auc import TreeResponse
-from protocols.randomness import Randomness
+from tallyroom.protocols.local.auc import TreeResponse
+from tallyroom.protocols.randomness import Randomness
 
 Codes = NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.local.response import WORD
+from tallyroom.protocols.local.response import WORD
 
 Law = dict[bytes, Fraction]
 MOST_HALVED = 64 * 16

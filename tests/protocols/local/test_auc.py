@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError
-from protocols.local import walk as module
-from protocols.local.auc import AucResponse
-from protocols.local.pairs import FIXED_POINT
-from protocols.local.response import exp_below
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import walk as module
+from tallyroom.protocols.local.auc import AucResponse
+from tallyroom.protocols.local.pairs import FIXED_POINT
+from tallyroom.protocols.local.response import exp_below
+from tallyroom.protocols.randomness import Randomness
 from tests.protocols.local.auc_samples import estimates, plain_auc, some_records
 
 

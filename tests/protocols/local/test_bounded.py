@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local import BoundedResponse, RandomizedResponse
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import BoundedResponse, RandomizedResponse
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 
 STEPS = 12

@@ -10,19 +10,19 @@ from functools import partial
 import numpy as np
 import pytest
 
-from protocols.local import (
+from tallyroom.protocols.local import (
     BoundedResponse,
     HadamardResponse,
     LocalRandomizer,
     RandomizedResponse,
     UnaryEncoding,
 )
-from protocols.local.auc import AucResponse
-from protocols.local.contract import Bodies
-from protocols.local.oracle_levels import OracleLevels, level_randomizer
-from protocols.local.pairs import PairResponse, Rounding
-from protocols.local.pairs_by_oracle import OraclePairs
-from protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.local.auc import AucResponse
+from tallyroom.protocols.local.contract import Bodies
+from tallyroom.protocols.local.oracle_levels import OracleLevels, level_randomizer
+from tallyroom.protocols.local.pairs import PairResponse, Rounding
+from tallyroom.protocols.local.pairs_by_oracle import OraclePairs
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
 from tests.protocols.local.laws import Law, largest_ratio, law_of, law_of_bits
 from tests.protocols.local.odds import exponential
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local.auc import AucResponse, _Stream
-from protocols.local.every_level import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.auc import AucResponse, _Stream
+from tallyroom.protocols.local.every_level import (
     EveryLevel,
     auc_response,
     composed_delta,
     composed_response,
 )
-from protocols.local.pairs import FIXED_POINT
-from protocols.local.response import WORD, RandomizedResponse
-from protocols.randomness import Randomness
+from tallyroom.protocols.local.pairs import FIXED_POINT
+from tallyroom.protocols.local.response import WORD, RandomizedResponse
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 from tests.protocols.local.auc_samples import estimates, plain_auc, some_records
 from tests.protocols.local.odds import exponential

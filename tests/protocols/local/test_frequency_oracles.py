@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import (
     RANDOMIZERS,
     FrequencyOracle,
     HadamardResponse,
@@ -18,9 +18,9 @@ from protocols.local import (
     contract,
     frequency_oracle,
 )
-from protocols.local.contract import Bodies
-from protocols.local.response import WORD
-from protocols.randomness import Randomness
+from tallyroom.protocols.local.contract import Bodies
+from tallyroom.protocols.local.response import WORD
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 from tests.protocols.local.laws import Law, largest_ratio, law_of, law_of_bits
 from tests.protocols.local.odds import exponential

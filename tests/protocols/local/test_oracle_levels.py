@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local import RANDOMIZERS
-from protocols.local.levels import LevelResponse
-from protocols.local.oracle_levels import OracleLevels, level_randomizer
-from protocols.privacy.hierarchy import Hierarchy
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local import RANDOMIZERS
+from tallyroom.protocols.local.levels import LevelResponse
+from tallyroom.protocols.local.oracle_levels import OracleLevels, level_randomizer
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 
 OTHERS = [name for name in RANDOMIZERS if name != "hadamard"]

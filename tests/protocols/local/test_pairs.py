@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
-from protocols.local.response import RandomizedResponse
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 
 SIMPLE = Rounding((3,), (1,))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local.choice import LocalBudget
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
-from protocols.local.pairs_by_oracle import OraclePairs, PairRandomizer, pair_randomizer
-from protocols.local.response import WORD
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.choice import LocalBudget
+from tallyroom.protocols.local.pairs import FIXED_POINT, PairResponse, Rounding, mean_over_pairs
+from tallyroom.protocols.local.pairs_by_oracle import OraclePairs, PairRandomizer, pair_randomizer
+from tallyroom.protocols.local.response import WORD
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 
 KERNEL = np.array([[[0.0, 1.0, 0.5], [0.25, 1.0, 0.0], [1.0, 0.75, 0.5]]])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.local.response import WORD, RandomizedResponse, exp_below
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.response import WORD, RandomizedResponse, exp_below
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.local.odds import exponential
 

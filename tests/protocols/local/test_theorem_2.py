@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.local.pairs import FIXED_POINT, PairResponse, Rounding
-from protocols.local.response import RandomizedResponse
-from protocols.randomness import Randomness
+from tallyroom.protocols.local.pairs import FIXED_POINT, PairResponse, Rounding
+from tallyroom.protocols.local.response import RandomizedResponse
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA
 
 RUNS, RECORDS = 1500, 400

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.local import auc, walk
-from protocols.local.auc import AucResponse, TreeResponse
-from protocols.local.every_level import EveryLevel
+from tallyroom.protocols.local import auc, walk
+from tallyroom.protocols.local.auc import AucResponse, TreeResponse
+from tallyroom.protocols.local.every_level import EveryLevel
 
 Bodies = NDArray[np.uint8]
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fss.ring import Bytes
-from protocols.garbling.links import Links
-from protocols.garbling.ot_extension import Receiver, Sender, bits_of
-from protocols.garbling.session import Evaluator, Garbler
-from protocols.randomness import Randomness
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.garbling.links import Links
+from tallyroom.protocols.garbling.ot_extension import Receiver, Sender, bits_of
+from tallyroom.protocols.garbling.session import Evaluator, Garbler
+from tallyroom.protocols.randomness import Randomness
 
 
 def random_bytes(seed: int, *shape: int) -> Bytes:

@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from protocols.garbling.clear_evaluation import evaluate
-from protocols.pairwise.kernels.contract import Grid, Integers, Kernel
-from protocols.pairwise.kernels.expression import Expression, ExpressionKernel
+from tallyroom.protocols.garbling.clear_evaluation import evaluate
+from tallyroom.protocols.kernels.contract import Grid, Integers, Kernel
+from tallyroom.protocols.kernels.expression import Expression, ExpressionKernel
 
 
 def kernel(text: str, *grids: Grid) -> ExpressionKernel:

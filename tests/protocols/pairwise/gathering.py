@@ -13,24 +13,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fss.ring import Bytes
-from protocols.aggregation.contract import Ids, Memory, Total
-from protocols.algebra.ring import signed
-from protocols.errors import PeerError
-from protocols.garbling import base_ot
-from protocols.garbling.links import Links, names
-from protocols.pairwise.kernels.contract import Integers
-from protocols.pairwise.sampling.matchings import distinct_matchings
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Column, Holdings
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
-from protocols.run.machines import collector_machine, party_machine, server_machine
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.run.router import Router
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.pairwise import Pairs
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.aggregation.contract import Ids, Memory, Total
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.garbling import base_ot
+from tallyroom.protocols.garbling.links import Links, names
+from tallyroom.protocols.kernels.contract import Integers
+from tallyroom.protocols.kernels.matchings import distinct_matchings
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.run.machines import collector_machine, party_machine, server_machine
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.router import Router
 from tests.samples import a_query
 
 SEED = bytes(range(16))

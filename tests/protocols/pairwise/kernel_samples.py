@@ -1,6 +1,6 @@
 """The kernels that are tested, and their values on records."""
 
-from protocols.pairwise.kernels.bundled import (
+from tallyroom.protocols.kernels.bundled import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -9,7 +9,7 @@ from protocols.pairwise.kernels.bundled import (
     PublicClassesAuc,
     Variance,
 )
-from protocols.pairwise.kernels.contract import Grid, Kernel
+from tallyroom.protocols.kernels.contract import Grid, Kernel
 
 KINDS: list[type[Kernel]] = [
     Gini,

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from protocols.pairwise.sampling.pair_assignment import meeting_messages
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Rejected
-from protocols.run.machines import party_machine
-from protocols.run.messages import Message
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.pairwise.sampling.pair_assignment import meeting_messages
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import party_machine
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue, Rejected
+from tallyroom.protocols.wire.messages import Message
 from tests.protocols.pairwise.gathering import a_pairs_query, held, ratings
 
 GINI = Gini(lower=0.0, upper=1.0, bits=8, pairs_per_party="all")

@@ -6,19 +6,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.aggregation.contract import Memory
-from protocols.errors import LocalError, RunFailed
-from protocols.pairwise.roles.by_servers import MeetingServer, SubmittingParty
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import deal
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message, Phase, Role, address, body_of
-from protocols.run.participant import Participant
-from protocols.run.query import Query
-from protocols.run.question import Question
-from protocols.statistics.of_pairs import (
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.pairwise.roles.by_servers import MeetingServer, SubmittingParty
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.run.participant import Participant
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -26,9 +24,11 @@ from protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from protocols.statistics.pairwise import Pairs
-from simulation import Federation
-from simulation.runtimes.inprocess import InProcess
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address, body_of
+from tallyroom.simulation import Federation
+from tallyroom.simulation.runtimes.inprocess import InProcess
 from tests.goodness import ALPHA, uniform_bytes_p
 
 RNG = np.random.default_rng(5)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.garbling.clear_evaluation import evaluate
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.pairwise.kernels.bundled import Gini, KendallTauB
-from protocols.pairwise.kernels.contract import Grid, Integers
-from protocols.pairwise.sampling.estimator import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.clear_evaluation import evaluate
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.kernels.bundled import Gini, KendallTauB
+from tallyroom.protocols.kernels.contract import Grid, Integers
+from tallyroom.protocols.kernels.estimator import (
     Design,
     Zetas,
     advanced_composition,
@@ -27,7 +27,7 @@ from protocols.pairwise.sampling.estimator import (
     means_of_values,
     unbiased_zetas,
 )
-from protocols.pairwise.sampling.matchings import (
+from tallyroom.protocols.kernels.matchings import (
     RecordPairs,
     distinct_matchings,
     rounds,

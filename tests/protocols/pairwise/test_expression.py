@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.pairwise.kernels.bundled import Auc, Gini, Variance
-from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Kernel
-from protocols.pairwise.kernels.expression import Expression
-from protocols.pairwise.kernels.syntax import Node, parse
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.kernels.bundled import Auc, Gini, Variance
+from tallyroom.protocols.kernels.contract import MAX_OUTPUT_BITS, Grid, Kernel
+from tallyroom.protocols.kernels.expression import Expression
+from tallyroom.protocols.kernels.syntax import Node, parse
 from tests.protocols.pairwise.expression_samples import (
     BELOW,
     FAR,

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.pairwise.kernels import registry
-from protocols.pairwise.kernels.expression import Expression
-from protocols.pairwise.kernels.syntax import MAX_DEPTH, MAX_LENGTH, parse
-from protocols.registry import KERNELS
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.kernels import registry
+from tallyroom.protocols.kernels.expression import Expression
+from tallyroom.protocols.kernels.syntax import MAX_DEPTH, MAX_LENGTH, parse
+from tallyroom.protocols.registry import KERNELS
 from tests.protocols.pairwise.expression_samples import SIGNED, SMALL, computed, every_pair, kernel
 from tests.registering import register
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from protocols.algebra.ring import signed
-from protocols.garbling.outputs import IntegerShares
-from protocols.pairwise.kernels.bundled import (
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.garbling.outputs import IntegerShares
+from tallyroom.protocols.kernels.bundled import (
     CollisionEntropy,
     Gini,
     KendallTau,
     KendallTauB,
     Variance,
 )
-from protocols.pairwise.kernels.contract import Grid, Kernel
+from tallyroom.protocols.kernels.contract import Grid, Kernel
 from tests.protocols.pairwise.dealing import dealt
 
 SMALL = Grid.integers(-3, 4)

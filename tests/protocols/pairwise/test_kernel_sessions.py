@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.garbling.clear_evaluation import evaluate
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.garbling.outputs import OutputShares
-from protocols.pairwise.kernels.bundled import KendallTauB
-from protocols.pairwise.kernels.contract import Grid, Kernel
+from tallyroom.protocols.garbling.clear_evaluation import evaluate
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.garbling.outputs import OutputShares
+from tallyroom.protocols.kernels.bundled import KendallTauB
+from tallyroom.protocols.kernels.contract import Grid, Kernel
 from tests.protocols.pairwise.dealing import dealt, random_bits
 from tests.protocols.pairwise.kernel_samples import KINDS, on
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.pairwise.sampling.matchings import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.kernels.matchings import (
     RecordPairs,
     distinct_matchings,
     rounds,
 )
-from protocols.pairwise.sampling.pair_assignment import garblers_of
+from tallyroom.protocols.pairwise.sampling.pair_assignment import garblers_of
 from tests.goodness import ALPHA
 
 SEED = bytes(range(16))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.pairwise.kernels.ordered_grid import OrderedGrid
+from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.pairwise.roles.party import PairwiseParty
-from protocols.pairwise.sampling.pair_assignment import (
+from tallyroom.protocols.pairwise.roles.party import PairwiseParty
+from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     ENTRY,
     Entries,
     draw_meetings,
@@ -14,12 +14,12 @@ from protocols.pairwise.sampling.pair_assignment import (
     parse_cells,
     parse_meetings,
 )
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done
-from protocols.run.machines import party_machine
-from protocols.run.messages import Message, Phase, address
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import party_machine
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.wire.machine import Continue, Done
+from tallyroom.protocols.wire.messages import Message, Phase, address
 from tests.protocols.pairwise.gathering import deal_base_ots
 from tests.protocols.pairwise.lone import Lone, refusal
 

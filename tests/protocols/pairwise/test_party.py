@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.pairwise.sampling import schedule
-from protocols.pairwise.sampling.matchings import rounds
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machines import party_machine
-from protocols.run.messages import Message, Phase
-from protocols.run.query import Query
-from protocols.statistics.of_pairs import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.kernels.matchings import rounds
+from tallyroom.protocols.pairwise.sampling import schedule
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.machines import party_machine
+from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -26,7 +25,8 @@ from protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.messages import Message, Phase
 from tests.protocols.pairwise.gathering import (
     Gathering,
     a_pairs_query,

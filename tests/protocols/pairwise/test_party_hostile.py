@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fss.ring import Bytes
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Rejected
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
-from protocols.statistics.pairwise import Pairs
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 from tests.protocols.pairwise.gathering import (
     Gathering,
     Intercept,

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from protocols.pairwise.roles.party import PAIRWISE_ACCEPTS, PairwiseState
-from protocols.run.machine import Continue, Done, Rejected
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.pairwise.roles.party import PAIRWISE_ACCEPTS, PairwiseState
+from tallyroom.protocols.wire.machine import Continue, Done, Rejected
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tests.protocols.pairwise.lone import Lone
 from tests.samples import a_message
 

@@ -8,31 +8,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.collector import COLLECTOR_ACCEPTS, CollectorState
-from protocols.aggregation.contract import Memory, OneRound
-from protocols.aggregation.one_round import ServerState
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.garbling.links import Mask
-from protocols.pairwise.roles.server_and_collector import (
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, CollectorState
+from tallyroom.protocols.aggregation.contract import Memory, OneRound
+from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.links import Mask
+from tallyroom.protocols.pairwise.roles.server_and_collector import (
     PAIRS_ACCEPTS,
     PATIENCE,
     STAGES,
     PairwiseCollector,
     PairwiseServer,
 )
-from protocols.pairwise.sampling.pair_assignment import both_ends, draw_meetings, pack_cells
-from protocols.pairwise.sampling.schedule import pairs_of
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
-from protocols.run.machines import check, collector_machine, server_machine, stages
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.pairwise.sampling.pair_assignment import (
+    both_ends,
+    draw_meetings,
+    pack_cells,
+)
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.machines import check, collector_machine, server_machine, stages
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 from tests.protocols.pairwise.gathering import (
     Gathering,
     a_pairs_query,

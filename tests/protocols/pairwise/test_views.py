@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fss.ring import Bytes
-from protocols.algebra.ring import Vector
-from protocols.garbling.circuit import AND
-from protocols.garbling.outputs import OutputShares
+from tallyroom.fss.ring import Bytes
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.garbling.circuit import AND
+from tallyroom.protocols.garbling.outputs import OutputShares
 from tests.goodness import ALPHA, uniform_bytes_p
 from tests.protocols.garbling.circuits import single_gate
 from tests.protocols.pairwise.dealing import dealt

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.local import RandomizedResponse
-from protocols.privacy import amplification
-from protocols.privacy.amplification import (
+from tallyroom.protocols.local import RandomizedResponse, amplification
+from tallyroom.protocols.local.amplification import (
     GRID,
     MAX_LOCAL,
     clones_delta,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from protocols.algebra.ring import signed
-from protocols.privacy.class_curves import ClassCurves, Smoothing
-from protocols.privacy.curves import MECHANISMS
-from protocols.privacy.hierarchy import Hierarchy
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.privacy.class_curves import ClassCurves, Smoothing
+from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
 
 
 def row_of(curves: ClassCurves, cell: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:

@@ -12,8 +12,8 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.privacy import composition
-from protocols.privacy.composition import composed_epsilon
+from tallyroom.protocols.privacy import composition
+from tallyroom.protocols.privacy.composition import composed_epsilon
 
 Charges = Sequence[tuple[float, float]]
 

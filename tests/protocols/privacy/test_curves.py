@@ -5,11 +5,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from protocols.privacy.curves import MECHANISMS
-from protocols.privacy.hierarchy import hb_branching
-from protocols.statistics import Curve
-from protocols.statistics.ecdf import Ecdf
-from simulation import Federation
+from tallyroom.protocols.privacy.curves import MECHANISMS
+from tallyroom.protocols.privacy.hierarchy import hb_branching
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.simulation import Federation
 
 each_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 

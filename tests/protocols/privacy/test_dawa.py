@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy import hb
-from protocols.privacy.dawa import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy import hb
+from tallyroom.protocols.privacy.dawa import (
     NOISE_PENALTY,
     Buckets,
     Dawa,
     partition_of_noisy,
     partition_sensitivity,
 )
-from protocols.privacy.dawa_loops import HAVE_NATIVE, cheapest, deviations, levels_of
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.dawa_loops import HAVE_NATIVE, cheapest, deviations, levels_of
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p, discrete_laplace_pmf
 from tests.protocols.privacy.choices import worst_loss
 
@@ -219,7 +219,7 @@ def test_the_cheapest_partition_is_that_of_all_partitions(loops: str, cells: int
 
 @given(st.integers(1, 300), st.integers(0, 2**32))
 def test_native_loops_are_their_twins(cells: int, seed: int) -> None:
-    from protocols.privacy.dawa_loops import cheapest_twin, deviations_twin
+    from tallyroom.protocols.privacy.dawa_loops import cheapest_twin, deviations_twin
 
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, rng.integers(1, 50), cells)
@@ -235,7 +235,7 @@ def test_native_loops_are_their_twins(cells: int, seed: int) -> None:
 def test_native_loops_refuse_sizes_that_disagree() -> None:
     if not HAVE_NATIVE:
         pytest.skip("not compiled")
-    from protocols.privacy import _dawa
+    from tallyroom.protocols.privacy import _dawa
 
     line, table = np.zeros(4, dtype=np.int64), np.zeros((3, 4), dtype=np.int64)
     for levels in (0, 2, 4, -1, 63):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.privacy import hb
-from protocols.privacy.hb import GridHierarchy, grid_branching, mean_blocks
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy import hb
+from tallyroom.protocols.privacy.hb import GridHierarchy, grid_branching, mean_blocks
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
 
 Matrix = NDArray[np.float64]
 SHAPES = [(1, 1), (1, 7), (2, 2), (3, 5), (4, 4), (6, 2), (5, 9)]

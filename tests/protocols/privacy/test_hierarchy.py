@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.privacy.hierarchy import Hierarchy, best_branching, hb_branching
-from protocols.privacy.tree import Tree, laplace_variance
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching, hb_branching
+from tallyroom.protocols.privacy.tree import Tree, laplace_variance
 
 SMALL = range(1, 26)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from protocols.privacy.hilbert import hilbert_order
+from tallyroom.protocols.privacy.hilbert import hilbert_order
 
 
 @pytest.mark.parametrize("rows", range(1, 14))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.privacy.isotonic import monotone
+from tallyroom.protocols.privacy.isotonic import monotone
 
 Vector = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
     enough_shares,

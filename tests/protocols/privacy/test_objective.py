@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from protocols.errors import LocalError
-from protocols.privacy import objective
-from protocols.privacy.laplace import Integers
-from protocols.privacy.objective import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy import objective
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.objective import (
     GRID,
     STEPS,
     CubeNoise,
@@ -20,7 +20,7 @@ from protocols.privacy.objective import (
     certain_minimum,
     minimum,
 )
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 
 Labels = NDArray[np.bool]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.privacy import hb, quantiles
-from protocols.privacy.dawa import Dawa
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.priroc import MAX_DEPTH, PrirocRelease, depth_for, priroc
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy import hb, quantiles
+from tallyroom.protocols.privacy.dawa import Dawa
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.priroc import MAX_DEPTH, PrirocRelease, depth_for, priroc
+from tallyroom.protocols.randomness import Randomness
 
 Counts = NDArray[np.int64]
 
@@ -137,7 +137,7 @@ def test_its_parts_spend_epsilon_and_no_more(
         noises.append((epsilon, sensitivity))
         return spending(epsilon, sensitivity)
 
-    monkeypatch.setattr("protocols.privacy.priroc.recursive_medians", thresholds)
+    monkeypatch.setattr("tallyroom.protocols.privacy.priroc.recursive_medians", thresholds)
     monkeypatch.setattr(Dawa, "spending", granted)
     if counts == "hb":
         monkeypatch.setattr(DiscreteLaplace, "spending", drawn)

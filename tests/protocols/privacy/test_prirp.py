@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.privacy import prirp
-from protocols.privacy.laplace import Integers
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.privacy.prirp import (
+from tallyroom.protocols.privacy import prirp
+from tallyroom.protocols.privacy.laplace import Integers
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.privacy.prirp import (
     PASSED_OVER,
     REACH_UNITS,
     SHAPES,
@@ -38,8 +38,8 @@ from protocols.privacy.prirp import (
     whole,
     within,
 )
-from protocols.privacy.selection import AboveThreshold
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.selection import AboveThreshold
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.privacy.choices import (
     above_threshold_probabilities,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.projected import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.projected import (
     PublicShape,
     estimated_gamma,
     estimated_k,
@@ -17,7 +17,7 @@ from protocols.privacy.projected import (
     refined,
     together,
 )
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 
 Table = NDArray[np.int64]

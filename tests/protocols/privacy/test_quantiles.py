@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.privacy.quantiles import (
+from tallyroom.protocols.privacy.quantiles import (
     quantile,
     rank,
     recursive_medians,
     smooth_quantile,
 )
-from protocols.privacy.smooth_sensitivity import SmoothNoise
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.privacy.choices import worst_loss
 

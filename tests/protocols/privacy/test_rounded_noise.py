@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.privacy import rounded_noise
-from protocols.privacy.rounded_noise import Cauchy, Laplace, Real, rounded
-from protocols.randomness import Randomness
+from tallyroom.protocols.privacy import rounded_noise
+from tallyroom.protocols.privacy.rounded_noise import Cauchy, Laplace, Real, rounded
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, fits
 
 RUNS = 3000

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.privacy.selection import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.selection import (
     Above,
     AboveThreshold,
     Exponential,
     NoneAbove,
 )
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.privacy.choices import (
     above_threshold_probabilities,

@@ -17,8 +17,8 @@ from scipy import stats
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from protocols.errors import LocalError
-from protocols.privacy.smooth_sensitivity import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.smooth_sensitivity import (
     LARGEST_EPSILON,
     SmoothNoise,
     auc,

@@ -11,20 +11,20 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.privacy import thresholded
-from protocols.privacy.thresholded import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy import thresholded
+from tallyroom.protocols.privacy.noise_sums import passing
+from tallyroom.protocols.privacy.thresholded import (
     Space,
     ThresholdedHistogram,
     binomial,
     distinct_outside,
     lei_threshold,
-    passing,
     passing_chance,
     rows_of,
     threshold_for,
 )
-from protocols.randomness import Randomness
+from tallyroom.protocols.randomness import Randomness
 from tests.goodness import ALPHA, chi_square_p, fits
 
 Vector = NDArray[np.float64]

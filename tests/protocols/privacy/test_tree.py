@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from protocols.privacy.tree import Tree, laplace_variance
-from protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.privacy.tree import Tree, laplace_variance
+from tallyroom.protocols.statistics.running_sum import RunningSum
 
 SIZES = [*range(1, 34), 100]
 

@@ -11,21 +11,21 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from parties.block import PartyBlock
-from parties.process import PARTS_IN_FLIGHT, PartyConfig, PartyHost
-from protocols.aggregation import aggregator_named
-from protocols.identity.certificates import Authority, Identity
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal, deal_by
-from protocols.run import in_parts
-from protocols.run.machine import Continue, Done, Failed, Machine, Rejected, Step
-from protocols.run.machines import party_machine
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.query import Query
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from simulation import Federation
+from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.process import PARTS_IN_FLIGHT, PartyConfig, PartyHost
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.identity.certificates import Authority, Identity
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal, deal_by
+from tallyroom.protocols.run import in_parts
+from tallyroom.protocols.run.machines import party_machine
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.simulation import Federation
 from tests.samples import a_message
 
 PARTIES = 400

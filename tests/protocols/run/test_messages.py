@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import PeerError
-from protocols.run.messages import (
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.wire.messages import (
     MAX_WIRE_BYTES,
     VERSION,
     Message,

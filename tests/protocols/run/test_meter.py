@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.meter import SEALING_BYTES, Bill, Direction, Meter, relayed
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.meter import SEALING_BYTES, Bill, Direction, Meter, relayed
 from tests.samples import a_message
 
 PARTIES = 5

@@ -4,15 +4,15 @@ from fractions import Fraction
 
 import pytest
 
-from protocols.aggregation import aggregators
-from protocols.errors import LocalError
-from protocols.offers import Offer
-from protocols.privacy.mechanisms import Placement
-from protocols.run.machines import check
-from protocols.statistics import Statistic
-from protocols.statistics.curated import SmoothAuc
-from protocols.statistics.of_pairs import Gini
-from protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.aggregation import aggregators
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.curated import SmoothAuc
+from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from tests.protocols.statistics.local_form_samples import form_of
 from tests.samples import a_query
 

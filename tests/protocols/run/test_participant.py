@@ -7,17 +7,17 @@ from functools import partial
 import numpy as np
 import pytest
 
-from protocols.aggregation import aggregator_named
-from protocols.aggregation.contract import Memory
-from protocols.aggregation.rosters import Fault
-from protocols.errors import TallyError
-from protocols.randomness import Randomness
-from protocols.run import participant
-from protocols.run.machine import Continue, Failed, Machine, Spend, Step
-from protocols.run.messages import MAX_ROUND, Message, Phase, Role
-from protocols.run.meter import Direction
-from protocols.run.participant import MOST_OVER, Participant, Reply
-from protocols.run.query import Query, decode_query, run_name
+from tallyroom.protocols.aggregation import aggregator_named
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.rosters import Fault
+from tallyroom.protocols.errors import TallyError
+from tallyroom.protocols.query import Query, decode_query, run_name
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run import participant
+from tallyroom.protocols.run.participant import MOST_OVER, Participant, Reply
+from tallyroom.protocols.wire.machine import Continue, Failed, Machine, Spend, Step
+from tallyroom.protocols.wire.messages import MAX_ROUND, Message, Phase, Role
+from tallyroom.protocols.wire.meter import Direction
 from tests import samples
 from tests.samples import a_query, bitmap
 

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from protocols.aggregation import aggregator_named, aggregators
-from protocols.aggregation.contract import Aggregator
-from protocols.aggregation.curator import Curator
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.run import policy as policy_module
-from protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.classifier_curves import Roc
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
-from protocols.statistics.of_pairs import Auc
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.aggregation.contract import Aggregator
+from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.run import policy as policy_module
+from tallyroom.protocols.run.policy import DEPLOYED, MAX_TEXT, Policy, parse_policy
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests import samples
 from tests.every_statistic import EVERY, put, records
 

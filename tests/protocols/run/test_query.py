@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.aggregation.release import NoisySum
-from protocols.errors import LocalError, PeerError
-from protocols.privacy.mechanisms import Placement, parse_epsilon
-from protocols.run.machines import check
-from protocols.run.query import MAX_PARTIES, Query, run_name
-from protocols.run.query import decode_query as decode_named
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean, Sum
-from protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.aggregation.release import NoisySum
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.privacy.mechanisms import Placement, parse_epsilon
+from tallyroom.protocols.query import MAX_PARTIES, Query, run_name
+from tallyroom.protocols.query import decode_query as decode_named
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.of_pairs import Gini
 from tests.samples import NONCE, a_query
 
 

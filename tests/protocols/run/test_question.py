@@ -5,14 +5,14 @@ from fractions import Fraction
 
 import pytest
 
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.run.question import Question
-from protocols.statistics import Statistic
-from protocols.statistics.classifier_curves import Roc
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.moments import Mean
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.moments import Mean
 
 
 @pytest.mark.parametrize(

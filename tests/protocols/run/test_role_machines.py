@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
-from protocols.run.machines import (
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.machines import (
     check,
     collector_machine,
     party_machine,
@@ -19,7 +19,7 @@ from protocols.run.machines import (
     server_machine,
     stages,
 )
-from protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.moments import Sum
 from tests.samples import a_query, holdings_of
 
 ROOT = Path(__file__).parents[3]

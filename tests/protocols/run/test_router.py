@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.run.messages import Message, Phase, Role
-from protocols.run.router import Router
+from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.router import Router
 from tests.samples import a_message
 
 

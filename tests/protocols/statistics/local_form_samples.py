@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from protocols.aggregation.local.aggregator import Local
-from protocols.privacy.mechanisms import Placement
-from protocols.records import Holdings
-from protocols.run.query import Query
-from protocols.statistics import Statistic
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.pairwise import Pairs
 from tests.samples import NONCE
 
 RECORDS = 400

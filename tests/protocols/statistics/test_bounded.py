@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from protocols.algebra.ring import Vector
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings, deal
-from protocols.statistics.bounded import Bounded, BoundedColumn
-from protocols.statistics.contract import Bounds, Statistic
-from protocols.statistics.moments import Sum
-from protocols.statistics.of_pairs import Pairwise
-from simulation.statement import describe_data
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.bounded import Bounded, BoundedColumn
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.of_pairs import Pairwise
+from tallyroom.simulation.statement import describe_data
 
 TWO = Pairwise(kernel_name="abs(a.x - b.y)")
 

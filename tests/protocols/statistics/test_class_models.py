@@ -10,21 +10,21 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.metrics import roc_auc_score
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.objective import GRID, STEPS
-from protocols.randomness import Randomness
-from protocols.records import Column, deal
-from protocols.statistics import statistic_named
-from protocols.statistics.by_objective import ByObjective
-from protocols.statistics.class_model import ClassModel
-from protocols.statistics.class_objective import ClassObjective
-from protocols.statistics.hand_till import area, hand_till
-from protocols.statistics.logistic_objective import LogisticObjective
-from protocols.statistics.softmax import fit_softmax, softmax
-from protocols.statistics.synthetic_rows import SyntheticRows
-from protocols.studies.contract import Answer
-from protocols.studies.multinomial_regression import MultinomialRegression
-from simulation.federation import Federation
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.objective import GRID, STEPS
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, deal
+from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.by_objective import ByObjective
+from tallyroom.protocols.statistics.class_model import ClassModel
+from tallyroom.protocols.statistics.class_objective import ClassObjective
+from tallyroom.protocols.statistics.hand_till import area, hand_till
+from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.softmax import fit_softmax, softmax
+from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
+from tallyroom.protocols.studies.contract import Answer
+from tallyroom.protocols.studies.multinomial_regression import MultinomialRegression
+from tallyroom.simulation.federation import Federation
 
 SCHEMA = ("class=0,1,2", "a=0:8", "b=0:5", "c=0:8", "d=0:3")
 

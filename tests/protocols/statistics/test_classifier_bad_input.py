@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings, deal
-from protocols.statistics.areas import AucByCurve, AveragePrecisionByCurve
-from protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
-from protocols.statistics.estimates import plain
-from protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
-from protocols.statistics.of_pairs import Auc, Pairwise
-from simulation import Federation
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.areas import AucByCurve, AveragePrecisionByCurve
+from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
+from tallyroom.protocols.statistics.estimates import plain
+from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
+from tallyroom.protocols.statistics.of_pairs import Auc, Pairwise
+from tallyroom.simulation import Federation
 
 KINDS = [Roc, PrCurve, AucByCurve, AveragePrecisionByCurve]
 SPREAD = np.linspace(0.1, 0.9, 24)
@@ -80,11 +80,14 @@ def test_a_named_positive_label_is_taken() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_no_numbers_are_refused(kind: type[ClassifierCurves], wrong: float) -> None:
-    scores = SPREAD.copy()
-    scores[3] = wrong
-    with pytest.raises(LocalError, match="not finite"):
-        asked(kind).encode(holdings(scores, MIXED))
+def test_scores_that_are_no_numbers_count_as_the_lower_bound(
+    kind: type[ClassifierCurves], wrong: float
+) -> None:
+    """A party that refused them would tell of its records. Simulations do (`Dataset.check`)."""
+    scores, least = SPREAD.copy(), SPREAD.copy()
+    scores[3], least[3] = wrong, 0.0
+    taken, meant = (asked(kind).encode(holdings(each, MIXED)) for each in (scores, least))
+    assert (taken == meant).all()
 
 
 @pytest.mark.parametrize("method", ["binormal", "priroc", "priroc-fix"])

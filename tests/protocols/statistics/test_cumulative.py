@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.records import deal
-from protocols.statistics import Curve
-from protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile, inverse
-from protocols.statistics.thresholds import RESOLUTION_BITS
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile, inverse
+from tallyroom.protocols.statistics.thresholds import RESOLUTION_BITS
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 

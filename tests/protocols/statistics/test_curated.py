@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from protocols.aggregation.curator import Curator
-from protocols.aggregation.fss.aggregator import Fss
-from protocols.algebra.ring import Vector, add_rows
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import Placement
-from protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.machines import check
-from protocols.statistics import Statistic, statistics
-from protocols.statistics.areas import AveragePrecision, AveragePrecisionByCurve
-from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.classifier_curves import Roc
-from protocols.statistics.classifier_estimates import RocEstimate
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.curated import (
+from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.fss.aggregator import Fss
+from tallyroom.protocols.algebra.ring import Vector, add_rows
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.statistics import Statistic, statistics
+from tallyroom.protocols.statistics.areas import AveragePrecision, AveragePrecisionByCurve
+from tallyroom.protocols.statistics.by_curator import ByCurator
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.classifier_estimates import RocEstimate
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.curated import (
     BinormalRoc,
     Curated,
     SmoothArea,
@@ -33,9 +33,9 @@ from protocols.statistics.curated import (
     SmoothAveragePrecision,
     binormal,
 )
-from protocols.statistics.of_pairs import Auc
-from protocols.statistics.private_thresholds import PriRoc, PriRocFix
-from simulation.federation import Federation
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from tallyroom.simulation.federation import Federation
 from tests.samples import a_query
 
 KINDS = (SmoothAuc, SmoothAveragePrecision, BinormalRoc)

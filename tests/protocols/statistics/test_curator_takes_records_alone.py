@@ -10,21 +10,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.aggregation.contract import Memory
-from protocols.algebra.ring import Vector
-from protocols.privacy.mechanisms import Placement
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.machine import Continue, Rejected
-from protocols.run.machines import server_machine
-from protocols.run.messages import Phase, Role
-from protocols.statistics import statistics
-from protocols.statistics.by_curator import ByCurator
-from protocols.statistics.curated import SmoothAuc, SmoothAveragePrecision
-from protocols.statistics.gathered import Gathered
-from protocols.statistics.private_thresholds import PriRoc, PriRocFix
-from protocols.statistics.projected import CuratedNextAttribute, CuratedProjectedCells
-from protocols.statistics.residuals import CuratedCells, CuratedReach
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.run.machines import server_machine
+from tallyroom.protocols.statistics import statistics
+from tallyroom.protocols.statistics.by_curator import ByCurator
+from tallyroom.protocols.statistics.curated import SmoothAuc, SmoothAveragePrecision
+from tallyroom.protocols.statistics.gathered import Gathered
+from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
+from tallyroom.protocols.statistics.projected import CuratedNextAttribute, CuratedProjectedCells
+from tallyroom.protocols.statistics.residuals import CuratedCells, CuratedReach
+from tallyroom.protocols.wire.machine import Continue, Rejected
+from tallyroom.protocols.wire.messages import Phase, Role
 from tests.samples import a_message, a_query
 
 SCHEMA = ("x=0:1", "y=0:1", "label=0,1")

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from protocols.statistics.drawing import Beside, Style
-from protocols.statistics.estimates import (
+from tallyroom.protocols.statistics.drawing import Beside, Style
+from tallyroom.protocols.statistics.estimates import (
     CellGrid,
     Curve,
     Curves,

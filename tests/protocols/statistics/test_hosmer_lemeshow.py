@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError, RunFailed
-from protocols.records import Column, Holdings, deal
-from protocols.statistics.calibration import (
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.calibration import (
     FIXED_POINT,
     Calibration,
     CalibrationCounts,
     grouped,
 )
-from protocols.studies.conformance import conducted
-from protocols.studies.contract import StudyContract
-from protocols.studies.hosmer_lemeshow import HosmerLemeshow, between
+from tallyroom.protocols.studies.conformance import conducted
+from tallyroom.protocols.studies.contract import StudyContract
+from tallyroom.protocols.studies.hosmer_lemeshow import HosmerLemeshow, between
 
 
 def data(scores: Column, labels: Column, parties: int = 4) -> Holdings:

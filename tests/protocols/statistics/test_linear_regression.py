@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.privacy.mechanisms import DiscreteLaplace
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.linear_regression import STEPS, LinearRegression
-from protocols.studies.private_bounds import PrivateBounds
-from simulation.federation import Federation
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.linear_regression import STEPS, LinearRegression
+from tallyroom.protocols.studies.private_bounds import PrivateBounds
+from tallyroom.simulation.federation import Federation
 
 RANGES = ("age=0:100", "years=0:20", "wage=-50:150")
 
@@ -125,12 +125,14 @@ def test_bad_input_is_one_clear_line() -> None:
     for holdings, words in (
         (with_columns(years=np.full(40, 3.0)), "'years' has one value only"),
         (with_columns(years=ages / 5), "age, years are collinear"),
-        (with_columns(years=np.full(40, np.nan)), "not finite"),
         (deal(people(3), 1), "need more than 3 records"),
     ):
         for way in (REGRESSION.noiseless, REGRESSION.reference):
             with pytest.raises(LocalError, match=words):
                 way(holdings)
+    missing = with_columns(years=np.append(people(40)["years"][:39], np.nan))
+    with pytest.raises(LocalError, match="'years' has values that are not finite"):
+        REGRESSION.reference(missing)
     with pytest.raises(
         LocalError, match=r"'age' has one value only within \[0, 1\]: give it wider"
     ):

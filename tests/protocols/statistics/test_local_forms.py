@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.aggregation.local.aggregator import Local, randomizer_of
-from protocols.errors import LocalError
-from protocols.local.pairs import PairResponse
-from protocols.privacy.mechanisms import Placement
-from protocols.run.machines import check
-from protocols.run.query import decode_query
-from protocols.statistics import offered, statistics
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
-from protocols.statistics.of_pairs import (
+from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.local.pairs import PairResponse
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import decode_query
+from tallyroom.protocols.run.machines import check
+from tallyroom.protocols.statistics import offered, statistics
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
+from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
     Gini,
@@ -26,8 +26,8 @@ from protocols.statistics.of_pairs import (
     Pairwise,
     Variance,
 )
-from protocols.statistics.pairwise import Pairs
-from simulation.federation import Federation
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.simulation.federation import Federation
 from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
 
 
@@ -187,7 +187,7 @@ def test_public_labels_are_said_to_be_public() -> None:
     data = "synthetic:scores?n=400"
     with Federation(100, aggregator="local", data=data, seed=3) as federation:
         result = federation.run(Auc(labels="public"), 2)
-    assert "the score (labels are public) of one record" in result.privacy.threat_model
+    assert "label is taken as public" in result.privacy.protects
     assert result.interval is not None
     assert (result.interval.low >= 0).all()
     assert (result.interval.high <= 1).all()

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression as Plain
 
-from protocols.errors import LocalError
-from protocols.privacy.objective import GRID
-from protocols.randomness import Randomness
-from protocols.records import Column, deal, deal_by
-from protocols.statistics import statistic_named
-from protocols.statistics.coefficients import Coefficients
-from protocols.statistics.logistic_objective import LogisticObjective
-from protocols.studies.logistic_regression import LogisticRegression
-from simulation.federation import Federation
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.objective import GRID
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, deal, deal_by
+from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.studies.logistic_regression import LogisticRegression
+from tallyroom.simulation.federation import Federation
 
 RANGES = ("a=-4:4", "b=0:10")
 STUDY = LogisticRegression(("a", "b"), "label", ranges=RANGES, method="objective")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression as Plain
 
-from protocols.errors import LocalError
-from protocols.records import Column
-from protocols.statistics.coefficients import Coefficients
-from protocols.studies.logistic_regression import LogisticRegression
-from simulation.federation import Federation
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column
+from tallyroom.protocols.statistics.coefficients import Coefficients
+from tallyroom.protocols.studies.logistic_regression import LogisticRegression
+from tallyroom.simulation.federation import Federation
 
 RANGES = ("a=-4:4", "b=0:10")
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from protocols.statistics import statistics
-from protocols.statistics.ecdf import Ecdf, Quantile
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.of_pairs import Auc, Gini, Pairwise
-from protocols.statistics.option import Option, option, options_of, role
+from tallyroom.protocols.statistics import statistics
+from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.of_pairs import Auc, Gini, Pairwise
+from tallyroom.protocols.statistics.option import Option, option, options_of, role
 
 
 def flags(kind: type) -> list[str]:

@@ -7,18 +7,18 @@ its records do not fit those, a few questions would find out any value of it.
 import numpy as np
 import pytest
 
-from protocols.records import Holdings, deal
-from protocols.statistics.areas import AucByCurve
-from protocols.statistics.calibration import CalibrationCounts
-from protocols.statistics.contract import Statistic
-from protocols.statistics.curated import SmoothAuc
-from protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
-from protocols.statistics.logistic_objective import LogisticObjective
-from protocols.statistics.logistic_step import LogisticStep
-from protocols.statistics.of_pairs import Auc, KendallTau
-from protocols.statistics.pairwise import Pairs
-from protocols.statistics.residuals import ResidualCells, ResidualReach
-from protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics.areas import AucByCurve
+from tallyroom.protocols.statistics.calibration import CalibrationCounts
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.curated import SmoothAuc
+from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
+from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.logistic_step import LogisticStep
+from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau
+from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
+from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.every_statistic import EVERY, records
 
 VALUES = (0.0, 1.0, 2.0, 37.0, -1e308, 1.7e308, 5e-324, 0.5)

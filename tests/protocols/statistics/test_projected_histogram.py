@@ -11,29 +11,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.categories import encode_names
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.mechanisms import Placement
-from protocols.privacy.projected import private_projection
-from protocols.privacy.thresholded import ThresholdedHistogram, threshold_for
-from protocols.randomness import Randomness
-from protocols.records import Holdings, deal
-from protocols.run.messages import NONCE_BYTES
-from protocols.run.question import Question
-from protocols.statistics.attributes import parse_attribute
-from protocols.statistics.estimates import Counts
-from protocols.statistics.projected import (
+from tallyroom.protocols.cells import encode_cells
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.projected import private_projection
+from tallyroom.protocols.privacy.thresholded import ThresholdedHistogram, threshold_for
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.statistics.attributes import parse_attribute
+from tallyroom.protocols.statistics.estimates import Counts
+from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
     CuratedNextAttribute,
     CuratedProjectedCells,
     NextAttribute,
     ProjectedCells,
 )
-from protocols.statistics.sparse_cells import SparseNextAttribute
-from protocols.statistics.synthetic_rows import SyntheticRows
-from protocols.studies.contract import Answer
-from protocols.studies.projected_histogram import ProjectedHistogram
-from simulation.federation import Federation
+from tallyroom.protocols.statistics.sparse_cells import SparseNextAttribute
+from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
+from tallyroom.protocols.studies.contract import Answer
+from tallyroom.protocols.studies.projected_histogram import ProjectedHistogram
+from tallyroom.protocols.wire.messages import NONCE_BYTES
+from tallyroom.simulation.federation import Federation
 
 SCHEMA = ("age=0:90", "sex=f,m", "pay=low,high", "town=a,b,c", "job=1,2,3")
 
@@ -46,9 +46,9 @@ def people(records: int = 1500, seed: int = 0) -> Holdings:
     high = (age > 45) ^ (job == 2) ^ (generator.random(records) < 0.05)
     columns = {
         "age": age,
-        "sex": encode_names(generator.choice(["f", "m"], records).tolist()),
-        "pay": encode_names(np.where(high, "high", "low").tolist()),
-        "town": encode_names(generator.choice(["a", "b", "c", "elsewhere"], records).tolist()),
+        "sex": encode_cells(generator.choice(["f", "m"], records).tolist()),
+        "pay": encode_cells(np.where(high, "high", "low").tolist()),
+        "town": encode_cells(generator.choice(["a", "b", "c", "elsewhere"], records).tolist()),
         "job": job.astype(float),
     }
     return deal(columns, 4)
@@ -63,7 +63,7 @@ def test_attributes_are_binned_and_named_as_the_schema_says() -> None:
     held = deal(
         {
             "age": np.array([-5.0, 0.0, 44.9, 45.0, 90.0, 99.0]),
-            "town": encode_names(["a", "c", "b", "x", "", "a"]),
+            "town": encode_cells(["a", "c", "b", "x", "", "a"]),
             "job": np.array([1.0, 3.0, 2.0, 7.0, np.nan, 1.0]),
         },
         1,

@@ -7,21 +7,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError, RunFailed
-from protocols.privacy.prirp import (
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.prirp import (
     PlotGrid,
     TruePlot,
     side_for,
 )
-from protocols.randomness import Randomness
-from protocols.records import Column, deal
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import Rows
-from protocols.statistics.first_above import JointReach
-from protocols.statistics.residual_estimates import ResidualCounts
-from protocols.statistics.residuals import CuratedCells, CuratedReach, ResidualCells, ResidualReach
-from protocols.studies.residual_plot import ResidualPlot
-from simulation.federation import Federation
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, deal
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.estimates import Rows
+from tallyroom.protocols.statistics.first_above import JointReach
+from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
+from tallyroom.protocols.statistics.residuals import (
+    CuratedCells,
+    CuratedReach,
+    ResidualCells,
+    ResidualReach,
+)
+from tallyroom.protocols.studies.residual_plot import ResidualPlot
+from tallyroom.simulation.federation import Federation
 
 
 def lines(kind: str, records: int, seed: int) -> tuple[Column, Column]:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_curve
 
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings, deal
-from protocols.statistics.classifier_curves import Roc
-from protocols.statistics.classifier_estimates import RocEstimate
-from protocols.studies.conformance import conducted
-from protocols.studies.contract import StudyContract
-from protocols.studies.roc_medians import RocMedians
-from simulation import Federation
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.classifier_estimates import RocEstimate
+from tallyroom.protocols.studies.conformance import conducted
+from tallyroom.protocols.studies.contract import StudyContract
+from tallyroom.protocols.studies.roc_medians import RocMedians
+from tallyroom.simulation import Federation
 
 
 def skewed(records: int = 2000) -> tuple[Column, Column]:

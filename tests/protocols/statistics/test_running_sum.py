@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from protocols.errors import LocalError
-from protocols.records import deal
-from protocols.statistics import Curve
-from protocols.statistics.running_sum import RunningSum
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.running_sum import RunningSum
 
 
 @pytest.mark.parametrize("lower", [0.0, 1.0, -5.5, 1.7e9])

@@ -12,24 +12,29 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from sklearn.metrics import roc_curve
 
-from parties.dataset import Dataset
-from parties.models import SEED, scored
-from protocols.errors import LocalError
-from protocols.records import Column, Holdings, deal
-from protocols.statistics.areas import (
+from tallyroom.parties.dataset import Dataset
+from tallyroom.parties.models import SEED, scored
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import Column, Holdings, deal
+from tallyroom.protocols.statistics.areas import (
     Area,
     AucByCurve,
     AveragePrecision,
     AveragePrecisionByCurve,
 )
-from protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
-from protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
-from protocols.statistics.contract import Circumstances
-from protocols.statistics.estimates import shape_of
-from protocols.statistics.of_pairs import Auc
-from protocols.statistics.score_thresholds import by_rank, every, followed_points, points_for
-from simulation import Federation
-from simulation.command.run import with_pilot
+from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
+from tallyroom.protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
+from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.score_thresholds import (
+    by_rank,
+    every,
+    followed_points,
+    points_for,
+)
+from tallyroom.simulation import Federation
+from tallyroom.simulation.command.run import with_pilot
 
 
 def known(records: int, epsilon: Fraction | None = Fraction(1)) -> Circumstances:

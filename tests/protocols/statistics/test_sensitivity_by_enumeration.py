@@ -10,20 +10,20 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from protocols.algebra.ring import signed
-from protocols.errors import LocalError
-from protocols.records import deal
-from protocols.statistics.calibration import CalibrationCounts
-from protocols.statistics.choices import TopK
-from protocols.statistics.contract import Statistic
-from protocols.statistics.ecdf import Ecdf
-from protocols.statistics.histogram import Histogram
-from protocols.statistics.linear_regression import LinearRegression
-from protocols.statistics.logistic_step import LogisticStep
-from protocols.statistics.magnitudes import Magnitudes
-from protocols.statistics.moments import Sum
-from protocols.statistics.projected import NextAttribute, ProjectedCells
-from protocols.statistics.residuals import ResidualCells, ResidualReach
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.records import deal
+from tallyroom.protocols.statistics.calibration import CalibrationCounts
+from tallyroom.protocols.statistics.choices import TopK
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.linear_regression import LinearRegression
+from tallyroom.protocols.statistics.logistic_step import LogisticStep
+from tallyroom.protocols.statistics.magnitudes import Magnitudes
+from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
+from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 
 TINY, HUGE = 5e-324, 8.9e307
 SCHEMA = ("x=0:1", "y=0:1e-323", "label=0,1")

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
-from protocols.records import Column, deal
-from protocols.run.query import MAX_LENGTH
-from protocols.statistics import statistic_named
-from protocols.statistics.projected import (
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.query import MAX_LENGTH
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Column, deal
+from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
     CuratedNextAttribute,
     CuratedProjectedCells,
 )
-from protocols.statistics.sparse_cells import (
+from tallyroom.protocols.statistics.sparse_cells import (
     SparseCells,
     SparseNextAttribute,
 )
-from protocols.statistics.synthetic_rows import SyntheticRows
-from protocols.studies.projected_histogram import ProjectedHistogram
-from simulation.federation import Federation
+from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
+from tallyroom.protocols.studies.projected_histogram import ProjectedHistogram
+from tallyroom.simulation.federation import Federation
 
 SCHEMA = ("a=0:1", "b=0:1", "c=0:1", "y=0,1")
 WIDE = tuple(f"c{at}={','.join(map(str, range(120)))}" for at in range(4))

@@ -2,13 +2,13 @@
 
 import pytest
 
-from protocols.offers import Offer
-from protocols.statistics.on_demand import QuantileSearch
-from protocols.studies.contract import Study
-from protocols.studies.multinomial_regression import MultinomialRegression
-from protocols.studies.projected_histogram import ProjectedHistogram
-from protocols.studies.quantile_search import QuantileSearchStudy
-from protocols.studies.residual_plot import ResidualPlot
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.studies.contract import Study
+from tallyroom.protocols.studies.multinomial_regression import MultinomialRegression
+from tallyroom.protocols.studies.projected_histogram import ProjectedHistogram
+from tallyroom.protocols.studies.quantile_search import QuantileSearchStudy
+from tallyroom.protocols.studies.residual_plot import ResidualPlot
 
 SCHEMA = ("target=a,b", "colour=red,green")
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import LocalError
-from protocols.privacy.ledger import as_written
-from protocols.statistics.moments import Mean
-from protocols.studies.budget import MAX_QUESTIONS, Budget
-from protocols.studies.contract import Ask, Finding, Steps, Study
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.studies.budget import MAX_QUESTIONS, Budget
+from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 MEAN = Mean(lower=0.0, upper=1.0)
+SUM = Sum(lower=0.0, upper=1.0)
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Declared(Study):
 
     def shares(self) -> tuple[Fraction, ...]:
         return self.declared
+
+    def may_ask(self) -> tuple[Ask, ...]:
+        """Any share of the mean, of the user's aggregator."""
+        return Ask(MEAN, Fraction(1, 10**9)), Ask(MEAN, Fraction(1))
 
     def steps(self) -> Steps:
         for share in self.declared:
@@ -69,6 +74,59 @@ def test_a_study_that_asks_for_more_than_it_declared_gets_no_grant() -> None:
             budget.grant(ask(share))
         with pytest.raises(LocalError, match="more than it declared"):
             budget.grant(ask(last))
+
+
+@dataclass(frozen=True)
+class Listed(Declared):
+    """Lists as it is told."""
+
+    listed: tuple[Ask, ...] = ()
+
+    def may_ask(self) -> tuple[Ask, ...]:
+        return self.listed
+
+
+def test_a_study_is_held_to_what_it_lists() -> None:
+    fifth, half = Fraction(1, 5), Fraction(1, 2)
+    listed = (Ask(MEAN, fifth), Ask(MEAN, half), Ask(SUM, half, "additive"))
+    for share in (fifth, Fraction(1, 3), half):
+        Budget(Listed((half, half), listed), Fraction(1), 0.0).grant(Ask(MEAN, share))
+    for unlisted, why in (
+        (Ask(SUM, half), "sum, which it did not list"),
+        (Ask(MEAN, half, "fss"), "mean of fss, which it did not list"),
+        (Ask(MEAN, Fraction(1, 6)), "listed 1/5 to 1/2"),
+        (Ask(MEAN, Fraction(3, 5)), "listed 1/5 to 1/2"),
+        (Ask(SUM, fifth, "additive"), "listed 1/2$"),
+    ):
+        budget = Budget(Listed((half, half), listed), Fraction(1), 0.0)
+        with pytest.raises(LocalError, match=why):
+            budget.grant(unlisted)
+        assert budget.asked == 0
+
+
+def test_what_cannot_be_listed() -> None:
+    half = Fraction(1, 2)
+    with pytest.raises(LocalError, match="lists no question"):
+        Budget(Listed((half,)), Fraction(1), 0.0)
+    budget = Budget(Listed((half,), (ask(Fraction(3, 4)),)), Fraction(1), 0.0)
+    with pytest.raises(LocalError, match="declares 1/2 of ε and lists 3/4"):
+        budget.rehearsal(ask(Fraction(3, 4)))
+
+
+def test_a_rehearsal_foresees_the_whole_and_takes_nothing() -> None:
+    budget = Budget(Declared((Fraction(1, 4), Fraction(3, 4))), Fraction(2), 1e-6)
+    for _ in range(3):
+        grant = budget.rehearsal(ask(Fraction(1, 4)))
+        assert (grant.epsilon, grant.later_epsilon) == (Fraction(1, 2), Fraction(3, 2))
+    assert budget.grant(ask(Fraction(1, 4))) == grant
+
+
+def test_what_samplers_cost_is_foreseen_where_no_delta_is_granted() -> None:
+    shares = (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
+    for granted, later in ((0.0, [2e-12, 1e-12, 0.0]), (1e-6, [7.5e-7, 5e-7, 0.0])):
+        budget = Budget(Declared(shares), Fraction(1), granted)
+        budget.foresee(1e-12)
+        assert [budget.grant(ask(share)).later_delta for share in shares] == later
 
 
 @pytest.mark.parametrize(

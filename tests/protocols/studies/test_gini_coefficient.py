@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError, RunFailed
-from protocols.studies.gini_coefficient import GiniCoefficient
-from simulation import Federation
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
+from tallyroom.simulation import Federation
 
 
 def by_all_pairs(values: list[float]) -> float:

@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.errors import LocalError, RunFailed
-from protocols.records import Column, Holdings
-from protocols.statistics.estimates import Curve
-from protocols.statistics.magnitudes import BINS, EDGES, Magnitudes
-from protocols.statistics.moments import Mean
-from protocols.statistics.of_pairs import Gini, KendallTau
-from protocols.studies.conformance import conducted
-from protocols.studies.contract import Answer, Ask
-from protocols.studies.private_bounds import FAILURE, PrivateBounds, bounds_of, noise_threshold
+from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.estimates import Curve
+from tallyroom.protocols.statistics.magnitudes import BINS, EDGES, Magnitudes
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.of_pairs import Gini, KendallTau
+from tallyroom.protocols.studies.conformance import conducted
+from tallyroom.protocols.studies.contract import Answer, Ask
+from tallyroom.protocols.studies.private_bounds import (
+    FAILURE,
+    PrivateBounds,
+    bounds_of,
+    noise_threshold,
+)
 from tests.samples import holdings_of
 
 generator = np.random.default_rng(11)
@@ -134,9 +139,12 @@ def test_what_needs_no_bounds_or_has_them_is_refused() -> None:
             PrivateBounds(Gini(), share)
 
 
-def test_values_that_are_not_numbers_are_refused() -> None:
-    records = Holdings(
-        np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp), {"value": np.array([1, np.nan])}
-    )
-    with pytest.raises(LocalError, match="finite"):
-        Magnitudes().measured(records)
+def test_values_that_are_not_numbers_count_as_zero() -> None:
+    def measured(*values: float) -> list[int]:
+        column = np.array(values)
+        ids, starts = np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp)
+        return [
+            int(each) for each in Magnitudes().measured(Holdings(ids, starts, {"value": column}))
+        ]
+
+    assert measured(1, np.nan, np.inf, -np.inf) == measured(1, 0, 0, 0)

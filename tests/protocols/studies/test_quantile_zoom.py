@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from parties.data import Dataset
-from protocols.errors import LocalError
-from protocols.statistics.choices import QuantileByMax
-from protocols.statistics.ecdf import Quantile
-from protocols.statistics.moments import Mean
-from protocols.studies.budget import Budget
-from protocols.studies.contract import Answer, Ask, Finding
-from protocols.studies.quantile_zoom import END_SHARES, QuantileZoom, zoomed
-from simulation import Federation
+from tallyroom.parties.data import Dataset
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.choices import QuantileByMax
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.studies.budget import Budget
+from tallyroom.protocols.studies.contract import Answer, Ask, Finding
+from tallyroom.protocols.studies.quantile_zoom import END_SHARES, QuantileZoom, zoomed
+from tallyroom.simulation import Federation
 
 ASKED = Quantile(lower=0.0, upper=64.0, quantile=(0.5,), mechanism="max", thresholds=64)
 
@@ -71,7 +71,7 @@ def test_nothing_else_is() -> None:
 
 def answered(study: QuantileZoom, first: list[float]) -> tuple[Ask, Finding]:
     """What it asks second, and finds, where the ends are told by these numbers."""
-    from protocols.statistics.estimates import Curve
+    from tallyroom.protocols.statistics.estimates import Curve
 
     steps = study.steps()
     asked = next(steps)

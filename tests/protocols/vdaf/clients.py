@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.algebra.field import FIELD64, Bytes
-from protocols.randomness import Randomness
-from protocols.vdaf.circuit import Count, Measurements, Sum
-from protocols.vdaf.prio3 import (
+from tallyroom.protocols.algebra.field import FIELD64, Bytes
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.vdaf.circuit import Count, Measurements, Sum
+from tallyroom.protocols.vdaf.prio3 import (
     NONCE_BYTES,
     VERIFY_KEY_BYTES,
     Outputs,
@@ -19,7 +19,7 @@ from protocols.vdaf.prio3 import (
     prio3_sum,
     prio3_sum_vec,
 )
-from protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec
+from tallyroom.protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec
 
 CTX = b"test"
 KEY = Randomness.from_seed(1, "verify key").bytes(VERIFY_KEY_BYTES)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocols.algebra.field import HAVE_NATIVE
-from protocols.vdaf.prio3 import Prio3
+from tallyroom.protocols.algebra.field import HAVE_NATIVE
+from tallyroom.protocols.vdaf.prio3 import Prio3
 from tests.protocols.vdaf.clients import INSTANCES
 
 

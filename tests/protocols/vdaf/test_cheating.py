@@ -5,10 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from protocols.algebra.field import Bytes, Vector
-from protocols.randomness import Randomness
-from protocols.vdaf import flp, polynomial
-from protocols.vdaf.prio3 import Messages, Prio3, prio3_histogram, prio3_multihot_count_vec
+from tallyroom.protocols.algebra.field import Bytes, Vector
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.vdaf import flp, polynomial
+from tallyroom.protocols.vdaf.prio3 import (
+    Messages,
+    Prio3,
+    prio3_histogram,
+    prio3_multihot_count_vec,
+)
 from tests.protocols.vdaf.clients import (
     CTX,
     INSTANCES,

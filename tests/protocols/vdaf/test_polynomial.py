@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Field, Vector
-from protocols.randomness import Randomness
-from protocols.vdaf import polynomial
+from tallyroom.protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Field, Vector
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.vdaf import polynomial
 
 pytestmark = pytest.mark.usefixtures("implementation")
 
@@ -84,7 +84,7 @@ def test_roots_of_unity_have_orders_of_two(n: int) -> None:
 
 @pytest.mark.skipif(not HAVE_NATIVE, reason="the native loops are not built")
 def test_the_native_loops_refuse_buffers_that_do_not_fit() -> None:
-    from protocols.vdaf import _keccak, _polynomial
+    from tallyroom.protocols.vdaf import _keccak, _polynomial
 
     two, three, four = (np.zeros(size, dtype=np.uint64) for size in (2, 3, 4))
     data = np.zeros(6, dtype=np.uint8)

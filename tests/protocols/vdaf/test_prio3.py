@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from protocols.algebra.field import FIELD64
-from protocols.errors import LocalError
-from protocols.vdaf import flp
-from protocols.vdaf.circuit import Count
-from protocols.vdaf.prio3 import (
+from tallyroom.protocols.algebra.field import FIELD64
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.vdaf import flp
+from tallyroom.protocols.vdaf.circuit import Count
+from tallyroom.protocols.vdaf.prio3 import (
     Prio3,
     prio3_count,
     prio3_histogram,
@@ -21,7 +21,7 @@ from protocols.vdaf.prio3 import (
     prio3_sum,
     prio3_sum_vec,
 )
-from protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec, best_chunk_length
+from tallyroom.protocols.vdaf.vectors import Histogram, MultihotCountVec, SumVec, best_chunk_length
 from tests.protocols.vdaf.clients import (
     CTX,
     INSTANCES,

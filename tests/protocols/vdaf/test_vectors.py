@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.algebra.field import FIELD64, FIELD128, Bytes
-from protocols.vdaf import xof
-from protocols.vdaf.prio3 import (
+from tallyroom.protocols.algebra.field import FIELD64, FIELD128, Bytes
+from tallyroom.protocols.vdaf import xof
+from tallyroom.protocols.vdaf.prio3 import (
     Messages,
     Outputs,
     Prio3,
@@ -20,7 +20,7 @@ from protocols.vdaf.prio3 import (
     prio3_sum,
     prio3_sum_vec,
 )
-from protocols.vdaf.vectors import SumVec
+from tallyroom.protocols.vdaf.vectors import SumVec
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "vdaf"
 FILES = sorted(FOLDER.glob("Prio3*.json"))

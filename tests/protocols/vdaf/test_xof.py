@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Bytes, Field
-from protocols.vdaf import keccak_twin, xof
+from tallyroom.protocols.algebra.field import FIELD64, FIELD128, HAVE_NATIVE, Bytes, Field
+from tallyroom.protocols.vdaf import keccak_twin, xof
 
 
 def pattern(length: int) -> Bytes:

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from protocols.errors import LocalError
-from simulation.sweep.columns import TIMES
-from simulation.sweep.conduct import conduct
-from simulation.sweep.drawing import draw, lines_of
-from simulation.sweep.journal import NAME, Row, SweepJournal
-from simulation.sweep.specification import Plot, parse, read
-from simulation.sweep.table import write_table
-from simulation.sweep.work import check, work
-from simulation.sweep.workers import Workers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.simulation.sweep.columns import TIMES
+from tallyroom.simulation.sweep.conduct import conduct
+from tallyroom.simulation.sweep.drawing import draw, lines_of
+from tallyroom.simulation.sweep.journal import NAME, Row, SweepJournal
+from tallyroom.simulation.sweep.specification import Plot, parse, read
+from tallyroom.simulation.sweep.table import write_table
+from tallyroom.simulation.sweep.work import check, work
+from tallyroom.simulation.sweep.workers import Workers
 
 EXAMPLES = Path(__file__).parents[3] / "simulation" / "examples"
 SMALL: dict[str, Any] = {
@@ -51,7 +51,7 @@ def untimed(rows: list[Row]) -> list[Row]:
 def test_a_sweep_that_was_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(TEXT)
     out = tmp_path / "out"
-    command = "from simulation.command.main import main; main()"
+    command = "from tallyroom.simulation.command.main import main; main()"
     words = ["sweep", str(tmp_path / "spec.toml"), "--out", str(out), "--workers", "1"]
     journal = out / NAME
     with subprocess.Popen([sys.executable, "-c", command, *words]) as process:

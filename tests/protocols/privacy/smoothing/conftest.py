@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from protocols.privacy.smoothing.newton import HAVE_NATIVE
-from protocols.privacy.tree import Tree
+from tallyroom.protocols.privacy.smoothing.newton import HAVE_NATIVE
+from tallyroom.protocols.privacy.tree import Tree
 
 Curve = Callable[..., NDArray[np.float64]]
 

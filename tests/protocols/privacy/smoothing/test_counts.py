@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from protocols.privacy.hierarchy import Hierarchy, best_branching
-from protocols.privacy.smoothing.counts import smooth_counts
+from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
+from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
 
 
 def membership(hierarchy: Hierarchy) -> NDArray[np.float64]:

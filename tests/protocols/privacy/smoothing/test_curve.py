@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from protocols.privacy.smoothing import Smoothed, smooth
-from protocols.privacy.smoothing.newton import native
-from protocols.privacy.smoothing.reference import TIGHT, smooth_by_cvxopt
+from tallyroom.protocols.privacy.smoothing import Smoothed, smooth
+from tallyroom.protocols.privacy.smoothing.newton import native
+from tallyroom.protocols.privacy.smoothing.reference import TIGHT, smooth_by_cvxopt
 from tests.protocols.privacy.smoothing.conftest import Curve
 
 

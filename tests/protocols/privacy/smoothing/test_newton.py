@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.privacy.smoothing.network import TreeNetwork, Vector
-from protocols.privacy.smoothing.newton import HAVE_NATIVE, NativeNewton, PureNewton, start
-from protocols.privacy.smoothing.skeleton import Skeleton, skeleton
+from tallyroom.protocols.privacy.smoothing.network import TreeNetwork, Vector
+from tallyroom.protocols.privacy.smoothing.newton import (
+    HAVE_NATIVE,
+    NativeNewton,
+    PureNewton,
+    start,
+)
+from tallyroom.protocols.privacy.smoothing.skeleton import Skeleton, skeleton
 from tests.protocols.privacy.smoothing.conftest import Curve
 
 needs_native = pytest.mark.skipif(not HAVE_NATIVE, reason="the native loop is not built")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.privacy.smoothing.skeleton import Skeleton, skeleton
-from protocols.privacy.tree import Tree
+from tallyroom.protocols.privacy.smoothing.skeleton import Skeleton, skeleton
+from tallyroom.protocols.privacy.tree import Tree
 
 
 def assert_restricts(tree: Skeleton, indices: list[int], levels: int) -> None:

@@ -8,26 +8,33 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from protocols.errors import LocalError, PeerError
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.joint.above_threshold import FirstAbove
-from protocols.joint.choice import Choice
-from protocols.joint.noise_circuit import (
+from tallyroom.protocols.errors import LocalError, PeerError
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.joint.above_threshold import FirstAbove
+from tallyroom.protocols.joint.choice import Choice
+from tallyroom.protocols.joint.noise_circuit import (
     DEFAULT_DELTA,
     JointGeometric,
     JointLaplace,
     JointNoise,
 )
-from protocols.privacy.ledger import as_written
-from protocols.privacy.mechanisms import (
+from tallyroom.protocols.privacy.loss import as_written
+from tallyroom.protocols.privacy.mechanisms import (
     DiscreteLaplace,
     Placement,
     enough_shares,
     parse_epsilon,
 )
-from protocols.run.machine import Spend
-from protocols.run.messages import DIGEST_BYTES, MAX_MEMBERS, MAX_ROW, NONCE_BYTES, RUN_BYTES
-from protocols.statistics import Statistic, statistic_named
+from tallyroom.protocols.statistics import Statistic, statistic_named
+from tallyroom.protocols.statistics.adjacency import Adjacency
+from tallyroom.protocols.wire.machine import Spend
+from tallyroom.protocols.wire.messages import (
+    DIGEST_BYTES,
+    MAX_MEMBERS,
+    MAX_ROW,
+    NONCE_BYTES,
+    RUN_BYTES,
+)
 
 MAX_PARTIES = MAX_MEMBERS
 MAX_SERVERS = 64
@@ -193,6 +200,11 @@ class Query:
     def run(self) -> bytes:
         """The run's name, which every message of it carries (`run_name`)."""
         return run_name(self.nonce, self.encode())
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """What ε is for. Where no party has more than one record, the two units are one."""
+        return Adjacency.of(self.statistic, whole_party=self.records_per_unit > 1)
 
     @property
     def units(self) -> int:

@@ -11,16 +11,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit_builder import Builder, Word
-from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel, Output
-from protocols.records import Column
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word
+from tallyroom.protocols.kernels.contract import (
+    MAX_OUTPUT_BITS,
+    Grid,
+    Integers,
+    Kernel,
+    Output,
+)
+from tallyroom.protocols.records import Column
 
 Words = tuple[Word, ...]
 
 
 class _OfOrder(Kernel):
     """A kernel of order and equality alone: ranks are as good as the raw records."""
+
+    of_any_bits = True  # all numbers of so many bits have an order
 
     def truth(self, columns: Sequence[Column]) -> float:
         ranks = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in columns]
@@ -77,6 +85,7 @@ class Variance(Kernel):
 
     name = "variance"
     columns = ("value",)
+    of_any_bits = True
 
     @property
     def dropped(self) -> int:
@@ -91,7 +100,9 @@ class Variance(Kernel):
         return self.grids[0].span ** 2 >> self.dropped
 
     def build(self, builder: Builder, x: Words, y: Words) -> Words:
-        square = builder.square(builder.absolute_difference(x[0], y[0]))
+        """The distance is confined to the range: it has half the bits of its square."""
+        distance = builder.absolute_difference(x[0], y[0])
+        square = builder.square(builder.confined(distance, 0, self.grids[0].span))
         return (Word(square.wires[self.dropped :]),)
 
     def reference(self, x: Integers, y: Integers) -> Integers:

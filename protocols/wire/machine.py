@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from protocols.run.messages import Message
+from tallyroom.protocols.wire.messages import Message
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit import Circuit
-from protocols.garbling.circuit_builder import Builder, Word, width_of
-from protocols.garbling.clear_evaluation import Bits, from_bits, to_bits
-from protocols.garbling.laplace_circuit import CircuitLaplace
-from protocols.records import Column
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit import Circuit
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word, width_of
+from tallyroom.protocols.garbling.clear_evaluation import Bits, from_bits, to_bits
+from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
+from tallyroom.protocols.records import Column
 
 Integers = NDArray[np.int64]
 
@@ -96,8 +97,8 @@ class Grid:
         return values
 
     def encode(self, values: Column) -> Integers:
-        if not np.isfinite(values).all():
-            raise LocalError("a column has values that are not finite numbers")
+        """What is no number counts as the lowest."""
+        values = numbers(values, -np.inf)
         # Doubles without a fraction; clipped, their distance to the origin is a small integer.
         with np.errstate(over="ignore"):  # what overflows is outside, and clipped like any other
             lines = np.rint(np.ldexp(values, self.fraction_bits)) - float(self.origin)
@@ -130,6 +131,11 @@ class Kernel(ABC):
 
     symmetric: bool = True
     """Whether f(x, y) = f(y, x) always."""
+
+    of_any_bits: bool = False
+    """Whether Δ holds for all that a record's bits can say, beyond the grids too, and outputs stay
+    in their range. What a party puts into the circuit nobody can check. Where this is not so, the
+    circuit confines outputs or records itself."""
 
     def __init__(self, grids: Sequence[Grid]) -> None:
         if len(grids) != len(self.columns):
@@ -216,8 +222,8 @@ class Kernel(ABC):
         Outputs are the words of `released`, one after the other.
         """
         builder = Builder(self.inputs(noise), self.inputs(noise))
-        x, y = self._record(builder.garbler), self._record(builder.evaluator)
-        words = self.build(builder, y, x) if swapped else self.build(builder, x, y)
+        x, y = builder.garbler[: self.record_bits], builder.evaluator[: self.record_bits]
+        words = self.joined(builder, y, x) if swapped else self.joined(builder, x, y)
         if noise:
             drawn = [
                 noise.word(builder, ours, theirs)
@@ -231,10 +237,25 @@ class Kernel(ABC):
         pairs = zip(words, self.released(noise), strict=True)
         return builder.circuit([word.fitted(out.bits, out.signed) for word, out in pairs])
 
-    def _record(self, wires: tuple[int, ...]) -> tuple[Word, ...]:
+    def joined(self, builder: Builder, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Word, ...]:
+        """The outputs in the bits of their ranges, from the wires of two records.
+
+        Whatever the wires say, outputs stay in their ranges and one record moves them by Δ at most.
+        """
+        outputs = self.outputs
+        ranges = sum(each.high - each.low for each in outputs)
+        in_any_case = self.of_any_bits or ranges <= self.sensitivity
+        words = self.build(builder, *(self._record(builder, each, in_any_case) for each in (x, y)))
+        pairs = list(zip(words, outputs, strict=True))
+        if self.of_any_bits or not in_any_case:
+            return tuple(word.fitted(out.bits, out.signed) for word, out in pairs)
+        return tuple(builder.confined(word, out.low, out.high) for word, out in pairs)
+
+    def _record(self, builder: Builder, wires: tuple[int, ...], any_bits: bool) -> tuple[Word, ...]:
         words, start = [], 0
         for grid in self.grids:
-            words.append(Word(wires[start : start + grid.bits], grid.signed))
+            word = Word(wires[start : start + grid.bits], grid.signed)
+            words.append(word if any_bits else builder.confined(word, grid.low, grid.high))
             start += grid.bits
         return tuple(words)
 

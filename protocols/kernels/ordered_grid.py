@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.pairwise.kernels.contract import Grid, Integers
-from protocols.records import Column
+from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.kernels.contract import Grid, Integers
+from tallyroom.protocols.records import Column
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class OrderedGrid(Grid):
     high: int = (1 << 31) - 1
 
     def encode(self, values: Column) -> Integers:
-        if not np.isfinite(values).all():
-            raise LocalError("a column has values that are not finite numbers")
+        """What is no number counts as the lowest."""
         largest = np.finfo(np.float32).max
-        rounded = np.clip(values, -largest, largest).astype(np.float32) + np.float32(0)  # no -0
+        clipped = np.clip(numbers(values, -np.inf), -largest, largest)
+        rounded = clipped.astype(np.float32) + np.float32(0)  # no -0
         pattern = rounded.view(np.int32)
         # Sign and magnitude to two's complement: negative numbers grow towards zero.
         ranks = np.where(pattern < 0, pattern ^ np.int32(0x7FFFFFFF), pattern)

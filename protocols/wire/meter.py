@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.run.messages import Message, Phase, Role
+from tallyroom.protocols.wire.messages import Message, Phase, Role
 
 SEALING_BYTES = 24
 """What sealing adds to a message between parties that the coordinator relays."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.garbling.circuit_builder import Builder, Word, constant, width_of
-from protocols.pairwise.kernels.contract import Grid, Integers
-from protocols.pairwise.kernels.syntax import Node, wrong
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word, constant, width_of
+from tallyroom.protocols.kernels.contract import Grid, Integers
+from tallyroom.protocols.kernels.syntax import Node, wrong
 
 MAX_WIDTH = 62
 """The widest number on the way."""

@@ -12,12 +12,18 @@ from functools import cached_property
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.garbling.circuit_builder import Builder, Word, width_of
-from protocols.pairwise.kernels.contract import MAX_OUTPUT_BITS, Grid, Integers, Kernel, Output
-from protocols.pairwise.kernels.expression_terms import Words, typed
-from protocols.pairwise.kernels.syntax import Node, parse
-from protocols.records import Column
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.circuit_builder import Builder, Word, width_of
+from tallyroom.protocols.kernels.contract import (
+    MAX_OUTPUT_BITS,
+    Grid,
+    Integers,
+    Kernel,
+    Output,
+)
+from tallyroom.protocols.kernels.expression_terms import Words, typed
+from tallyroom.protocols.kernels.syntax import Node, parse
+from tallyroom.protocols.records import Column
 
 
 class Expression:

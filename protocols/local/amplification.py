@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from protocols.local.response import RandomizedResponse
+from tallyroom.protocols.local.response import RandomizedResponse
 
 GRID = 1024
 """Local ε are multiples of 1/GRID: all roles compute the same one, whatever their last bits."""

@@ -10,15 +10,22 @@ from enum import Enum, auto
 
 import numpy as np
 
-from protocols.aggregation.one_round import SummingServer
-from protocols.errors import PeerError
-from protocols.joint.base_transfers import BaseTransfers
-from protocols.joint.computation import EVALUATOR, STEP_BYTES, Bytes, Computation, Name, computation
-from protocols.joint.noise import draw_noise
-from protocols.randomness import Randomness
-from protocols.run.machine import Continue, Done, Failed, Rejected, Step
-from protocols.run.messages import Message, Phase, Role, address
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.one_round import SummingServer
+from tallyroom.protocols.errors import PeerError
+from tallyroom.protocols.joint.base_transfers import BaseTransfers
+from tallyroom.protocols.joint.computation import (
+    EVALUATOR,
+    STEP_BYTES,
+    Bytes,
+    Computation,
+    Name,
+    computation,
+)
+from tallyroom.protocols.joint.noise import draw_noise
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.wire.machine import Continue, Done, Failed, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 
 FIRST_ROUND = 2
 """The question is round 1. What is prepared goes on in rounds of its own: the bill does not depend

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
-from protocols import registry
-from protocols.errors import LocalError
-from protocols.pairwise.kernels.contract import Grid, Kernel
+from tallyroom.protocols import registry
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.kernels.contract import Grid, Kernel
 
 
 class KernelKind(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError
 
 MAX_LENGTH = 1000
 MAX_DEPTH = 40

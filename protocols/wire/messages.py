@@ -14,12 +14,12 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import PeerError
+from tallyroom.protocols.errors import PeerError
 
 NONCE_BYTES = 8
 DIGEST_BYTES = 20
 RUN_BYTES = NONCE_BYTES + DIGEST_BYTES
-"""A run's name ends in a digest of its query (`protocols.run.query.run_name`), so that every
+"""A run's name ends in a digest of its query (`protocols.query.run_name`), so that every
 message is bound to what was asked."""
 VERSION = 2
 MAX_WIRE_BYTES = 4 << 20

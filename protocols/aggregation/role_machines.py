@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from protocols.aggregation.contract import Aggregator, Bulk, Records
-from protocols.randomness import Randomness
-from protocols.records import Holdings
-from protocols.run.machine import Machine
-from protocols.run.query import Query
+from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.wire.machine import Machine
 
 
 class RoleMachines(Protocol):

@@ -8,8 +8,8 @@ matters only to kernels that are not symmetric.
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import LocalError
-from protocols.randomness import Randomness
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.randomness import Randomness
 
 RecordPairs = NDArray[np.uint32]
 """Rows of two records."""

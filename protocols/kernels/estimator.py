@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.errors import LocalError
-from protocols.garbling.laplace_circuit import OFFSET
-from protocols.pairwise.kernels.contract import Integers, Kernel
-from protocols.pairwise.sampling.matchings import rounds
-from protocols.records import Column
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.garbling.laplace_circuit import OFFSET
+from tallyroom.protocols.kernels.contract import Integers, Kernel
+from tallyroom.protocols.kernels.matchings import rounds
+from tallyroom.protocols.records import Column
 
 
 def means_of_values(values: Integers, noisy: bool) -> Column:

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.run.machine import Machine, Rejected, Step
-from protocols.run.messages import Message, Role
+from tallyroom.protocols.wire.machine import Machine, Rejected, Step
+from tallyroom.protocols.wire.messages import Message, Role
 
 Receiver = TypeVar("Receiver")
 """Whatever plays a role: a machine, or a participant with its ledger around it."""

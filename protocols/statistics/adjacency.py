@@ -1,0 +1,54 @@
+"""Which data sets are adjacent: what the ε of an answer is for, in one sentence.
+
+The sentence is made of what a statistic takes as public and of what it releases without noise, and
+whoever says what ε protects says it from here: answers, result.json, help, `tally verify` and the
+refusals of policies. Tests enumerate the data sets that it promises to protect.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tallyroom.protocols.statistics.contract import Statistic
+
+MOST_NAMED = 4
+"""Columns that the sentence names."""
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Adjacent data sets have as many records of each party, and agree in the `public` columns of
+    all of them. They differ in the `protected` columns of one record, or with `whole_party` of all
+    records of one party. `exactly` is what is released of the public columns without noise."""
+
+    protected: tuple[str, ...]
+    public: tuple[str, ...] = ()
+    exactly: str = ""
+    whole_party: bool = False
+
+    @classmethod
+    def of(cls, statistic: "Statistic", whole_party: bool = False) -> "Adjacency":
+        public = tuple(dict.fromkeys(statistic.taken_as_public))
+        protected = (each for each in statistic.columns if each not in public)
+        return cls(tuple(dict.fromkeys(protected)), public, statistic.released_exactly, whole_party)
+
+    def __str__(self) -> str:
+        unit = "all records of one party" if self.whole_party else "one record"
+        other = "as many others" if self.whole_party else "any other"
+        if not self.public:
+            return f"{unit}, replaced by {other}"
+        verb = "is" if len(self.public) == 1 else "are"
+        known = f"{_listed(self.public)} {verb} taken as public"
+        if self.exactly:
+            known += f", and {self.exactly} is released without noise"
+        if not self.protected:
+            return f"nothing: {known}"
+        return f"{_listed(self.protected)} of {unit}, replaced by any other values; {known}"
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    more = len(columns) - MOST_NAMED
+    if more > 0:
+        return f"{', '.join(columns[:MOST_NAMED])} and {more} more columns"
+    *others, last = columns
+    return f"{', '.join(others)} and {last}" if others else last

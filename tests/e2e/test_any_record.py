@@ -1,0 +1,80 @@
+"""Parties that were started as real processes, over files with records that nothing can be made of:
+they take part as all others do, those records alone count as is public, and nobody hears of them
+but the one who started the party."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.e2e.deployed import Room
+
+RECORDS = 40
+SCORES = np.linspace(0.02, 0.98, 2 * RECORDS)
+LABELS = (np.arange(2 * RECORDS) % 3 == 0).astype(int)
+JOBS = np.array(["nurse", "clerk", "cook"])[np.arange(2 * RECORDS) % 3]
+SECRET = "unheard-of"
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """The last record of the first party has a word for its label, score and flag, and no job."""
+    folder = tmp_path_factory.mktemp("any")
+    specs = []
+    for party in range(2):
+        rows = [
+            f"{SCORES[at]},{LABELS[at]},{JOBS[at]},{LABELS[at]:.1f}"
+            for at in range(party * RECORDS, (party + 1) * RECORDS)
+        ]
+        if party == 0:
+            rows[-1] = f"{SECRET},{SECRET},,{SECRET}"
+        path = folder / f"ours-{party}.csv"
+        path.write_text("\n".join(["score,label,job,flag", *rows]) + "\n")
+        specs.append(["--data", f"csv:{path}"])
+    made = Room(folder, data=specs)
+    yield made
+    made.stop()
+
+
+EXACT = ("--epsilon", "inf", "--json")
+UNIT = ("--lower", "0", "--upper", "1")
+
+
+def test_one_label_turns_no_other(room: Room) -> None:
+    """Its party's labels used to be names then, all of them, and none was positive."""
+    curve = room.ask("run", "roc", "--score", "score", *UNIT, "--at", "0.5", *EXACT)
+    labels, scores = LABELS.copy(), SCORES.copy()
+    labels[RECORDS - 1], scores[RECORDS - 1] = 0, 0.0  # no positive label; the lower bound
+    told = curve["estimate"]["score"]
+    above = (scores > 0.5) & (labels == 1)
+    assert told["true_positive_rate"][1] == pytest.approx(above.sum() / labels.sum())
+    assert told["positives"] == labels.sum()
+    assert told["negatives"] == len(labels) - labels.sum()
+
+
+def test_names_that_are_numbers_are_counted_by_all(room: Room) -> None:
+    found = room.ask("run", "histogram", "--value", "flag", "--categories", "0,1", *EXACT)
+    others = np.delete(LABELS, RECORDS - 1)
+    assert found["estimate"]["y"] == [np.sum(others == 0), np.sum(others == 1), 1]
+
+
+def test_a_blank_name_is_another(room: Room) -> None:
+    found = room.ask("run", "histogram", "--value", "job", "--categories", "nurse,clerk", *EXACT)
+    others = np.delete(JOBS, RECORDS - 1)
+    nurses, clerks = (int(np.sum(others == job)) for job in ("nurse", "clerk"))
+    assert found["estimate"]["y"] == [nurses, clerks, len(JOBS) - nurses - clerks]
+
+
+def test_what_is_no_number_is_the_lower_bound(room: Room) -> None:
+    found = room.ask("run", "mean", "--value", "score", *UNIT, *EXACT)
+    truth = np.delete(SCORES, RECORDS - 1).sum() / len(SCORES)
+    assert found["estimate"] == pytest.approx(truth, abs=1e-6)
+    assert found["federation"]["parties"] == 2
+
+
+def test_only_its_operator_hears_how_many_and_nobody_what(room: Room) -> None:
+    logs = {path.name: path.read_text() for path in Path(room.folder).glob("*.log")}
+    assert not [name for name, text in logs.items() if SECRET in text]
+    told = [name for name, text in logs.items() if "words in 40 records" in text]
+    assert told == ["party-0.log"]
