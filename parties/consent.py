@@ -45,7 +45,7 @@ class Consent:
         paid for is named by everything that shapes the release, not by the run alone: the
         coordinator names runs, and gets nothing for an old name. How much is left is not said.
         """
-        cost = aggregator_named(query.aggregator).release(query).spend
+        cost = aggregator_named(query.aggregator).mechanism(query).spend
         spend = Spend(cost.data[:MAX_NAME], query.stream, cost.epsilon, cost.delta)
         try:
             self._ledger.record([spend], query.foreseen(spend))

@@ -18,6 +18,8 @@ from tallyroom.protocols.joint.noise_circuit import (
     JointLaplace,
     JointNoise,
 )
+from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Plan, Points
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.privacy.mechanisms import (
     DiscreteLaplace,
@@ -25,6 +27,7 @@ from tallyroom.protocols.privacy.mechanisms import (
     enough_shares,
     parse_epsilon,
 )
+from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
 from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.wire.machine import Spend
@@ -162,12 +165,12 @@ class Query:
         check_later(self.epsilon, self.later_epsilon, self.later_delta)
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise LocalError(f"a deadline of {self.deadline} seconds is not possible")
-        statistic = self.statistic
-        if max(statistic.length, statistic.released, statistic.noises // 4) > MAX_LENGTH:
-            raise LocalError(f"vectors of {self.statistic.length} are too long to aggregate")
+        plan, name = self.plan, self.statistic.asked_as
+        if max(plan.length, plan.released, plan.noises // 4) > MAX_LENGTH:
+            raise LocalError(f"vectors of {plan.length} are too long to aggregate")
         if self.choice is not None and self.noise is not Placement.JOINT:
             raise LocalError(
-                f"{statistic.name} opens nothing but what is chosen, which two servers do "
+                f"{name} opens nothing but what is chosen, which two servers do "
                 "together: --aggregator additive or fss, --noise joint"
             )
         if self.noise is Placement.SHARED and self.servers < 3:
@@ -182,19 +185,19 @@ class Query:
             )
         if self.noise is Placement.JOINT and self.servers != 2:
             raise LocalError(f"joint noise is drawn by two servers, not by {self.servers}")
-        if self.noise is Placement.JOINT and statistic.noises > MAX_JOINT_NOISES:
+        if self.noise is Placement.JOINT and plan.noises > MAX_JOINT_NOISES:
             raise LocalError(
-                f"{statistic.noises} noises are too many to draw together: "
-                f"{MAX_JOINT_NOISES} at most"
+                f"{plan.noises} noises are too many to draw together: {MAX_JOINT_NOISES} at most"
             )
-        statistic.check_asked(self.parties, self.noise)
-        if statistic.curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
+        plan.check_asked(self.parties, self.noise)
+        curated = self.curated is not None
+        if curated and (self.servers != 1 or self.noise is not Placement.CURATOR):
             raise LocalError(
-                f"{statistic.asked_as} by this method: its noise depends on the exact counts, "
+                f"{name} by this method: its noise depends on the exact counts, "
                 "which a trusted curator alone may see: --aggregator curator, without --noise"
             )
-        if statistic.curated and self.records_per_unit != 1:
-            raise LocalError(f"{statistic.name} protects one record only: --unit record")
+        if curated and self.records_per_unit != 1:
+            raise LocalError(f"{name} protects one record only: --unit record")
 
     @cached_property
     def run(self) -> bytes:
@@ -202,9 +205,41 @@ class Query:
         return run_name(self.nonce, self.encode())
 
     @property
+    def facts(self) -> Facts:
+        """The public facts that a plan is made of."""
+        return Facts(
+            records=self.records,
+            parties=self.parties,
+            servers=self.servers,
+            max_records_per_party=self.max_records_per_party,
+            records_per_unit=self.records_per_unit,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise=self.noise,
+            honest=self.honest,
+            seed=hashlib.blake2s(self.nonce, person=b"matching").digest(),
+            offers=offers_of(self.aggregator),
+        )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What is computed, by every role alike: a function of the statistic and the facts."""
+        return self.statistic.plan(self.facts)
+
+    @property
+    def curated(self) -> Curated | None:
+        """The plan, where a trusted curator draws noise of its own."""
+        return self.plan if isinstance(self.plan, Curated) else None
+
+    @property
+    def points(self) -> Points | None:
+        """The plan, where servers keep keys and answer point after point."""
+        return self.plan if isinstance(self.plan, Points) else None
+
+    @property
     def adjacency(self) -> Adjacency:
         """What ε is for. Where no party has more than one record, the two units are one."""
-        return Adjacency.of(self.statistic, whole_party=self.records_per_unit > 1)
+        return Adjacency.of(self.plan, self.statistic.columns, self.records_per_unit > 1)
 
     @property
     def units(self) -> int:
@@ -222,7 +257,7 @@ class Query:
     @property
     def mechanism(self) -> DiscreteLaplace | None:
         """The noise that makes the answer `epsilon`-private; None when there is to be none."""
-        sensitivity = self.statistic.sensitivity * self.records_per_unit
+        sensitivity = self.plan.sensitivity * self.records_per_unit
         if self.choice is not None:
             sensitivity *= self.choice.moves
         if self.epsilon is None or sensitivity == 0:
@@ -232,20 +267,20 @@ class Query:
     @property
     def released(self) -> int:
         """How many values each server releases."""
-        statistic = self.statistic
-        sums = self.mechanism is None and self.choice is None and not statistic.gathered
-        return statistic.length if sums else statistic.released
+        gathered = self.curated is not None and self.curated.gathered
+        sums = self.mechanism is None and self.choice is None and not gathered
+        return self.plan.length if sums else self.plan.released
 
     @property
     def submitted(self) -> int:
         """How many values a party submits of its vector: where parties add the noise, those that
         are released."""
-        return self.released if self.noise is Placement.PARTIES else self.statistic.length
+        return self.released if self.noise is Placement.PARTIES else self.plan.length
 
     @property
     def circuit_noise(self) -> CircuitLaplace | None:
         """The noise that parties draw inside a circuit; None where they draw none."""
-        return self.statistic.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
+        return self.plan.circuit_noise(self.epsilon, self.delta, self.records_per_unit)
 
     @cached_property
     def choice(self) -> Choice | FirstAbove | None:
@@ -255,9 +290,9 @@ class Query:
         other number of records: in a circuit for fewer than there are, scores would wrap around,
         and one record more could turn the largest into the least, past any noise.
         """
-        found = self.statistic.choice(self.records)
-        most = self.parties * self.max_records_per_party
-        return None if found is None else replace(found, most=most)
+        if not isinstance(self.plan, NoisyChoice):
+            return None
+        return replace(self.plan.rule, most=self.parties * self.max_records_per_party)
 
     @cached_property
     def joint_noise(self) -> JointNoise | None:
@@ -265,7 +300,7 @@ class Query:
         if self.noise is not Placement.JOINT or self.epsilon is None or self.mechanism is None:
             return None
         kind = JointLaplace if self.choice is None else JointGeometric
-        noises = self.statistic.noises
+        noises = self.plan.noises
         delta = self.delta or DEFAULT_DELTA
         noise = kind.spending(self.mechanism.scale, self.epsilon, delta, noises)
         if noise.coins * noises > MAX_JOINT_COINS:
@@ -281,8 +316,8 @@ class Query:
         if self.epsilon is None or self.mechanism is None:
             return 0.0
         if self.joint_noise is not None:
-            return self.joint_noise.delta(self.epsilon, self.statistic.noises)
-        return self.statistic.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
+            return self.joint_noise.delta(self.epsilon, self.plan.noises)
+        return self.plan.numeric_delta(self.epsilon, self.delta, self.records_per_unit)
 
     @property
     def spend(self) -> Spend:
@@ -315,7 +350,7 @@ class Query:
             self.delta,
             *((self.honest,) if self.honest else ()),
         )
-        released = repr((self.statistic.release_key(), *others, *rest)).encode()
+        released = repr((self.plan.identity, *others, *rest)).encode()
         return f"run {self.nonce.hex()} of {hashlib.blake2s(released, digest_size=16).hexdigest()}"
 
     def encode(self) -> bytes:

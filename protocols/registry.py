@@ -12,6 +12,7 @@ from typing import Any
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.offers import Offers
 
 AGGREGATORS = "tallyroom.aggregators"
 STATISTICS = "tallyroom.statistics"
@@ -59,6 +60,15 @@ def kind_named(group: str, name: str, base: type) -> Any:
     if not found or getattr(kind, "name", None) != name:
         raise LocalError(f"{KINDS[group]} {name!r} is none, or calls itself by another name")
     return kind
+
+
+@cache
+def offers_of(spec: str) -> Offers:
+    """What the aggregator of this specification offers; nothing, if there is no such aggregator."""
+    with contextlib.suppress(LocalError):
+        found: Offers = named(AGGREGATORS, spec.partition("?")[0]).offers
+        return found
+    return frozenset()
 
 
 def loadable(group: str) -> dict[str, Any]:

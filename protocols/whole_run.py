@@ -12,33 +12,31 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Ids, Memory, OneRound, Total
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import RunFailed
-from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.in_parts import proceed
 from tallyroom.protocols.run.machines import collector_machine, party_machine, server_machine
-from tallyroom.protocols.statistics import Estimate, Statistic
+from tallyroom.protocols.statistics import Estimate
 from tallyroom.protocols.wire.machine import Done, Failed, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase
 from tallyroom.protocols.wire.router import Router, heard
 
 
 def whole_run(
-    statistic: Statistic,
-    aggregator: OneRound,
-    holdings: Holdings,
-    servers: int,
-    mechanism: DiscreteLaplace | None,
-    randomness: Randomness,
+    query: Query, aggregator: OneRound, holdings: Holdings, randomness: Randomness
 ) -> Estimate:
-    """A private `statistic` of what the parties hold; exact, and not private, without mechanism."""
+    """The answer to a query; exact, and not private, if its ε is infinite."""
+
+    # EVERYBODY makes the same plan from what is public: how records are encoded, what is released.
+    plan, servers = query.plan, query.servers
 
     # EACH PARTY clips its records to the public bounds and encodes them as integers mod 2^64 …
-    vectors: Vector = statistic.encode(holdings)
+    vectors: Vector = plan.encode(holdings)
 
     # … and splits its vector into one share for each server. Any servers but all of them together
     # (for `additive`) see uniformly random bytes.
@@ -46,21 +44,22 @@ def whole_run(
 
     # EACH SERVER adds up the shares that it received, over all parties. It still knows nothing.
     shares = [
-        aggregator.merge(submissions[server], statistic.length, server) for server in range(servers)
+        aggregator.merge(submissions[server], plan.length, server) for server in range(servers)
     ]
 
     # EACH SERVER writes the ε it is about to spend in its ledger, then adds the full noise to its
     # share: the answer stays private even if all the other servers tell the analyst theirs.
-    if mechanism is not None:
+    if (mechanism := query.mechanism) is not None:
         for server, share in enumerate(shares):
-            noise = mechanism.draw(statistic.noises, randomness.derive(f"server-{server}"))
-            shares[server] = statistic.measure(share) + statistic.place(noise.view(np.uint64))
+            noise = mechanism.draw(plan.noises, randomness.derive(f"server-{server}"))
+            shares[server] = plan.measure(share) + plan.place(noise.view(np.uint64))
 
     # THE COORDINATOR adds the noisy shares. Masks cancel; what is left is the sum and the noise.
     total = aggregator.unshard(shares)
 
-    # THE COORDINATOR turns integers back into a statistic. This spends nothing.
-    return statistic.decode(total, holdings.rows, exact=mechanism is None)
+    # THE ANALYST reads the statistic off the release. This spends nothing.
+    released = aggregator.mechanism(query).release(total, holdings.rows, len(holdings.ids))
+    return query.statistic.read(released).estimate
 
 
 @dataclass
@@ -153,7 +152,8 @@ def every_run(query: Query, holdings: Holdings, randomness: Randomness) -> Whole
                 for seat in waiting:
                     say(seat.machine.expire())
 
-    # THE COORDINATOR turns integers back into a statistic. This spends nothing.
-    exact = query.epsilon is None
-    estimate = query.statistic.decode(finished.vector, finished.records, exact=exact)
+    # THE ANALYST reads the statistic off the release. This spends nothing.
+    mechanism = aggregator_named(query.aggregator).mechanism(query)
+    release = mechanism.release(finished.vector, finished.records, len(finished.contributors))
+    estimate = query.statistic.read(release).estimate
     return WholeRun(estimate, finished.contributors, {seat.name: seat.seen for seat in everybody})

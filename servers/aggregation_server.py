@@ -76,7 +76,7 @@ class AggregationServer(Participant):
             check(query)
             if self.index >= query.servers:
                 raise LocalError(f"server-{self.index} is not among {query.servers} servers")
-            spend = aggregator_named(query.aggregator).release(query).spend
+            spend = aggregator_named(query.aggregator).mechanism(query).spend
             if not self.replaying and self._ledger.has_like(query.nonce.hex()):
                 # Begun anew, it would draw the same noise, and could be told other parties. So it
                 # would under another deadline or reading, which are in the name and not in the

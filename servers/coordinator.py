@@ -167,7 +167,7 @@ class Coordinator(Witness):
         check(query)
         releases, data = self.releases, self.data
         if question.fresh or not releases.knows(query, data):
-            spend = aggregator_named(query.aggregator).release(query).spend
+            spend = aggregator_named(query.aggregator).mechanism(query).spend
             self._ledger.check(query.foreseen(spend))
         if question.fresh:
             releases.outdate(query, data)

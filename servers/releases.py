@@ -65,7 +65,7 @@ class Releases:
         tree = tree_of(query), data
         if tree[0] is None:
             return
-        if not query.statistic.on_demand:
+        if query.points is None:
             self._released[tree] = name
             self._released.move_to_end(tree)
             while len(self._released) > MOST_RELEASED:
@@ -94,9 +94,9 @@ class Releases:
 
 def tree_of(query: Query) -> str | None:
     """What makes two questions ask the same tree: all but how its answer is post-processed."""
-    if (key := query.statistic.reuse_key) is None:
+    if not query.plan.reusable:
         return None
-    return key + repr(
+    return query.plan.identity + repr(
         (
             query.aggregator,
             query.epsilon,

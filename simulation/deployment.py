@@ -112,7 +112,7 @@ class Deployment:
             federation = there.parties, there.servers, there.records, there.most_records
             query = question.query(bytes(NONCE_BYTES), *federation)
             check(query)
-            return aggregator_named(query.aggregator).release(query).delta
+            return aggregator_named(query.aggregator).mechanism(query).delta
 
         begun(study_key, True)
         try:
@@ -152,7 +152,9 @@ class Deployment:
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
         statistic = statistic.asked_of(aggregator.offers)
-        return manner.question(statistic, spec, grant, setting.placement(manner.noise, statistic))
+        return manner.question(
+            statistic, spec, grant, setting.placement(manner.noise, statistic, manner.for_study)
+        )
 
     def resume(self, key: str, report: Report = _quiet) -> Result:
         """The answer to what was asked under a key before. Raises as `run` does.
@@ -169,7 +171,7 @@ class Deployment:
         return self._result(opened, opened.question)
 
     def _result(self, opened: Opened, question: Question) -> Result:
-        result, _ = answered(question, opened, DEPLOYED)
+        result = answered(question, opened, DEPLOYED)
         return replace(result, key=question.key)
 
     def _setting(self, there: pb.Description) -> Setting:

@@ -29,7 +29,7 @@ from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.quantile_zoom import zoomed
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.coordinator import Coordinator
-from tallyroom.simulation.known_data import noiseless, unsmoothed, with_categories
+from tallyroom.simulation.known_data import noiseless, with_categories
 from tallyroom.simulation.misbehaviour import (
     HONEST,
     Cheat,
@@ -41,7 +41,7 @@ from tallyroom.simulation.networks.network import network_of
 from tallyroom.simulation.prediction import predicted_links
 from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
-from tallyroom.simulation.runtimes import Opened, Plan, Progress, Report, Runtime, runtime_named
+from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
 from tallyroom.simulation.statement import Setting, answered
 from tallyroom.simulation.study import Manner, Put, conduct
 from tallyroom.storage.ledger import Ledger
@@ -128,7 +128,7 @@ class Federation:
             raise LocalError("--policy works with --runtime inprocess or processes")
         if network is not None and not kind.networks:
             raise LocalError("--network is emulated between processes: choose --runtime processes")
-        plan = Plan(
+        layout = Layout(
             self.holdings,
             self.servers,
             hosts or (count if count <= kind.own_hosts else min(count, BLOCK_HOSTS)),
@@ -142,7 +142,7 @@ class Federation:
             None if network is None else network_of(network),
         )
         self.network = network or "none"
-        self.runtime: Runtime = kind(plan)
+        self.runtime: Runtime = kind(layout)
         self._started: float | None = None
         self._asked = 0
 
@@ -161,14 +161,11 @@ class Federation:
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
-        setting = self._setting
-        return predicted_links(
-            self.settled(question),
-            self._with_bounds(question) if isinstance(question, Statistic) else question,
-            setting.parties,
-            setting.servers,
-            setting.max_records_per_party,
-        )
+        if isinstance(question, Study):
+            return {}
+        statistic = self._with_bounds(question).asked_of(self._aggregator.offers)
+        query = self._setting.query(self._spec, statistic)
+        return {} if query is None else predicted_links(query)
 
     def start(self) -> None:
         """Brings the processes up; `run` does it by itself."""
@@ -265,7 +262,7 @@ class Federation:
             present = self.holdings.without(frozenset(missing)) or self.holdings
             truth = statistic.reference(present)
         about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
-        result, release = answered(question, opened, about, self.runtime.trust)
+        result = answered(question, opened, about, self.runtime.trust)
         assert result.proof is not None
         notes = self._notes(question, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
@@ -273,8 +270,7 @@ class Federation:
             truth=truth,
             seconds=seconds | opened.seconds,
             notes=(*result.notes, *notes),
-            unsmoothed=None if release.exact else unsmoothed(statistic, opened),
-            noiseless=noiseless(result.proof.statistic, present, opened),
+            noiseless=noiseless(result.proof, opened, present),
         )
         return result, present
 
@@ -294,13 +290,13 @@ class Federation:
         question = self._question(statistic, spec, grant, manner, "")
         query = self._check(question)
         asked = self._as_put(question)
-        if asked.machines() is None:
+        if query.plan.machines() is None:
             asked.reference(self.holdings)  # refuses columns that it cannot be of
-        policy, most = self.runtime.plan.policy, self._setting.max_records_per_party
+        policy, most = self.runtime.layout.policy, self._setting.max_records_per_party
         refusal = policy and policy.in_federation(self.servers).refusal(query, most)
         if refusal:
             raise LocalError(f"parties would not answer {question.statistic.asked_as}: {refusal}")
-        return aggregator_named(query.aggregator).release(query).delta
+        return aggregator_named(query.aggregator).mechanism(query).delta
 
     def _question(
         self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
@@ -317,16 +313,16 @@ class Federation:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
             )
-        if statistic.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
-            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         statistic = self._with_bounds(statistic).asked_of(aggregator.offers)
         statistic = self._with_bounds(statistic)  # bins need bounds where order did not
-        placement = setting.placement(manner.noise, statistic)
+        placement = setting.placement(manner.noise, statistic, manner.for_study)
         question = manner.question(statistic, spec, grant, placement)
         question = dataclasses.replace(
             question, data=self.data.name, min_parties=min_parties, key=key
         )
-        self._check(question)
+        query = self._check(question)
+        if query.plan.machines() is not None and script.cheaters(Cheat.OUT_OF_RANGE):
+            raise LocalError(f"{statistic.name} is computed in circuits: no data is out of range")
         return question
 
     def _named(self, statistic: Statistic | Study | str) -> Statistic | Study:
@@ -344,7 +340,7 @@ class Federation:
 
     def _check(self, question: Question) -> Query:
         """Asks it of a coordinator that has nobody behind it."""
-        ledger = Ledger(None, self.runtime.plan.cap, self.runtime.plan.cap_delta)
+        ledger = Ledger(None, self.runtime.layout.cap, self.runtime.layout.cap_delta)
         coordinator = Coordinator(
             self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
         )

@@ -2,19 +2,17 @@
 
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import Estimate, Statistic
+from tallyroom.protocols.statistics.legacy import estimate_without_noise
+from tallyroom.simulation.proof import Proof
 from tallyroom.simulation.runtimes import Opened
 
 
-def unsmoothed(statistic: Statistic, opened: Opened) -> Estimate | None:
-    """From the same release; decoding it again spends nothing."""
-    before = statistic.before_smoothing()
-    return None if before is None else before.decode(opened.total, opened.records)
-
-
-def noiseless(statistic: Statistic, present: Holdings, opened: Opened) -> Estimate | None:
-    """What noise was added to; None where nobody knows what was lost."""
-    known = statistic.is_whole(present.rows, opened.records)
-    return statistic.noiseless(present) if known else None
+def noiseless(proof: Proof, opened: Opened, present: Holdings) -> Estimate | None:
+    """The same computation without noise; None where nobody knows what was lost."""
+    plan = proof.plan(proof.evidence.asked_query)
+    if not plan.is_whole(present.rows, opened.records):
+        return None
+    return estimate_without_noise(proof.statistic, plan, present, opened.records)
 
 
 def with_categories(statistic: Statistic, known: str) -> Statistic:

@@ -18,6 +18,7 @@ import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import (
@@ -25,13 +26,15 @@ from tallyroom.protocols.errors import (
     LocalError,
     PeerError,
 )
+from tallyroom.protocols.plans.contract import Plan, Points
+from tallyroom.protocols.plans.interval import LEVEL, Interval
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.evidence import Answered, Evidence, Opening
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.receipts import Receipt, decode_receipt
 from tallyroom.protocols.statistics import Statistic, statistic_named
 from tallyroom.protocols.statistics.estimates import plain
-from tallyroom.protocols.statistics.interval import LEVEL, Interval
+from tallyroom.protocols.statistics.release import Answer
 from tallyroom.protocols.wire.messages import Role
 
 SAME = 1e-9
@@ -48,6 +51,20 @@ class Proof:
     authority: bytes
     statistic: Statistic
     records: int
+
+    def answer(self, query: Query, total: Vector, contributors: int) -> Answer:
+        """What the statistic reads off the release of `query`."""
+        mechanism, plan = aggregator_named(query.aggregator).mechanism(query), self.plan(query)
+        return self.statistic.read(mechanism.release(total, self.records, contributors, plan))
+
+    def plan(self, query: Query) -> Plan:
+        """That of the statistic that reads the release, given the facts of `query`."""
+        return self.statistic.plan(query.facts)
+
+    def points(self, query: Query) -> Points | None:
+        """The same, where it asks point after point."""
+        plan = self.plan(query)
+        return plan if isinstance(plan, Points) else None
 
     @property
     def fingerprint(self) -> str:
@@ -95,17 +112,18 @@ def prove(
             other = f"it put another question: its {field} is not as asked"
             raise PeerError("coordinator", old if field == "asking" else other)
         again = bool(question.key) and query.asking != question.asking
-        if again and not reused and not query.statistic.on_demand:
+        if again and not reused and query.points is None:
             raise PeerError("coordinator", "it passes an earlier release off as a new one")
         evidence.check_contributors(query, contributors, records)
         # As the question wants it read, with what the coordinator was to decide (`prepared`).
         statistic = question.as_put(query).statistic
-        summed = evidence.total(query, statistic, records)
+        proof = Proof(evidence, authority, statistic, records)
+        summed = evidence.total(query, proof.points(query), records)
         if summed is not None and not np.array_equal(summed, total):
             raise PeerError("coordinator", "its total is not the sum of the servers' shares")
     except (PeerError, LocalError) as error:
         raise AnswerRefused(f"the answer is refused: {error}") from None
-    return query, Proof(evidence, authority, statistic, records)
+    return query, proof
 
 
 # --- result.json, later ---

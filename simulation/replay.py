@@ -10,11 +10,11 @@ import numpy as np
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.interval import Interval, laplace_width
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic, statistic_named
-from tallyroom.protocols.statistics.estimates import Estimate, shape_of
-from tallyroom.protocols.statistics.interval import Interval, laplace_width
+from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.parameters import as_plain
 from tallyroom.protocols.studies import study_named
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
@@ -87,7 +87,7 @@ def answering(finding: Finding, put: Sequence[Ask]) -> int | None:
 def finding_interval(
     study: Study,
     finding: Finding,
-    answers: Sequence[tuple[Estimate, Interval | None]],
+    answers: Sequence[Answer],
     whole: int | None,
     private: bool,
 ) -> Interval | None:
@@ -95,17 +95,17 @@ def finding_interval(
     the answer to, or else by the deviations that the study tells."""
     values = shape_of(finding.estimate).values()
     if whole is not None:
-        estimate, interval = answers[whole]
-        if np.array_equal(shape_of(estimate).values(), values, equal_nan=True):
-            return interval
+        found = shape_of(answers[whole].estimate).values()
+        if np.array_equal(found, values, equal_nan=True):
+            return answers[whole].interval
     if not private:
         return None
     if finding.deviations is None or not np.isfinite(finding.deviations).all():
         return Interval.none(len(values), UNKNOWN)
     # Of one noise: it holds 95 % of that, and up to 96.6 % of several.
-    found = Interval.around(values, finding.deviations, laplace_width(1), study.span)
-    beside = [interval.without for _, interval in answers if interval is not None]
-    return replace(found, without=", ".join(dict.fromkeys(filter(None, beside))))
+    around = Interval.around(values, finding.deviations, laplace_width(1), study.span)
+    beside = [each.interval.without for each in answers if each.interval is not None]
+    return replace(around, without=", ".join(dict.fromkeys(filter(None, beside))))
 
 
 def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.run.promise import Promise
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import (
@@ -23,7 +24,6 @@ from tallyroom.protocols.statistics.estimates import (
     plain,
     shape_of,
 )
-from tallyroom.protocols.statistics.interval import Interval
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Bill
 from tallyroom.simulation.networks.network import network_of

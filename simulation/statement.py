@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
-from tallyroom.protocols.aggregation.release import Release
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import NoisyChoice, Plan
 from tallyroom.protocols.privacy.mechanisms import Placement, parse_noise
+from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.promise import promise_of
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import refusal_words
@@ -31,25 +30,45 @@ class Setting:
     max_records_per_party: int
     records: int
 
-    def placement(self, noise: str | None, statistic: Statistic) -> Placement:
-        if noise is None and (own := statistic.placement(self.servers)) is not None:
+    def placement(
+        self, noise: str | None, statistic: Statistic, for_study: bool = False
+    ) -> Placement:
+        """Who adds the noise; `for_study` is as in `Manner`. Raises `LocalError`."""
+        plan = self.plan(statistic)
+        if for_study and noise is not None:
+            of_pairs = parse_noise(noise)[0].of_pairs
+            if isinstance(plan, NoisyChoice) or (of_pairs and plan.machines() is None):
+                noise = None
+        if noise is not None:
+            return parse_noise(noise)[0]
+        if (own := plan.placement(self.servers)) is not None:
             possible = own is not Placement.JOINT or self.aggregator.joint
             return own if possible else Placement.EACH_SERVER
-        if noise is None and self.aggregator.noise is not None:
+        if self.aggregator.noise is not None:
             return self.aggregator.noise
-        if noise is None:
-            return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
-        return parse_noise(noise)[0]
+        return Placement.CURATOR if self.servers == 1 else Placement.EACH_SERVER
+
+    def plan(self, statistic: Statistic) -> Plan:
+        """The plan of a statistic before it is known who adds the noise, and how much."""
+        asked = Question(statistic, self.aggregator.name, None, Placement.CURATOR)
+        facts = asked.facts(
+            self.parties, self.servers, self.records, self.max_records_per_party, bytes(32)
+        )
+        return statistic.prepared(facts).plan(facts)
+
+    def query(self, spec: str, statistic: Statistic) -> Query | None:
+        """A query such as would be put; None where none can be, and the run will say why."""
+        try:
+            asked = Question(statistic, spec, Fraction(1), self.placement(None, statistic))
+            most, nonce = self.max_records_per_party, bytes(NONCE_BYTES)
+            return asked.query(nonce, self.parties, self.servers, self.records, most)
+        except LocalError:
+            return None
 
     def settled(self, spec: str, statistic: Statistic) -> Aggregator:
         """The aggregator with which a statistic would be put, its options all settled."""
-        asked = Question(statistic, spec, Fraction(1), self.placement(None, statistic))
-        most, nonce = self.max_records_per_party, bytes(NONCE_BYTES)
-        try:
-            query = asked.query(nonce, self.parties, self.servers, self.records, most)
-        except LocalError:  # the run will say why
-            return self.aggregator
-        return aggregator_named(query.aggregator)
+        query = self.query(spec, statistic)
+        return self.aggregator if query is None else aggregator_named(query.aggregator)
 
     def notes(self, opened: Opened) -> list[str]:
         contributors = len(opened.contributors)
@@ -76,8 +95,8 @@ class Setting:
 
 def answered(
     question: Question, opened: Opened, about: Mapping[str, object], trust: str = ""
-) -> tuple[Result, Release]:
-    """The result that the servers signed for, and how they released it. Raises `AnswerRefused`.
+) -> Result:
+    """The result that the servers signed for. Raises `AnswerRefused`.
 
     It tells of the federation as it was when it was asked, and `about` it where it runs; `trust` is
     what the runtime has to say about whom one has to trust. What only
@@ -91,14 +110,11 @@ def answered(
         query.max_records_per_party,
         query.records,
     )
-    statistic, records = proof.statistic, opened.records
-    release, promise = setting.aggregator.release(query), promise_of(query)
-    contributors = len(opened.contributors)
-    interval = release.interval(statistic, opened.total, records, contributors)
-    errors = np.zeros(1) if interval is None else interval.errors
-    result = Result(
+    promise, contributors = promise_of(query), len(opened.contributors)
+    answer = proof.answer(query, opened.total, contributors)
+    return Result(
         question.statistic.asked_as,
-        statistic.decode(opened.total, records, exact=release.exact),
+        answer.estimate,
         None,
         promise,
         {
@@ -110,25 +126,21 @@ def answered(
         },
         opened.bill,
         opened.seconds,
-        errors,
-        (
-            *promise.concessions,
-            *setting.notes(opened),
-            *statistic.remarks(opened.total, release.exact),
-        ),
+        answer.deviations,
+        (*promise.concessions, *setting.notes(opened), *answer.remarks),
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,
-        data=describe_data(query.data, statistic, query.records),
+        data=describe_data(query.data, proof.statistic, query.records),
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,
         style=question.statistic.style,
-        interval=interval,
+        interval=answer.interval,
+        unsmoothed=answer.unsmoothed,
         prepare_cpu_seconds=opened.prepare_cpu_seconds,
-        foretold=release.foretold(statistic, errors, records, contributors),
+        foretold=answer.foretold,
     )
-    return result, release
 
 
 def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, object]:

@@ -20,7 +20,6 @@ from tallyroom.protocols.records import Column
 from tallyroom.protocols.run.promise import together
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.choices import Chosen
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
@@ -55,20 +54,18 @@ class Manner:
     deadline: float
     fresh: bool
     report: Report
+    for_study: bool = False
+    """Whether `noise` was chosen for all questions of a study, some of which may not have it."""
 
     def of(self, question: Put) -> "Manner":
         """Of one question: who adds the noise is left to it where the choice is not one it has."""
-        noise = self.noise
-        of_pairs = noise in list(Placement) and Placement(noise).of_pairs
-        statistic = question.ask.statistic
-        if isinstance(statistic, Chosen) or (of_pairs and statistic.machines() is None):
-            noise = None
-        return dataclasses.replace(self, noise=noise, report=question.report)
+        return dataclasses.replace(self, for_study=True, report=question.report)
 
     def question(
         self, statistic: Statistic, spec: str, grant: Grant, placement: Placement
     ) -> Question:
         """About a statistic, for what is granted, without a key."""
+        shared = placement is Placement.SHARED
         return Question(
             statistic,
             spec,
@@ -81,7 +78,7 @@ class Manner:
             fresh=self.fresh,
             later_epsilon=grant.later_epsilon,
             later_delta=grant.later_delta,
-            honest=0 if self.noise is None else parse_noise(self.noise)[1],
+            honest=parse_noise(self.noise)[1] if self.noise and shared else 0,
         )
 
 
@@ -160,7 +157,7 @@ def salt_of(key: str, index: int) -> str:
 def _answer(result: Result) -> Answer:
     if result.proof is None:
         raise RunFailed("an answer came without receipts")
-    return Answer(result.estimate, result.deviations, result.proof.records, result.notes)
+    return Answer(result.estimate, result.interval, result.proof.records, notes=result.notes)
 
 
 def _failed(study: Study, asked: list[tuple[Ask, Result]], reason: str) -> str:
@@ -193,7 +190,7 @@ def _concluded(
     place = answering(finding, [ask for ask, _ in asked])
     whole = None if place is None else results[place]
     private = any(result.privacy.epsilon is not None for result in results)
-    answers = [(result.estimate, result.interval) for result in results]
+    answers = [_answer(result) for result in results]
     notes = dict.fromkeys([*finding.notes, *(note for each in results for note in each.notes)])
     return Result(
         study.title,

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import PeerError, TallyError
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run.promise import Promise, promise_of, together
 from tallyroom.protocols.run.question import asking_of
 from tallyroom.protocols.run.receipts import Receipt
 from tallyroom.protocols.statistics.estimates import Estimate, plain, shape_of
-from tallyroom.protocols.statistics.interval import Interval
-from tallyroom.protocols.studies.contract import Answer, Study
+from tallyroom.protocols.statistics.release import Answer
+from tallyroom.protocols.studies.contract import Study
 from tallyroom.simulation.proof import MALFORMED, Proof, fingerprint_of, interval_json, parse
 from tallyroom.simulation.replay import concluded, described, finding_interval, study_of
 from tallyroom.simulation.result import SCHEMA
@@ -111,20 +111,8 @@ class _Verified:
     def promise(self) -> Promise:
         return promise_of(self.query)
 
-    def estimate(self, total: Vector) -> Estimate:
-        exact = aggregator_named(self.query.aggregator).release(self.query).exact
-        return self.proof.statistic.decode(total, self.proof.records, exact=exact)
-
-    def interval(self, total: Vector) -> Interval | None:
-        release = aggregator_named(self.query.aggregator).release(self.query)
-        statistic, records = self.proof.statistic, self.proof.records
-        return release.interval(statistic, total, records, self.contributors)
-
     def answer(self, total: Vector) -> Answer:
-        """What a study was told."""
-        interval = self.interval(total)
-        errors = np.zeros(1) if interval is None else interval.errors
-        return Answer(self.estimate(total), errors, self.proof.records)
+        return self.proof.answer(self.query, total, self.contributors)
 
     @property
     def signed(self) -> dict[str, object]:
@@ -162,18 +150,18 @@ def _verified(document: dict[str, Any], authority: bytes | None, more: set[str])
     members = np.unpackbits(np.frombuffer(evidence.release, np.uint8), count=query.parties)
     contributors = np.flatnonzero(members).astype(np.uint32)
     evidence.check_contributors(query, contributors, proof.records)
-    if proof.statistic.release_key() != query.statistic.release_key():
+    if proof.plan(query).identity != query.plan.identity:
         raise PeerError("result", "its statistic cannot be read off what was released")
-    total = evidence.total(query, proof.statistic, proof.records)
+    total = evidence.total(query, proof.points(query), proof.records)
     found = _Verified(receipts, query, proof, len(contributors), total)
     _check_fields(document, found.signed, more | {"key"})
     _check_notes(document, found.promise)
     _check_key(document, query)
     if total is not None:
-        estimate = found.estimate(total)
-        if not same(document["estimate"], plain(estimate)):
+        answer = found.answer(total)
+        if not same(document["estimate"], plain(answer.estimate)):
             raise PeerError("result", "its estimate is not what the servers released")
-        if not same(document.get("interval"), _told(found.interval(total), estimate)):
+        if not same(document.get("interval"), _told(answer.interval, answer.estimate)):
             raise PeerError("result", "its interval is not that of the noise in the release")
     return found
 
@@ -227,7 +215,7 @@ def _check_notes(document: dict[str, Any], promise: Promise) -> None:
 
 def _check_key(document: dict[str, Any], query: Query) -> None:
     """Who asked under a key has the answer to that asking, or one that was there before it."""
-    if "key" not in document or document.get("reused") is True or query.statistic.on_demand:
+    if "key" not in document or document.get("reused") is True or query.points is not None:
         return
     if asking_of(document["key"]) != query.asking:
         raise PeerError("result", "its key is not that of what was asked")
@@ -297,14 +285,16 @@ def _check_conclusion(
     """That the study says what it concludes from these answers; which of them it is the answer to.
     Where one of them is a total that no server signed for, as under `shuffle`, nobody can tell.
     Raises `PeerError`."""
-    totals = [(each, each.total) for each in verified if each.total is not None]
-    if len(totals) < len(verified):
+    answers = [each.answer(each.total) for each in verified if each.total is not None]
+    if len(answers) < len(verified):
         return None
-    asked = [(each.query, each.proof.statistic, each.answer(total)) for each, total in totals]
+    asked = [
+        (each.query, each.proof.statistic, answer)
+        for each, answer in zip(verified, answers, strict=True)
+    ]
     finding, whole = concluded(study, asked)
     if not same(document["estimate"], plain(finding.estimate)):
         raise PeerError("result", "its estimate is not what the study concludes from its answers")
-    answers = [(each.estimate(total), each.interval(total)) for each, total in totals]
     private = any(each.query.epsilon is not None for each in verified)
     interval = finding_interval(study, finding, answers, whole, private)
     if not same(document.get("interval"), _told(interval, finding.estimate)):

@@ -37,6 +37,7 @@ ORDER = (
     "local",
     "kernels",
     "joint",
+    "plans",
     "statistics",
     "studies",
     "query",

@@ -24,7 +24,7 @@ from tallyroom.protocols.wire.messages import MAX_ROW
 
 if TYPE_CHECKING:
     from tallyroom.protocols.aggregation.conformance import AggregatorContract as AggregatorContract
-    from tallyroom.protocols.aggregation.release import Release
+    from tallyroom.protocols.aggregation.mechanism import Mechanism
     from tallyroom.protocols.run.evidence import Evidence
 
 Ids = NDArray[np.uint32]
@@ -163,12 +163,12 @@ class Aggregator(ABC):
         It is done with a `Total`.
         """
 
-    def release(self, query: Query) -> "Release":
+    def mechanism(self, query: Query) -> "Mechanism":
         """What makes the answer to a query private. One that is not noise on the sum is the
         aggregator's own. Raises `LocalError` where there is none for what is asked."""
-        from tallyroom.protocols.aggregation.release import NoisySum
+        from tallyroom.protocols.aggregation.mechanism import AddedNoise
 
-        return NoisySum(query)
+        return AddedNoise(query)
 
 
 @dataclass(frozen=True)

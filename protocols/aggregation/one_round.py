@@ -281,7 +281,7 @@ class SummingServer(CollectingServer):
         assert choice is not None
         assert self.total is not None
         width = choice.width(noise.largest if isinstance(noise, JointGeometric) else 0)
-        scores = self._query.statistic.measure(self.total)
+        scores = self._query.plan.measure(self.total)
         program = choice.program(self._index, scores, self.drawn, width)
         return repr((choice, width)), program
 
@@ -299,31 +299,31 @@ class SummingServer(CollectingServer):
     def publish(self, share: Vector) -> bytes:
         """A share of the sum as it is released: measured, with this server's noise in place; both
         were done by the parties if the noise is theirs."""
-        query, statistic = self._query, self._query.statistic
-        if statistic.curated and query.epsilon is not None:
+        query, curated = self._query, self._query.curated
+        if curated is not None and query.epsilon is not None:
             noise = self._randomness.derive("curator's noise")
-            share = statistic.published(share, query.epsilon, query.delta, noise)
-        elif statistic.gathered:
-            share = statistic.published_exactly(share)
+            share = curated.mechanism.publish(share, query.epsilon, query.delta, noise)
+        elif curated is not None and curated.gathered:
+            share = curated.mechanism.publish_exactly(share)
         elif query.mechanism is not None and query.noise is not Placement.PARTIES:
-            share = statistic.measure(share)
+            share = query.plan.measure(share)
             if (own := self.noise()) is not None:
                 share = share + own
         return share.astype("<u8").tobytes()
 
     def noise(self) -> Vector | None:
         """This server's noise, in place; None where it adds none."""
-        statistic, mechanism = self._query.statistic, self._query.mechanism
+        plan, mechanism = self._query.plan, self._query.mechanism
         if self.drawn is not None:
-            return statistic.place(self.drawn)
+            return plan.place(self.drawn)
         if mechanism is None or not self._adds_noise:
             return None
         if self._query.noise is Placement.SHARED:
             honest = honest_servers(self._query.servers, self._query.honest)
-            drawn = mechanism.draw_server_share(honest, statistic.noises, self._randomness)
+            drawn = mechanism.draw_server_share(honest, plan.noises, self._randomness)
         else:
-            drawn = mechanism.draw(statistic.noises, self._randomness)
-        return statistic.place(drawn.view(np.uint64))
+            drawn = mechanism.draw(plan.noises, self._randomness)
+        return plan.place(drawn.view(np.uint64))
 
     @property
     def _adds_noise(self) -> bool:
@@ -354,17 +354,18 @@ class OneRoundServer(SummingServer):
     def check(self, message: Message) -> str | None:
         if message.width != self._width:
             return f"a share of {message.width} bytes, expected {self._width}"
-        statistic, most = self._query.statistic, self._query.max_records_per_party
-        if statistic.curated and not statistic.possible(message.rows().view("<u8"), most).all():
-            return f"not a vector of 1 to {most} records"
-        return None
+        if (curated := self._query.curated) is None:
+            return None
+        most = self._query.max_records_per_party
+        possible = curated.encoding.possible(message.rows().view("<u8"), most)
+        return None if possible.all() else f"not a vector of 1 to {most} records"
 
     def pack(self, message: Message) -> NDArray[np.uint8]:
         return message.rows().reshape(-1)
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
         length = self._query.submitted
-        if self._query.statistic.gathered:
+        if (curated := self._query.curated) is not None and curated.gathered:
             return self._side_by_side(members)
         share = np.zeros(length, dtype=np.uint64)
         for ids, block in self._bulk.blocks():

@@ -4,6 +4,7 @@ With privacy, one randomized report per record (`LocalReports`); without, a part
 one report (`PlainReports`), which is how exactness is checked.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.contract import Bodies, Ids
-from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.aggregation.mechanism import Mechanism
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.local import LocalRandomizer
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Statistic
-from tallyroom.protocols.statistics.interval import NORMAL, Interval
+from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.statistics.release import Noise
 
 Flags = NDArray[np.bool]
 
@@ -32,7 +32,7 @@ DRAWN_BYTES = 1 << 24
 
 def is_private(query: Query) -> bool:
     """Whether there is anything to hide, and it is to be hidden."""
-    return query.epsilon is not None and query.statistic.sensitivity > 0
+    return query.epsilon is not None and query.plan.sensitivity > 0
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class PlainReports(Reports):
     def __init__(self, query: Query, holdings: Holdings | None = None) -> None:
         super().__init__(query)
         if holdings is not None:
-            vectors = query.statistic.encode(holdings)
+            vectors = query.plan.encode(holdings)
             self._rows = np.hstack([holdings.counts.astype(np.uint64)[:, None], vectors])
 
     @property
     def payload_bytes(self) -> int:
-        return 8 + 8 * self.query.statistic.length
+        return 8 + 8 * self.query.plan.length
 
     @property
     def most(self) -> int:
@@ -145,7 +145,7 @@ class LocalReports(Reports):
         if holdings is not None:
             self._ids: Ids = holdings.ids
             self._starts = holdings.starts
-            self._inputs = query.statistic.measured(holdings)
+            self._inputs = query.plan.measured(holdings)
 
     @property
     def payload_bytes(self) -> int:
@@ -232,7 +232,7 @@ class LocalReports(Reports):
         return OpenedReports(sums.view(np.uint64), summary.records, summary.refused)
 
 
-class RandomizedRelease(Release):
+class RandomizedReports(Mechanism):
     """Randomized at the parties, report by report."""
 
     @property
@@ -248,30 +248,16 @@ class RandomizedRelease(Release):
     def placement(self) -> str:
         return "local"
 
-    def deviations(self, released: Vector, records: int, contributors: int) -> Column:
-        """Of a histogram's bins at the counts that were estimated; of other statistics, at most.
-        NaN where an estimate mixes counts: their errors are not independent."""
-        if self.exact:
-            return np.zeros(1)
-        variances = self.randomizer.variances(signed(released).astype(np.float64), records)
-        each = self.query.statistic.deviations(1.0, records)
-        if each.shape != variances.shape and variances.size != 1:
-            return np.full_like(each, np.nan)
-        deviations: Column = each * np.sqrt(variances)
-        return deviations
-
-    def interval(
-        self, statistic: Statistic, released: Vector, records: int, contributors: int
-    ) -> Interval | None:
-        """The statistic's own where all that is released has one variance."""
+    def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
+        """That of a histogram's bins at the counts that were estimated; of other statistics, at
+        most. A sum of as many bounded, independent reports as there are records is normal, by the
+        central limit theorem: no Laplace noise is in it."""
         if self.exact:
             return None
-        variances = self.randomizer.variances(signed(released).astype(np.float64), records)
-        if variances.size != 1:
-            return super().interval(statistic, released, records, contributors)
-        # A sum of as many bounded, independent reports as there are records: normal, by the central
-        # limit theorem. No Laplace noise is in it.
-        return statistic.interval(released, records, float(variances[0]), NORMAL)
+        variances = self.randomizer.variances(signed(values).astype(np.float64), records)
+        if variances.size == 1:
+            return Noise(float(variances[0]), math.inf)
+        return Noise(math.nan, math.inf, variances)
 
 
 def _words(

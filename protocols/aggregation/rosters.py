@@ -42,13 +42,13 @@ class Fault(IntEnum):
 def submitted_vectors(query: Query, holdings: Holdings, randomness: Randomness) -> Vector:
     """What parties have summed: their vectors, or, where they add the noise, what is published of
     those with their shares of it. One row a party, `Query.submitted` long."""
-    statistic, mechanism = query.statistic, query.mechanism
-    vectors = statistic.encode(holdings)
+    plan, mechanism = query.plan, query.mechanism
+    vectors = plan.encode(holdings)
     if mechanism is None or query.noise is not Placement.PARTIES:
         return vectors
-    noise = mechanism.draw_shares(holdings.ids, query.parties, statistic.noises, randomness)
+    noise = mechanism.draw_shares(holdings.ids, query.parties, plan.noises, randomness)
     rows = zip(vectors, noise.view(np.uint64), strict=True)
-    return np.stack([statistic.measure(row) + statistic.place(drawn) for row, drawn in rows])
+    return np.stack([plan.measure(row) + plan.place(drawn) for row, drawn in rows])
 
 
 def submissions(query: Query, ids: Ids, bodies: list[Bodies]) -> tuple[Message, ...]:

@@ -69,7 +69,7 @@ class TogetherServer:
         self._ends: dict[Phase, Computation] = {}
         self._early: Message | None = None
         if (noise := query.joint_noise) is not None:
-            count, source = query.statistic.noises, randomness.derive("joint noise")
+            count, source = query.plan.noises, randomness.derive("joint noise")
             program = draw_noise(noise, count, source, alone.noise_field)
             name = Name(query.run, repr((noise, count, alone.noise_field)))
             self._ends[Phase.PREPARE] = computation(index, name, program, bases, source)

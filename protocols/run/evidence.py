@@ -15,11 +15,11 @@ from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.aggregation.fss.on_demand import points_body
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError, PeerError, TallyError
+from tallyroom.protocols.plans.contract import Points
 from tallyroom.protocols.query import MAX_SERVERS, Query, decode_query
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.run.machines import collector_machine
 from tallyroom.protocols.run.receipts import charged, decode_receipt, request_digest, share_digest
-from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.wire.messages import Role
 
 MAX_ANSWERS = 1 << 14
@@ -88,6 +88,11 @@ class Evidence:
         ask = self.openings[-1].ask if self.openings else b""
         return bool(ask) and request != request_digest(self.release, ask)
 
+    @property
+    def asked_query(self) -> Query:
+        """The query that was answered."""
+        return decode_query(self.run, self.query, COORDINATOR)
+
     # --- how it is checked ---
 
     def check(self, authority: bytes) -> Query:
@@ -95,9 +100,9 @@ class Evidence:
 
         Raises `PeerError`, which names who is to be believed no more.
         """
-        query = decode_query(self.run, self.query, COORDINATOR)
+        query = self.asked_query
         try:
-            spend = aggregator_named(query.aggregator).release(query).spend
+            spend = aggregator_named(query.aggregator).mechanism(query).spend
             collector = _collector(query)
         except LocalError as error:
             raise PeerError(COORDINATOR, str(error)) from None
@@ -152,7 +157,7 @@ class Evidence:
         if self.release[: len(bitmap)] != bitmap:
             raise PeerError(COORDINATOR, "it names other contributors than the servers")
         beyond = self.release[len(bitmap) :]
-        counted = query.statistic.counted(beyond)
+        counted = query.plan.counted(beyond)
         if beyond and counted is None:
             raise PeerError(COORDINATOR, "a release over more than parties")
         if counted is not None:
@@ -168,24 +173,24 @@ class Evidence:
                 COORDINATOR, f"{records} records in the sum, where it can have {least} to {most}"
             )
 
-    def total(self, query: Query, statistic: Statistic, records: int) -> Vector | None:
+    def total(self, query: Query, points: Points | None, records: int) -> Vector | None:
         """The sum that the shares add up to; None where only the coordinator can open them.
 
-        Points that were asked one after another must be those that `statistic` asks for. Raises
-        `PeerError`.
+        Points that were asked one after another must be those that `points` asks for, a plan
+        like the query's with a search of its own. Raises `PeerError`.
         """
         collector = _collector(query)
-        if not statistic.on_demand and len(self.openings) > 1:
+        if points is None and len(self.openings) > 1:
             raise PeerError(COORDINATOR, "more than one release of a run")
         if not collector.public:
             return None
         known: dict[int, float] = {}
         opened: list[Vector] = []
         for opening in self.openings:
-            points = statistic.plan(known)
-            if opening.ask != points_body(points):
+            asked = [] if points is None else points.next(known)
+            if opening.ask != points_body(asked):
                 raise PeerError(COORDINATOR, "it asked for other points than the statistic needs")
-            width = 8 * len(points) if points else collector.share_bytes
+            width = 8 * len(asked) if asked else collector.share_bytes
             shares = {
                 answer.server: np.frombuffer(answer.share, dtype=np.uint8)
                 for answer in opening.answers
@@ -199,8 +204,8 @@ class Evidence:
             except (ValueError, LookupError, ArithmeticError, TallyError):
                 raise PeerError(COORDINATOR, "the servers' shares do not open") from None
             opened.append(counts)
-            known |= dict(zip(points, (signed(counts) / records).tolist(), strict=False))
-        if not opened or statistic.plan(known):
+            known |= dict(zip(asked, (signed(counts) / records).tolist(), strict=False))
+        if not opened or (points is not None and points.next(known)):
             raise PeerError(COORDINATOR, "it asked for fewer points than the statistic needs")
         return np.concatenate(opened)
 

@@ -20,14 +20,14 @@ def check(query: Query) -> None:
     """Raises `LocalError` where what is asked cannot be done so. Whoever asks, passes on or answers
     a question makes this check, and who only plans to ask it."""
     aggregator = aggregator_named(query.aggregator)
-    needs = query.statistic.needs
+    needs = query.plan.needs
     if needs is not None and needs not in aggregator.offers:
         able = [name for name, each in aggregators().items() if needs in each.offers]
         raise LocalError(
             f"{query.statistic.asked_as} cannot be asked of {aggregator.name} like this: "
             f"take --aggregator {' or '.join(able)}"
         )
-    if (own := query.statistic.machines()) is not None:
+    if (own := query.plan.machines()) is not None:
         own.check(aggregator, query)
     aggregator.check(query)
     if query.noise in (Placement.JOINT, Placement.SHARED) and not aggregator.joint:
@@ -36,18 +36,18 @@ def check(query: Query) -> None:
         raise LocalError(f"{aggregator.name} has no servers that choose: additive or fss have")
     query.statistic.check_bounds()  # parties could not answer without
     _ = query.mechanism  # refuses bounds and an epsilon that there is no noise for
-    query.check_delta(aggregator.release(query).delta)
+    query.check_delta(aggregator.mechanism(query).delta)
 
 
 def stages(query: Query) -> int:
     """How often somebody waits for parties, each time for at most the query's deadline."""
-    own = query.statistic.machines()
+    own = query.plan.machines()
     return aggregator_named(query.aggregator).stages if own is None else own.stages
 
 
 def repeatable(query: Query) -> bool:
     """Whether a party that is asked again may compute what it says again."""
-    own = query.statistic.machines()
+    own = query.plan.machines()
     return own is None or own.repeatable
 
 
@@ -60,7 +60,7 @@ def party_machine(
     """
     check(query)
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.statistic.machines()) is not None:
+    if (own := query.plan.machines()) is not None:
         return own.party(aggregator, query, holdings, randomness)
     if isinstance(aggregator, Vouched) and signet is not None:
         return aggregator.vouched_party(query, holdings, randomness, signet)
@@ -90,7 +90,7 @@ def _alone(
     query: Query, index: int, randomness: Randomness, bulk: Bulk, vouchers: Vouchers | None
 ) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.statistic.machines()) is not None:
+    if (own := query.plan.machines()) is not None:
         return own.server(aggregator, query, index, randomness, bulk)
     if isinstance(aggregator, Vouched) and vouchers is not None:
         return aggregator.vouched_server(query, index, randomness, bulk, vouchers)
@@ -99,6 +99,6 @@ def _alone(
 
 def collector_machine(query: Query, records: Records, randomness: Randomness) -> Machine:
     aggregator = aggregator_named(query.aggregator)
-    if (own := query.statistic.machines()) is not None:
+    if (own := query.plan.machines()) is not None:
         return own.collector(aggregator, query, records)
     return aggregator.collector(query, records, randomness)

@@ -148,7 +148,7 @@ class Policy:
             return None if math.isinf(most) else "it takes part in no answer without noise"
         if query.epsilon > (query.epsilon if math.isinf(most) else as_written(most)):
             return f"it allows epsilon {most:g} per question, not {float(query.epsilon):g}"
-        delta = aggregator_named(query.aggregator).release(query).delta
+        delta = aggregator_named(query.aggregator).mechanism(query).delta
         if delta > self.delta_per_question:
             return f"it allows delta {self.delta_per_question:g} per question, not {delta:g}"
         return None

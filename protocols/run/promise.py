@@ -57,21 +57,21 @@ def together(answers: Sequence[tuple[str, Promise]]) -> Promise:
 def promise_of(query: Query) -> Promise:
     """Raises `LocalError` where the aggregator has no release for it."""
     aggregator = aggregator_named(query.aggregator)
-    release = aggregator.release(query)
+    mechanism = aggregator.mechanism(query)
     if query.epsilon is None:
-        mechanism, protects, noise = "none", "nothing: no noise was added", "NOT PRIVATE: no noise"
-    elif release.exact:
-        mechanism, noise = "none needed", "no noise is needed"
+        words, protects, noise = "none", "nothing: no noise was added", "NOT PRIVATE: no noise"
+    elif mechanism.exact:
+        words, noise = "none needed", "no noise is needed"
         protects = "every record: the answer does not depend on any"
     else:
-        mechanism, noise = release.words, release.statement
+        words, noise = mechanism.words, mechanism.statement
         protects = str(query.adjacency)
-    said = (str(aggregator.threat_model(query.servers)), query.statistic.trust, noise)
+    said = (str(aggregator.threat_model(query.servers)), query.plan.trust, noise)
     return Promise(
         None if query.epsilon is None else float(query.epsilon),
-        release.delta,
-        mechanism,
-        release.placement,
+        mechanism.delta,
+        words,
+        mechanism.placement,
         protects,
         "; ".join(filter(None, said)),
         concessions(query),

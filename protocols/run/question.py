@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.privacy.mechanisms import Placement, noises_in, parse_epsilon
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.privacy.mechanisms import Placement, parse_epsilon
 from tallyroom.protocols.query import (
     ASKING_BYTES,
     MALFORMED,
@@ -17,8 +18,8 @@ from tallyroom.protocols.query import (
     later_fields,
     read_later,
 )
+from tallyroom.protocols.registry import offers_of
 from tallyroom.protocols.statistics import Statistic, statistic_named
-from tallyroom.protocols.statistics.contract import Circumstances
 
 
 def asking_of(key: str) -> str:
@@ -72,27 +73,35 @@ class Question:
         """
         if not self.key or query.asking == self.asking:
             return True
-        return self._may_reuse
+        return self._may_reuse(query)
 
-    @property
-    def _may_reuse(self) -> bool:
-        return not self.fresh and self.statistic.reuse_key is not None
+    def _may_reuse(self, query: Query) -> bool:
+        return not self.fresh and query.plan.reusable
 
     def prepared(
         self, parties: int, servers: int, records: int, max_records_per_party: int, seed: bytes
     ) -> Statistic:
         """The statistic with what is decided before it is put to such a federation. Raises
         `LocalError` for a unit of privacy that there is not."""
-        return self.statistic.prepared(
-            Circumstances(
-                records=records,
-                max_records_per_party=max_records_per_party,
-                epsilon=self.epsilon,
-                inside=self.noise is Placement.PER_PAIR,
-                seed=seed,
-                noises=noises_in(self.noise, parties, servers, honest=self.honest),
-                records_per_unit=self._records_per_unit(max_records_per_party),
-            )
+        facts = self.facts(parties, servers, records, max_records_per_party, seed)
+        return self.statistic.prepared(facts)
+
+    def facts(
+        self, parties: int, servers: int, records: int, max_records_per_party: int, seed: bytes
+    ) -> Facts:
+        """What is public before it is put to such a federation."""
+        return Facts(
+            records=records,
+            parties=parties,
+            servers=servers,
+            max_records_per_party=max_records_per_party,
+            records_per_unit=self._records_per_unit(max_records_per_party),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise=self.noise,
+            honest=self.honest,
+            seed=seed,
+            offers=offers_of(self.aggregator),
         )
 
     def _records_per_unit(self, max_records_per_party: int) -> int:
@@ -155,9 +164,9 @@ class Question:
             if each.name == "statistic":
                 # As it comes off the wire: bounds that a caller wrote as 0 and 1 are 0.0 and 1.0.
                 asked = expected.statistic.from_parameters(expected.statistic.parameters())
-                if asked.release_key() != query.statistic.release_key():
+                if asked.plan(query.facts).identity != query.plan.identity:
                     return each.name
-            elif each.name == "deadline" or (each.name in _LATER and self._may_reuse):
+            elif each.name == "deadline" or (each.name in _LATER and self._may_reuse(query)):
                 continue
             elif each.name == "asking":
                 if not self.takes(query):

@@ -6,10 +6,8 @@ refusals of policies. Tests enumerate the data sets that it promises to protect.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.plans.contract import Plan
 
 MOST_NAMED = 4
 """Columns that the sentence names."""
@@ -27,10 +25,10 @@ class Adjacency:
     whole_party: bool = False
 
     @classmethod
-    def of(cls, statistic: "Statistic", whole_party: bool = False) -> "Adjacency":
-        public = tuple(dict.fromkeys(statistic.taken_as_public))
-        protected = (each for each in statistic.columns if each not in public)
-        return cls(tuple(dict.fromkeys(protected)), public, statistic.released_exactly, whole_party)
+    def of(cls, plan: Plan, columns: tuple[str, ...], whole_party: bool = False) -> "Adjacency":
+        public = tuple(dict.fromkeys(plan.public))
+        protected = (each for each in columns if each not in public)
+        return cls(tuple(dict.fromkeys(protected)), public, plan.public_facts, whole_party)
 
     def __str__(self) -> str:
         unit = "all records of one party" if self.whole_party else "one record"

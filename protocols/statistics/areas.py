@@ -15,7 +15,11 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.class_counts import ClassCounts
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves
 from tallyroom.protocols.statistics.contract import Statistic
-from tallyroom.protocols.statistics.curated import CURATED_STEPS, Curated, SmoothAveragePrecision
+from tallyroom.protocols.statistics.curated import (
+    CURATED_STEPS,
+    CuratedCounts,
+    SmoothAveragePrecision,
+)
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.statistics.option import option
 
@@ -136,7 +140,7 @@ def way(asked: Statistic, kind: type[ClassCounts], **changes: object) -> Statist
     rounds scores to 1024 steps or more."""
     known = kind.__dataclass_fields__
     same = {name: value for name, value in asked.parameters().items() if name in known}
-    if issubclass(kind, Curated):  # there is no curve whose points could be too many
+    if issubclass(kind, CuratedCounts):  # there is no curve whose points could be too many
         for name, flag in (("at", "--at"), ("pilot_scores", "--pilot")):
             if asked.parameters().get(name):
                 raise LocalError(f"{flag} is for curves without a curator, who needs no thresholds")

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import shape_of
-from tallyroom.protocols.statistics.interval import Interval
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,20 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.thresholds import (
+    as_written,
+    threshold_values,
+    thresholds_around,
+)
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.interval import Interval
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from tallyroom.protocols.statistics.thresholds import (
-    as_written,
-    threshold_values,
-    thresholds_around,
-)
 
 MAX_CHOSEN = 100
 MAX_CANDIDATES = 1 << 16

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.measurement import Measurement, Step
+from tallyroom.protocols.plans.thresholds import threshold_values
 from tallyroom.protocols.privacy.class_curves import ClassDistributions
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
-from tallyroom.protocols.statistics.measurement import Measurement, Step
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 16
 MAX_SCORES = 16

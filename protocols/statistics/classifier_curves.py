@@ -19,6 +19,7 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.class_curves import (
     SMOOTHINGS,
     ClassCurves,
@@ -41,7 +42,7 @@ from tallyroom.protocols.statistics.classifier_estimates import (
     RocEstimate,
     cost_of,
 )
-from tallyroom.protocols.statistics.contract import Bounds, Circumstances, Statistic
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import option
@@ -174,7 +175,7 @@ class ClassifierCurves(ClassCounts):
             )
         return replace(self, pilot_scores=found)
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         if self.at:
             return replace(self, thresholds=len(self.at) + 1)
         wanted = self.thresholds or points_for(known.records, known.record_epsilon)

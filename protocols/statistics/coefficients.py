@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tallyroom.protocols.plans.interval import NORMAL
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, plain
-from tallyroom.protocols.statistics.interval import NORMAL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.circumstances import Circumstances as Circumstances
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
-from tallyroom.protocols.statistics.interval import Interval
-from tallyroom.protocols.statistics.measurement import Measurement
+from tallyroom.protocols.statistics.legacy import legacy_plan
 from tallyroom.protocols.statistics.parameters import Parametrized, as_taken, fits
+from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 if TYPE_CHECKING:
     from tallyroom.protocols.aggregation.role_machines import RoleMachines
@@ -75,6 +78,38 @@ class Statistic(Parametrized, ABC):
                 raise LocalError(f"{self.name}: {each.name} cannot be {value!r}")
             if taken is not value:
                 object.__setattr__(self, each.name, taken)
+
+    def plan(self, facts: Facts) -> Plan:
+        """What is computed for it, given what is public. Raises `LocalError` if nothing can be."""
+        return legacy_plan(self, facts)
+
+    def read(self, release: Release) -> Answer:
+        """The answer, from what was released; it spends nothing."""
+        estimate = self.decode(release.values, release.records, release.exact)
+        remarks = self.remarks(release.values, release.exact)
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, remarks, foretold=True)
+        before = self.before_smoothing()
+        raw = None if before is None else before.decode(release.values, release.records)
+        interval = self._legacy_interval(release, noise)
+        deviations = self.deviations(noise.variance, release.records)
+        alike = len(deviations) in {1, len(interval.errors)}
+        foretold = alike and bool(np.all(interval.errors == deviations))
+        return Answer(
+            estimate, interval, release.records, remarks, raw, foretold and noise.law_is_public
+        )
+
+    def _legacy_interval(self, release: Release, noise: Noise) -> Interval:
+        values, records = release.values, release.records
+        if noise.variances is None:
+            in_value = self.noises_in_value(records)
+            width = noise.width(in_value, self.whole_noises)
+            return self.interval(values, records, noise.variance, width)
+        each = self.deviations(1.0, records)
+        alike = each.shape == noise.variances.shape
+        deviations = each * np.sqrt(noise.variances) if alike else np.full_like(each, np.nan)
+        found = shape_of(self.decode(values, records)).values()
+        return Interval.around(found, deviations, noise.width(), self.span)
 
     @property
     def asked_as(self) -> str:
@@ -241,7 +276,7 @@ class Statistic(Parametrized, ABC):
         """
         return self
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """What the coordinator decides before it asks: most statistics leave nothing open."""
         return self
 
@@ -281,7 +316,7 @@ class Statistic(Parametrized, ABC):
         """Whether points are asked one after another, which takes keys that the servers hold."""
         return False
 
-    def plan(self, known: Mapping[int, float]) -> list[int]:
+    def next_points(self, known: Mapping[int, float]) -> list[int]:
         """Points to ask next, given the answers where they are known; none when it is enough, and
         where one release says all."""
         return []

@@ -14,13 +14,13 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.measurement import Measurement, Step
+from tallyroom.protocols.plans.thresholds import threshold_values
 from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
 from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.measurement import Measurement, Step
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.thresholds import threshold_values
 
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")

@@ -40,7 +40,7 @@ CURATED_STEPS = 1024
 
 
 @dataclass(frozen=True)
-class Curated(OfSecretScale, ClassCounts):
+class CuratedCounts(OfSecretScale, ClassCounts):
     """A function of one score's counts in both classes, under the curator's noise."""
 
     thresholds: int = option(CURATED_STEPS, "Steps that scores are rounded up to.")
@@ -82,7 +82,7 @@ class Curated(OfSecretScale, ClassCounts):
 
 
 @dataclass(frozen=True)
-class SmoothArea(Curated):
+class SmoothArea(CuratedCounts):
     """One number within [0, 1]."""
 
     @abstractmethod

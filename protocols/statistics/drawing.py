@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tallyroom.protocols.plans.interval import Interval, laplace_width
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.statistics.interval import Interval, laplace_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.thresholds import LEAST_QUANTILE
 from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
-from tallyroom.protocols.statistics.interval import Interval
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
-from tallyroom.protocols.statistics.thresholds import LEAST_QUANTILE
 
 
 @dataclass(frozen=True)

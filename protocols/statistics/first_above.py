@@ -11,10 +11,10 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove, units_of_epsilon
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.prirp import REACH_UNITS, SHAPES, wanted
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.choices import MAX_CANDIDATES, Chosen
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
 from tallyroom.protocols.statistics.histogram import Histogram
@@ -120,7 +120,7 @@ class MagnitudeBounds(Searched, Magnitudes):
         if not 0 <= self.beyond <= MAX_THRESHOLD:
             raise LocalError("beyond bounds lie 0 records or more")
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """P(ρ − ν > t) is at most exp(−t/s)/2 for noises ρ and ν of scale s."""
         if known.record_epsilon is None or self.beyond:
             return self

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.by_curator import OfSecretScale
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.estimates import Estimate
 
 
@@ -50,7 +50,7 @@ class Gathered(OfSecretScale):
     def length(self) -> int:
         return 1 + self.max_records * self.width
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         return replace(self, max_records=known.max_records_per_party)
 
     def encode(self, holdings: Holdings) -> Vector:

@@ -14,11 +14,11 @@ from tallyroom.protocols.cells import places
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement, OneHot
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
-from tallyroom.protocols.statistics.interval import Interval
-from tallyroom.protocols.statistics.measurement import Measurement, OneHot
 from tallyroom.protocols.statistics.option import option
 
 MAX_BINS = 1 << 20

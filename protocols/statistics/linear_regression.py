@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import NORMAL, Interval
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import finite_column
 from tallyroom.protocols.statistics.coefficients import Coefficients
-from tallyroom.protocols.statistics.contract import Circumstances, sum_by_party
+from tallyroom.protocols.statistics.contract import sum_by_party
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.interval import NORMAL, Interval
 from tallyroom.protocols.statistics.option import role
 from tallyroom.protocols.statistics.ranged import MAX_COLUMNS, Ranged
 
@@ -106,7 +107,7 @@ class LinearRegression(Ranged):
         rows, columns = self._pairs
         return sum_by_party((whole[:, rows] * whole[:, columns]).view(np.uint64), holdings)
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """The norm of a symmetric matrix of p² noises of deviation s is about 2s√p."""
         if known.records > MAX_RECORDS:
             raise LocalError(f"{self.name} takes up to {MAX_RECORDS} records, not {known.records}")

@@ -23,13 +23,14 @@ from tallyroom.protocols.local.auc import MAX_DEPTH
 from tallyroom.protocols.local.pairs import FIXED_POINT, Rounding, mean_over_pairs
 from tallyroom.protocols.local.pairs_by_oracle import pair_randomizer
 from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.measurement import Measurement
+from tallyroom.protocols.plans.scores_and_labels import ScoresAndLabels
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Bounds, Circumstances, Statistic
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import is_positive
-from tallyroom.protocols.statistics.measurement import Measurement
 from tallyroom.protocols.statistics.pairwise import Pairs
-from tallyroom.protocols.statistics.scores_and_labels import ScoresAndLabels
 
 MAX_CELLS = 1 << 10
 """Of all columns together: the kernel is a matrix over them."""
@@ -158,7 +159,7 @@ class LocalPairs(LocalForm):
                 " cells, and 2 bins at least: with one, all records are alike"
             )
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """`auto` is Corollary 1's k = n^¼·√(Lε) with L = 1, of all columns together."""
         if known.records < 2:
             raise LocalError(f"{self.of} needs at least two records")
@@ -308,7 +309,7 @@ class LocalAuc(LocalForm):
                 "ask for pairwise --kernel auc"
             )
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """A domain that is no power of two is padded to the next. `auto` is about √n scores, 16 to
         4096: the error grows with the number of levels, and less is lost to ties than to noise."""
         if self.inner.bins == "auto":

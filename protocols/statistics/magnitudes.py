@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.cells import numbers
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement, OneHot
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.interval import Interval
-from tallyroom.protocols.statistics.measurement import Measurement, OneHot
 
 LEAST, MOST = -32, 48
 """Exponents of the smallest and of the largest magnitude that are told apart."""

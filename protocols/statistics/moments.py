@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import FixedPoint, Vector, signed
+from tallyroom.protocols.plans.measurement import BoundedNumber, Measurement
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.contract import sum_by_party
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.measurement import BoundedNumber, Measurement
 
 
 @dataclass(frozen=True)

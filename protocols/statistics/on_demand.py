@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Line, Measurement
+from tallyroom.protocols.plans.thresholds import (
+    LEAST_QUANTILE,
+    RESOLUTION_BITS,
+    FineGrid,
+    Points,
+)
 from tallyroom.protocols.privacy.curves import CurveMechanism, TreeMechanism
 from tallyroom.protocols.privacy.tree import Tree
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate, shape_of
-from tallyroom.protocols.statistics.interval import Interval
-from tallyroom.protocols.statistics.measurement import Line, Measurement
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.quantiles import OfQuantiles, at_quantiles
-from tallyroom.protocols.statistics.thresholds import (
-    LEAST_QUANTILE,
-    RESOLUTION_BITS,
-    FineGrid,
-    Points,
-)
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class OnDemand(Cumulative):
             raise LocalError("points on demand come from a tree: leave --mechanism out")
 
     @abstractmethod
-    def plan(self, known: Mapping[int, float]) -> list[int]:
+    def next_points(self, known: Mapping[int, float]) -> list[int]:
         """Points to ask next, given the curve where it is known; none when it is enough."""
 
     @abstractmethod
     def conclude(self, known: Mapping[int, float]) -> Estimate:
-        """The estimate, from the curve at all the points that `plan` asked for."""
+        """The estimate, from the curve at all the points that `next_points` asked for."""
 
     def release_key(self) -> str:
         return repr((*self.bounds, self.value, "on demand", self.spacing))
@@ -83,10 +83,10 @@ class OnDemand(Cumulative):
         return 1
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        """`released` are the counts in the order in which `plan` asked for them."""
+        """`released` are the counts in the order in which `next_points` asked for them."""
         known: dict[int, float] = {}
         values = iter((signed(released) / records).tolist())
-        while points := self.plan(known):
+        while points := self.next_points(known):
             known |= {point: next(values) for point in points}
         return self.conclude(known)
 
@@ -94,7 +94,7 @@ class OnDemand(Cumulative):
         """It asks where the noise would not have led it astray."""
         stand = np.sort(self._points(holdings.column(self.value)))
         known: dict[int, float] = {}
-        while points := self.plan(known):
+        while points := self.next_points(known):
             asked = np.array(points, dtype=np.uint64)
             shares = np.searchsorted(stand, asked, side="right") / holdings.rows
             known |= dict(zip(points, shares.tolist(), strict=True))
@@ -152,7 +152,7 @@ class EcdfPoints(OnDemand):
         if not np.isfinite(self.at).all():
             raise LocalError("--at takes finite numbers")
 
-    def plan(self, known: Mapping[int, float]) -> list[int]:
+    def next_points(self, known: Mapping[int, float]) -> list[int]:
         return sorted({int(point) for point in self._asked()} - known.keys())
 
     def conclude(self, known: Mapping[int, float]) -> Estimate:
@@ -181,7 +181,7 @@ class QuantileSearch(OfQuantiles, OnDemand):
     name: ClassVar[str] = "quantile-search"
     way_of: ClassVar[str] = "quantile-search"  # the study, which is asked as this over fss
 
-    def plan(self, known: Mapping[int, float]) -> list[int]:
+    def next_points(self, known: Mapping[int, float]) -> list[int]:
         searches = (self._search(quantile, known) for quantile in self.quantile)
         return sorted({middle for low, middle, high in searches if low < high})
 
@@ -197,7 +197,7 @@ class QuantileSearch(OfQuantiles, OnDemand):
         half = width * np.sqrt(self.tree.count_variance(noise_variance)) / records
         known: dict[int, float] = {}
         values = iter((signed(released) / records).tolist())
-        while points := self.plan(known):
+        while points := self.next_points(known):
             known |= {point: next(values) for point in points}
         ends = []
         for quantile in self.quantile:

@@ -28,12 +28,13 @@ from tallyroom.protocols.local import AUTO
 from tallyroom.protocols.local.pairs_by_oracle import PAIR_RANDOMIZERS
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import Bounded
-from tallyroom.protocols.statistics.contract import Bounds, Circumstances, Statistic
+from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.interval import Interval
 from tallyroom.protocols.statistics.labels import listed
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.wire.messages import MAX_ROW
@@ -125,7 +126,7 @@ class Pairs(Bounded):
 
     takes_pilot: ClassVar[bool] = True
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """The statistic with its pairs decided. Raises `LocalError` if there are none."""
         if known.records < 2:
             raise LocalError(f"{self.name} needs at least two records")
@@ -139,7 +140,7 @@ class Pairs(Bounded):
             pairing=known.seed[:SEED_BYTES].hex(),
         )
 
-    def _matchings(self, known: Circumstances) -> int:
+    def _matchings(self, known: Facts) -> int:
         if self.pairs_per_party == "all":
             return rounds(known.records)
         if self.pairs_per_party != "auto":

@@ -10,6 +10,7 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.class_curves import ClassCurves
 from tallyroom.protocols.privacy.priroc import COUNTS, MAX_DEPTH, PrirocRelease, depth_for, priroc
 from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise
@@ -17,8 +18,7 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.class_counts import shares_of, true_auc
 from tallyroom.protocols.statistics.classifier_estimates import Judgement, RocEstimate, cost_of
-from tallyroom.protocols.statistics.contract import Circumstances
-from tallyroom.protocols.statistics.curated import Curated, Integers
+from tallyroom.protocols.statistics.curated import CuratedCounts, Integers
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import option
@@ -28,7 +28,7 @@ FIXED_POINT = 1 << 20
 
 
 @dataclass(frozen=True)
-class CuratedRoc(Curated):
+class CuratedRoc(CuratedCounts):
     """Both methods. A `depth` of 0 is for the coordinator to fill in, by n and ε."""
 
     counts: str = option("hb", "How counts are released.", choices=COUNTS)
@@ -50,7 +50,7 @@ class CuratedRoc(Curated):
     def fixed(self) -> bool:
         """Whether thresholds are evenly spaced."""
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         found = self.depth or depth_for(known.records, known.epsilon, self.counts)
         return replace(self, depth=found)
 

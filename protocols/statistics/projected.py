@@ -23,6 +23,9 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.joint.discerned import squares_in
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement, OneHot
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.selection import Exponential
 from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
@@ -31,10 +34,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.attributes import Attribute
 from tallyroom.protocols.statistics.by_curator import ByCurator
 from tallyroom.protocols.statistics.choices import Chosen
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
-from tallyroom.protocols.statistics.interval import Interval
-from tallyroom.protocols.statistics.measurement import Measurement, OneHot
 from tallyroom.protocols.statistics.of_schema import Projected
 from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS
 
@@ -253,7 +253,7 @@ class ProjectedCells(OfCounts):
     def encode(self, holdings: Holdings) -> Vector:
         return holdings.count_by_party(self.measured(holdings), self.length)
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         if known.record_epsilon is None:
             return replace(self, threshold=0)
         # Parts of a noise count as a whole one: less noise passes less often.

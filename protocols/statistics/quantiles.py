@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.thresholds import quantiles
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.thresholds import quantiles
 
 
 def at_quantiles(wanted: tuple[float, ...], values: list[float]) -> Estimate:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.measurement import Measurement, OneHot
 from tallyroom.protocols.privacy import hb
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
 from tallyroom.protocols.privacy.prirp import (
@@ -40,9 +42,8 @@ from tallyroom.protocols.privacy.prirp import (
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.by_curator import ByCurator
-from tallyroom.protocols.statistics.contract import Circumstances, Statistic
+from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Rows
-from tallyroom.protocols.statistics.measurement import Measurement, OneHot
 from tallyroom.protocols.statistics.ranged import MAX_COLUMNS
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 
@@ -107,7 +108,7 @@ class ResidualReach(Residuals):
         if not 0 <= self.threshold <= MAX_THRESHOLD:
             raise LocalError("an axis holds 0 records or more")
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         if known.record_epsilon is None or self.threshold:
             return self
         scale = self._noise_at_a_bound(known.noises) / float(known.record_epsilon)
@@ -249,7 +250,7 @@ class ResidualCells(Residuals):
         fitted = self.fitted_lower, self.fitted_upper
         return PlotGrid(fitted, self.residual_reach, self.side or SIDES[0])
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         if self.side:
             return self
         whole = None if known.epsilon is None else float(known.epsilon) / self.part

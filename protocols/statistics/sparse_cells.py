@@ -16,6 +16,7 @@ import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.projected import refined, together
 from tallyroom.protocols.privacy.selection import Exponential
@@ -29,7 +30,6 @@ from tallyroom.protocols.privacy.thresholded import (
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.attributes import Attribute
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
 from tallyroom.protocols.statistics.gathered import Gathered
 from tallyroom.protocols.statistics.of_schema import Projected
@@ -147,7 +147,7 @@ class SparseCells(OfRecords):
         if not 1 <= self.capacity <= MAX_OUTPUT:
             raise LocalError(f"{self.capacity} cells are published, {MAX_OUTPUT} at most")
 
-    def prepared(self, known: Circumstances) -> Self:
+    def prepared(self, known: Facts) -> Self:
         """Twelve standard deviations of the empty cells that pass have room: so many come up less
         than once in 10^30 runs, and the smallest would be left out then."""
         whole = super().prepared(known)

@@ -21,9 +21,10 @@ import pytest
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.conformance import ANYTHING, check_one_record
-from tallyroom.protocols.statistics.contract import Circumstances, Statistic
+from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
 from tallyroom.protocols.studies import study_named
 from tallyroom.protocols.studies.budget import Budget
@@ -50,7 +51,9 @@ class StudySteps:
     def exactly(self, ask: Ask) -> Answer:
         """The answer without noise."""
         estimate = _prepared(ask.statistic, self.holdings()).noiseless(self.holdings())
-        return Answer(estimate, np.zeros(len(shape_of(estimate).values())), self.holdings().rows)
+        return Answer.told(
+            estimate, np.zeros(len(shape_of(estimate).values())), self.holdings().rows
+        )
 
     def drowned(self, generator: np.random.Generator) -> Answering:
         """Answers in which nothing is left but noise."""
@@ -59,16 +62,18 @@ class StudySteps:
             holdings = self.holdings()
             statistic = _prepared(ask.statistic, holdings)
             if statistic.machines() is not None:  # no party has a vector of its own
-                return Answer(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
+                return Answer.told(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
             if (choice := statistic.choice(holdings.rows)) is not None:  # an index comes out
                 chosen = generator.integers(0, choice.candidates, statistic.released)
                 estimate = statistic.decode(chosen.astype(np.uint64), holdings.rows)
                 unknown = statistic.deviations(1.0, holdings.rows)
-                return Answer(estimate, unknown, holdings.rows)
+                return Answer.told(estimate, unknown, holdings.rows)
             total = statistic.measure(_total(statistic, holdings))
             drawn = generator.integers(-(1 << 30), 1 << 30, len(total)).astype(np.uint64)
             estimate = statistic.decode(total + drawn, holdings.rows)
-            return Answer(estimate, statistic.deviations(2.0**60 / 3, holdings.rows), holdings.rows)
+            return Answer.told(
+                estimate, statistic.deviations(2.0**60 / 3, holdings.rows), holdings.rows
+            )
 
         return answer
 
@@ -191,7 +196,9 @@ def _outcome(study: Study, answering: Answering) -> tuple[str, list[Ask]]:
 
 def _prepared(statistic: Statistic, holdings: Holdings) -> Statistic:
     most = int(holdings.counts.max())
-    return statistic.prepared(Circumstances(holdings.rows, most, Fraction(1), False, bytes(32)))
+    return statistic.prepared(
+        Facts.of_one_server(holdings.rows, most, Fraction(1), False, bytes(32))
+    )
 
 
 def _total(statistic: Statistic, holdings: Holdings) -> Vector:

@@ -33,12 +33,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offers
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
-from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.parameters import Parametrized
+from tallyroom.protocols.statistics.release import Answer as Answer
 
 if TYPE_CHECKING:
     from tallyroom.protocols.studies.conformance import StudyContract as StudyContract
@@ -59,26 +60,6 @@ class Ask:
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise LocalError(f"a question's share of ε is above 0 and at most 1, not {self.share}")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """`deviations` are the standard deviations of the noise in each value of the estimate, 0 where
-    there is none and NaN where it is not known; `records` is how many are in it. `notes` are what
-    the user is told of this question in any case."""
-
-    estimate: Estimate
-    deviations: Column
-    records: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def number(self) -> float:
-        """The estimate, where it is a single number. Raises `RunFailed` where it is not."""
-        shape = shape_of(self.estimate)
-        if not shape.scalar:
-            raise RunFailed("the answer is not a single number")
-        return float(shape.values()[0])
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.names import look_up
+from tallyroom.protocols.plans.thresholds import quantiles
 from tallyroom.protocols.privacy.curves import MECHANISMS
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.calibration import (
@@ -27,7 +28,6 @@ from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, Table, shape_of
 from tallyroom.protocols.statistics.labels import positives_of
 from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.statistics.thresholds import quantiles
 from tallyroom.protocols.studies.contract import Ask, Finding, Steps, Study
 
 LEAST_GROUPS = 3

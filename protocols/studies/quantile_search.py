@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.plans.thresholds import quantiles
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.cumulative import SPACINGS
@@ -24,7 +25,6 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.on_demand import QuantileSearch
 from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.statistics.quantiles import at_quantiles
-from tallyroom.protocols.statistics.thresholds import quantiles
 from tallyroom.protocols.studies.budget import MAX_QUESTIONS
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 

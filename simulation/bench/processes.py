@@ -8,7 +8,7 @@ from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.records import Holdings
 from tallyroom.simulation.bench.proc import cpu_seconds_of_threads, proportional_bytes
 from tallyroom.simulation.bench.row import Row
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tallyroom.simulation.runtimes.processes import Processes
 
 PARTIES = 500
@@ -22,7 +22,7 @@ def rows() -> list[Row]:
     ids = np.arange(PARTIES, dtype=np.uint32)
     holdings = Holdings(ids, np.arange(PARTIES), {"value": np.linspace(0, 1, PARTIES)})
     begun = time.perf_counter()
-    with Processes(Plan(holdings, servers=2, hosts=PARTIES)) as runtime:
+    with Processes(Layout(holdings, servers=2, hosts=PARTIES)) as runtime:
         while runtime.present() < PARTIES:
             if time.perf_counter() > begun + MOST_SECONDS:
                 raise RunFailed(f"{PARTIES} parties did not join within {MOST_SECONDS:g} seconds")

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallyroom.protocols.plans.thresholds import quantiles
 from tallyroom.protocols.privacy.curves import MECHANISMS
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
@@ -26,7 +27,6 @@ from tallyroom.protocols.statistics.calibration import (
     grouped,
 )
 from tallyroom.protocols.statistics.ecdf import inverse
-from tallyroom.protocols.statistics.thresholds import quantiles
 from tallyroom.protocols.studies.hosmer_lemeshow import between
 from tallyroom.simulation.reproduce.by_epsilon import Sizes, draw_lines
 from tallyroom.simulation.reproduce.classified import SEED, Scores, classified, made_up

@@ -27,7 +27,7 @@ from tallyroom.protocols.wire.machine import Done, Failed
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Bill, Meter, relayed
 from tallyroom.protocols.wire.router import Router
-from tallyroom.simulation.runtimes.contract import Opened, Plan, Progress, Report, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Report, Runtime
 from tallyroom.simulation.runtimes.desk import Begun, Closed
 
 MOST_KEPT = 100
@@ -75,8 +75,8 @@ class Carried(Runtime, Generic[Place]):
 
     at_once: ClassVar[int] = 1
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
         self._kept: OrderedDict[bytes, tuple[Query, Total]] = OrderedDict()
         self._authority = b""
         self._router: Router[Place] | None = None
@@ -218,13 +218,13 @@ class Carried(Runtime, Generic[Place]):
         self, question: Question, total: Total, accounts: Accounts, seconds: dict[str, float]
     ) -> Opened:
         hosts = [meter.between_parties() for meter in accounts.hosts]
-        if self.plan.peer == "relay":
+        if self.layout.peer == "relay":
             hosts = [relayed(meter) for meter in hosts]
         return Opened(
             total.vector,
             total.contributors,
             total.records,
-            Bill([*accounts.stations, *hosts], len(self.plan.holdings.ids)),
+            Bill([*accounts.stations, *hosts], len(self.layout.holdings.ids)),
             seconds,
             total.caught,
             accounts.cpu_seconds,
@@ -244,7 +244,7 @@ class Carried(Runtime, Generic[Place]):
             total.vector,
             total.contributors,
             total.records,
-            Bill([], len(self.plan.holdings.ids)),
+            Bill([], len(self.layout.holdings.ids)),
             caught=total.caught,
             refused=total.refused,
             refusals=total.refusals,

@@ -23,7 +23,7 @@ from tallyroom.protocols.records import deal
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.simulation.runtimes import runtime_named
-from tallyroom.simulation.runtimes.contract import Opened, Plan, Progress, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Progress, Runtime
 from tallyroom.simulation.runtimes.inprocess import InProcess
 
 VALUES = np.linspace(0.05, 0.95, 12)
@@ -35,9 +35,9 @@ EXACT = Question(
 NOISY = replace(EXACT, epsilon=Fraction(1, 2), key="noisy")
 
 
-def a_plan(cap: Fraction | None = None) -> Plan:
+def a_layout(cap: Fraction | None = None) -> Layout:
     holdings = deal({"value": VALUES}, PARTIES)
-    return Plan(holdings, SERVERS, hosts=2, seed=11, cap=cap)
+    return Layout(holdings, SERVERS, hosts=2, seed=11, cap=cap)
 
 
 def ask(runtime: Runtime, question: Question) -> tuple[Opened, list[Progress]]:
@@ -53,13 +53,13 @@ class RuntimeContract:
     @pytest.fixture(scope="class")
     @classmethod
     def up(cls) -> Iterator[Runtime]:
-        with cls.runtime(a_plan()) as runtime:
+        with cls.runtime(a_layout()) as runtime:
             yield runtime
 
     @pytest.fixture(scope="class")
     @classmethod
     def oracle(cls) -> Iterator[Runtime]:
-        with InProcess(a_plan()) as runtime:
+        with InProcess(a_layout()) as runtime:
             yield runtime
 
     def test_it_is_found_by_its_name(self) -> None:
@@ -87,7 +87,7 @@ class RuntimeContract:
             opened.prove(replace(EXACT, key="proved", aggregator="curator"))
 
     def test_answer_and_bill_are_those_of_one_process(self, up: Runtime, oracle: Runtime) -> None:
-        """Noise too: it is drawn from the plan's seed."""
+        """Noise too: it is drawn from the layout's seed."""
         mine, theirs = (ask(each, NOISY)[0] for each in (up, oracle))
         assert mine.total.tolist() == theirs.total.tolist() != COUNTS
         assert list(mine.bill.rows()) == list(theirs.bill.rows())
@@ -99,7 +99,7 @@ class RuntimeContract:
 
     def test_another_keeps_to_its_cap_and_goes_on_after_a_refusal(self) -> None:
         """Also after one that was stopped: nothing of that is left."""
-        with self.runtime(a_plan(cap=Fraction(1))) as runtime:
+        with self.runtime(a_layout(cap=Fraction(1))) as runtime:
             with pytest.raises((LocalError, RunFailed), match="refused"):
                 ask(runtime, EXACT)
             with pytest.raises((LocalError, RunFailed), match="ledger"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Layout:
     """A federation to bring up. With a `store`, a folder, its processes survive being killed.
 
     All parties join; some may misbehave then, by a script. `peer` is how parties reach each other:
@@ -128,8 +128,8 @@ class Runtime(ABC):
     own_hosts: ClassVar[int] = 100
     trust: ClassVar[str] = ""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
 
     @abstractmethod
     def start(self) -> None:

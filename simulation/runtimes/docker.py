@@ -21,7 +21,7 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.question import Question
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.simulation.analyst import follow
-from tallyroom.simulation.runtimes.contract import Opened, Plan, Report, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Report, Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "tallyroom:latest"
@@ -41,20 +41,20 @@ class Docker(Runtime):
     scripted: ClassVar[bool] = False
     peer: ClassVar[str] = "relay"
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        parties = len(plan.holdings.ids)
-        if plan.seed is not None:
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        parties = len(layout.holdings.ids)
+        if layout.seed is not None:
             raise LocalError("containers draw their own randomness: --runtime docker has no --seed")
-        if plan.store is not None:
+        if layout.store is not None:
             raise LocalError("containers keep their ledgers on their own volumes")
-        if plan.hosts != parties or parties > MAX_CONTAINERS:
+        if layout.hosts != parties or parties > MAX_CONTAINERS:
             raise LocalError(
                 f"docker gives every party its own container: {MAX_CONTAINERS} at most"
             )
-        if plan.peer != "relay":
+        if layout.peer != "relay":
             raise LocalError("containers of parties publish no port: docker has --peer relay")
-        if plan.servers > MAX_SERVERS:
+        if layout.servers > MAX_SERVERS:
             raise LocalError(f"docker runs at most {MAX_SERVERS} servers")
         self._project = f"tally-{secrets.token_hex(4)}"
         self._volume = f"{self._project}-data"
@@ -85,7 +85,7 @@ class Docker(Runtime):
                     *("-v", f"{self._volume}:/data", image, "python3", "-c", _KEEP),
                 ],
                 "give the parties their records",
-                as_table(self.plan.holdings),
+                as_table(self.layout.holdings),
             )
             self._do(
                 [*self._compose, "up", "-d", "--no-build", *self._scales()], "start the containers"
@@ -132,22 +132,22 @@ class Docker(Runtime):
         return {
             "TALLY_IMAGE": IMAGE,
             **os.environ,
-            "PARTIES": str(len(self.plan.holdings.ids)),
-            "SERVERS": str(self.plan.servers),
-            "CAP": "inf" if self.plan.cap is None else str(self.plan.cap),
-            "CAP_DELTA": str(ANY_DELTA if self.plan.cap_delta is None else self.plan.cap_delta),
+            "PARTIES": str(len(self.layout.holdings.ids)),
+            "SERVERS": str(self.layout.servers),
+            "CAP": "inf" if self.layout.cap is None else str(self.layout.cap),
+            "CAP_DELTA": str(ANY_DELTA if self.layout.cap_delta is None else self.layout.cap_delta),
             "INSECURE": "1",  # a simulation permits everything
         }
 
     def _scales(self) -> list[str]:
-        scales = [f"--scale=party={len(self.plan.holdings.ids)}"]
-        return [*scales, "--scale=server-1=0"] if self.plan.servers == 1 else scales
+        scales = [f"--scale=party={len(self.layout.holdings.ids)}"]
+        return [*scales, "--scale=server-1=0"] if self.layout.servers == 1 else scales
 
     def _override(self) -> dict[str, object]:
         """What differs from docker-compose.yml: the parties' data, and servers past the second."""
-        further = [f"server-{i}" for i in range(2, self.plan.servers)]
-        names = [f"server-{i}" for i in range(self.plan.servers)]
-        parties = len(self.plan.holdings.ids)
+        further = [f"server-{i}" for i in range(2, self.layout.servers)]
+        names = [f"server-{i}" for i in range(self.layout.servers)]
+        parties = len(self.layout.holdings.ids)
         services: dict[str, object] = {
             "enrol": {"volumes": [f"{name}:/federation/{name}" for name in further]},
             "coordinator": {

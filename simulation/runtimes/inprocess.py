@@ -19,7 +19,7 @@ from tallyroom.protocols.wire.meter import Meter, tallies_by_link
 from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, do, submitted_to
-from tallyroom.simulation.runtimes.contract import Plan, Progress
+from tallyroom.simulation.runtimes.contract import Layout, Progress
 from tallyroom.simulation.runtimes.desk import Begun, Closed, Desk
 from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tallyroom.storage.ledger import Ledger
@@ -32,8 +32,8 @@ class InProcess(Carried[Participant]):
     summary: ClassVar[str] = "all roles in one process; the fastest, for research"
     block: ClassVar[type[ScriptedBlock]] = ScriptedBlock
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
         self._ledgers: list[Ledger] = []
         self._credentials: list[Credentials] = []
         self._consents: list[Consent] = []
@@ -42,41 +42,42 @@ class InProcess(Carried[Participant]):
         self._prepare_cpu_seconds = 0.0
 
     def start(self) -> None:
-        plan = self.plan
-        parties = Randomness.for_role(plan.seed, "parties")
+        layout = self.layout
+        parties = Randomness.for_role(layout.seed, "parties")
         self._blocks = [
             self.block(
-                block, parties, self._consent(f"host-{number}"), misbehaviour=plan.misbehaviour
+                block, parties, self._consent(f"host-{number}"), misbehaviour=layout.misbehaviour
             )
-            for number, block in enumerate(plan.holdings.blocks(plan.hosts))
+            for number, block in enumerate(layout.holdings.blocks(layout.hosts))
         ]
         now = dt.datetime.now(dt.UTC)
         authority = Authority.create("simulation", now, LIFETIME)
         self._credentials = [
-            authority.issue(Identity(Role.SERVER, i, i), now, LIFETIME) for i in range(plan.servers)
+            authority.issue(Identity(Role.SERVER, i, i), now, LIFETIME)
+            for i in range(layout.servers)
         ]
         self._authority = self._credentials[0].authority
         self._servers = [
             AggregationServer(
                 i,
                 self._ledger(f"server-{i}"),
-                Randomness.for_role(plan.seed, f"server-{i}"),
+                Randomness.for_role(layout.seed, f"server-{i}"),
                 sign=signer(self._credentials[i]),
             )
-            for i in range(plan.servers)
+            for i in range(layout.servers)
         ]
         self._coordinator = Coordinator(
-            plan.servers,
-            len(plan.holdings.ids),
+            layout.servers,
+            len(layout.holdings.ids),
             self._ledger("coordinator"),
-            Randomness.for_role(plan.seed, "coordinator"),
-            seeded=plan.seed is not None,
+            Randomness.for_role(layout.seed, "coordinator"),
+            seeded=layout.seed is not None,
         )
         self._desk = Desk(self._coordinator)
         for server, held in enumerate(self._credentials):
             self._coordinator.certificates.keep(server, held.certificate)
-        counts = plan.holdings.counts.astype("uint32")
-        self._coordinator.enrol(plan.holdings.ids, counts, plan.holdings.version(parties))
+        counts = layout.holdings.counts.astype("uint32")
+        self._coordinator.enrol(layout.holdings.ids, counts, layout.holdings.version(parties))
 
     def stop(self) -> None:
         for ledger in self._ledgers:
@@ -139,7 +140,7 @@ class InProcess(Carried[Participant]):
                 participant.forget(run)
 
     def _progress(self, run: bytes, phase: str) -> Progress:
-        parties = len(self.plan.holdings.ids)
+        parties = len(self.layout.holdings.ids)
         meters = [meter for each in self._servers if (meter := each.meters.get(run)) is not None]
         ours = self._coordinator.meters.get(run)
         submitted = submitted_to(meters, parties)
@@ -155,17 +156,17 @@ class InProcess(Carried[Participant]):
         )
 
     def _ledger(self, keeper: str) -> Ledger:
-        folder = self.plan.store_of(keeper)
+        folder = self.layout.store_of(keeper)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             folder /= "ledger.sqlite"
-        self._ledgers.append(Ledger(folder, self.plan.cap, self.plan.cap_delta))
+        self._ledgers.append(Ledger(folder, self.layout.cap, self.layout.cap_delta))
         return self._ledgers[-1]
 
     def _consent(self, host: str) -> Consent | None:
-        if self.plan.policy is None:
+        if self.layout.policy is None:
             return None
-        consent = Consent(self.plan.policy, self.plan.store_of(host))
-        consent.joined(self.plan.servers)
+        consent = Consent(self.layout.policy, self.layout.store_of(host))
+        consent.joined(self.layout.servers)
         self._consents.append(consent)
         return consent

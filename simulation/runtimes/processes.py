@@ -30,7 +30,7 @@ from tallyroom.simulation.networks.namespaces import Namespaces
 from tallyroom.simulation.networks.network import Network
 from tallyroom.simulation.networks.relay import Relays
 from tallyroom.simulation.runtimes import children
-from tallyroom.simulation.runtimes.contract import Opened, Plan, Report, Runtime
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Report, Runtime
 
 Config = TypeVar("Config", ServerConfig, CoordinatorConfig)
 
@@ -44,13 +44,13 @@ class Processes(Runtime):
     summary: ClassVar[str] = "one process a role, gRPC with mutual TLS on this machine"
     networks: ClassVar[bool] = True
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
         self._authority = Authority.create("simulation", dt.datetime.now(dt.UTC), LIFETIME)
         self.children: dict[str, ForkServerProcess] = {}
         self._analyst: Analyst | None = None
         self._context = fork_server()
-        self._blocks = list(plan.holdings.blocks(plan.hosts))
+        self._blocks = list(layout.holdings.blocks(layout.hosts))
         self._listen: dict[str, str] = {}
         self._targets: list[str] = []
         self._coordinator = ""
@@ -58,13 +58,13 @@ class Processes(Runtime):
         self._outlets: dict[str, Outlet] = {}
 
     def start(self) -> None:
-        if self.plan.network is not None:
-            self._network = emulated(self.plan.network)
+        if self.layout.network is not None:
+            self._network = emulated(self.layout.network)
         try:
             self._lay_lines()
-            targets = tuple(self._start_server(i) for i in range(self.plan.servers))
+            targets = tuple(self._start_server(i) for i in range(self.layout.servers))
             self._coordinator = self._start_coordinator(targets)
-            for number in range(self.plan.hosts):
+            for number in range(self.layout.hosts):
                 self._start_host(number)
         except BaseException:
             self.stop()
@@ -74,7 +74,7 @@ class Processes(Runtime):
         self._analyst = Analyst(self._network.from_here("coordinator", port), analyst)
 
     def _lay_lines(self) -> None:
-        for index in range(self.plan.servers):
+        for index in range(self.layout.servers):
             name = Role.SERVER.named(index)
             self._outlets[name] = self._network.line(name, Role.SERVER)
         self._outlets["coordinator"] = self._network.line("coordinator", Role.COORDINATOR)
@@ -100,10 +100,10 @@ class Processes(Runtime):
             index,
             self._credentials(Identity(Role.SERVER, index, index)),
             self._listens_at(name),
-            self.plan.store_of(name),
-            self.plan.cap,
-            self.plan.seed,
-            cap_delta=self.plan.cap_delta,
+            self.layout.store_of(name),
+            self.layout.cap,
+            self.layout.seed,
+            cap_delta=self.layout.cap_delta,
         )
         return self._launch(name, children.serve, config)
 
@@ -111,13 +111,13 @@ class Processes(Runtime):
         self._targets = list(servers)
         config = CoordinatorConfig(
             self._credentials(Identity(Role.COORDINATOR)),
-            len(self.plan.holdings.ids),
+            len(self.layout.holdings.ids),
             servers,
             self._listens_at("coordinator"),
-            self.plan.store_of("coordinator"),
-            self.plan.cap,
-            self.plan.seed,
-            cap_delta=self.plan.cap_delta,
+            self.layout.store_of("coordinator"),
+            self.layout.cap,
+            self.layout.seed,
+            cap_delta=self.layout.cap_delta,
         )
         return self._launch("coordinator", children.coordinate, config)
 
@@ -159,24 +159,24 @@ class Processes(Runtime):
 
     def host_program(self) -> Callable[[PartyConfig], None]:
         """What a party host runs."""
-        if self.plan.misbehaviour == HONEST:
+        if self.layout.misbehaviour == HONEST:
             return children.host
-        return partial(children.scripted_host, self.plan.misbehaviour)
+        return partial(children.scripted_host, self.layout.misbehaviour)
 
     def _start_host(self, number: int) -> None:
         name = f"host-{number}"
         block = self._blocks[number]
         identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
-        store = self.plan.store_of(name)
-        listen = self._listens_at(name) if self.plan.peer == "direct" else ""
+        store = self.layout.store_of(name)
+        listen = self._listens_at(name) if self.layout.peer == "direct" else ""
         config = PartyConfig(
             self._credentials(identity),
             self._coordinator,
             block,
-            self.plan.seed,
+            self.layout.seed,
             store,
-            PeerConfig(self.plan.peer, listen),
-            self.plan.policy,
+            PeerConfig(self.layout.peer, listen),
+            self.layout.policy,
         )
         arguments = (self._outlets[name], self.host_program(), config)
         process = self._context.Process(target=children.behind, args=arguments, daemon=True)

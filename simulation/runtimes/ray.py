@@ -25,7 +25,7 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction, Meter, tallies_by_link
 from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, submitted_to
 from tallyroom.simulation.runtimes.cluster import connect, disconnect, the_engine
-from tallyroom.simulation.runtimes.contract import Plan, Progress
+from tallyroom.simulation.runtimes.contract import Layout, Progress
 from tallyroom.simulation.runtimes.desk import Begun, Closed
 from tallyroom.simulation.runtimes.places import ActorPlace, Told
 from tallyroom.simulation.runtimes.seats import (
@@ -49,8 +49,8 @@ class Ray(Carried[ActorPlace]):
     trust: ClassVar[str] = "simulation: a Ray cluster is one trust domain"
     at_once: ClassVar[int] = 1 << 16
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
         self._ours = False
         self.places: dict[str, ActorPlace] = {}
         self._hosts: list[tuple[Ids, ActorPlace]] = []
@@ -70,47 +70,54 @@ class Ray(Carried[ActorPlace]):
 
     def _seat_everybody(self) -> None:
         """Secrets are drawn here: an actor that is made anew has to draw what it drew before."""
-        plan, now = self.plan, dt.datetime.now(dt.UTC)
-        secret = plan.seed
+        layout, now = self.layout, dt.datetime.now(dt.UTC)
+        secret = layout.seed
         if secret is None:
             secret = int.from_bytes(os.urandom(SECRET_BYTES), "little")
         authority = Authority.create("simulation", now, LIFETIME)
         servers = [
-            authority.issue(Identity(Role.SERVER, i, i), now, LIFETIME) for i in range(plan.servers)
+            authority.issue(Identity(Role.SERVER, i, i), now, LIFETIME)
+            for i in range(layout.servers)
         ]
         self._authority = servers[0].authority
         for i, credentials in enumerate(servers):
             name = Role.SERVER.named(i)
             seating = ServerSeating(
-                secret, plan.store_of(name), i, credentials, plan.cap, plan.cap_delta, SpreadBulk
+                secret,
+                layout.store_of(name),
+                i,
+                credentials,
+                layout.cap,
+                layout.cap_delta,
+                SpreadBulk,
             )
             self._servers.append(self._seat(name, seating))
-        holdings = plan.holdings
+        holdings = layout.holdings
         self._seat(
             "coordinator",
             CoordinatorSeating(
                 secret,
-                plan.store_of("coordinator"),
+                layout.store_of("coordinator"),
                 holdings.ids,
                 holdings.counts.astype(np.uint32),
                 holdings.version(Randomness.from_seed(secret, "parties")),
                 tuple(each.certificate for each in servers),
-                plan.seed is not None,
-                plan.cap,
-                plan.cap_delta,
+                layout.seed is not None,
+                layout.cap,
+                layout.cap_delta,
             ),
         )
-        for number, block in enumerate(holdings.blocks(plan.hosts)):
+        for number, block in enumerate(holdings.blocks(layout.hosts)):
             name = f"host-{number}"
             identity = Identity(Role.PARTY, int(block.ids[0]), int(block.ids[-1]))
             host = HostSeating(
                 secret,
-                plan.store_of(name),
+                layout.store_of(name),
                 block,
                 authority.issue(identity, now, LIFETIME),
-                plan.servers,
-                plan.policy,
-                plan.misbehaviour,
+                layout.servers,
+                layout.policy,
+                layout.misbehaviour,
             )
             self._hosts.append((block.ids, self._seat(name, host)))
 
@@ -223,7 +230,7 @@ class Ray(Carried[ActorPlace]):
         self._watched.setdefault(station, Meter()).record(direction, message)
 
     def _progress(self, run: bytes, phase: str) -> Progress:
-        parties = len(self.plan.holdings.ids)
+        parties = len(self.layout.holdings.ids)
         servers = [meter for (role, _), meter in self._watched.items() if role is Role.SERVER]
         submitted = submitted_to(servers, parties)
         refusing = np.isin(np.arange(parties), list(self._refusing))

@@ -9,7 +9,7 @@ import pytest
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.channel import open_blocking_channel
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tallyroom.simulation.runtimes.processes import Processes
 
 LIFETIME = dt.timedelta(days=1)
@@ -25,7 +25,7 @@ def party(first: int, last: int | None = None) -> Identity:
 class Addressed(Processes):
     """Processes whose addresses and authority the test knows."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Layout) -> None:
         super().__init__(plan)
         self.addresses: dict[str, str] = {}
 

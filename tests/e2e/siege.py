@@ -9,7 +9,7 @@ from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.wire.messages import Message, Role, decode
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.tally_pb2_grpc import MessagesStub
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tests.e2e.addressed import COORDINATOR, SECONDS, Addressed, party
 
 
@@ -19,7 +19,7 @@ class LoneServers(Addressed):
     def start(self) -> None:
         try:
             self._lay_lines()
-            for index in range(self.plan.servers):
+            for index in range(self.layout.servers):
                 self._start_server(index)
         except BaseException:
             self.stop()
@@ -29,7 +29,7 @@ class LoneServers(Addressed):
 class Undermined(Addressed):
     """A federation in which the test plays one of the hosts."""
 
-    def __init__(self, plan: Plan, played: int) -> None:
+    def __init__(self, plan: Layout, played: int) -> None:
         super().__init__(plan)
         self._played = played
 

@@ -24,7 +24,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.simulation.runtimes import Layout, Opened
 from tallyroom.storage.ledger import Ledger
 from tests.e2e.addressed import ANALYST, SECONDS, Addressed, party, refusal
 from tests.e2e.siege import Hand, LoneServers, Undermined, serves
@@ -36,7 +36,7 @@ EVERYONE = [0, 1, 2, 3]
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[LoneServers]:
-    with LoneServers(Plan(holdings_of(VALUES, 4), 2, 1, seed=1)) as started:
+    with LoneServers(Layout(holdings_of(VALUES, 4), 2, 1, seed=1)) as started:
         yield started
 
 
@@ -170,7 +170,7 @@ def test_keys_for_another_run_or_question_are_refused(servers: LoneServers) -> N
 
 def test_a_coordinator_gets_nothing_past_a_servers_cap(tmp_path: Path) -> None:
     """Both runs are open before either is released, which no cap can know; then one is paid."""
-    plan = Plan(holdings_of(VALUES, 4), 2, 1, seed=1, cap=Fraction(1), store=tmp_path)
+    plan = Layout(holdings_of(VALUES, 4), 2, 1, seed=1, cap=Fraction(1), store=tmp_path)
     paid, unpaid, late = (
         a_query(nonce=run, epsilon=Fraction(3, 4))
         for run in (b"paid....", b"unpaid..", b"late....")
@@ -223,7 +223,7 @@ def test_a_second_release_over_other_parties_is_refused(servers: LoneServers) ->
 @pytest.fixture(scope="module")
 def undermined() -> Iterator[Undermined]:
     """The test is party-3."""
-    with Undermined(Plan(holdings_of(VALUES, 4), 2, 4, seed=1), played=3) as started:
+    with Undermined(Layout(holdings_of(VALUES, 4), 2, 4, seed=1), played=3) as started:
         yield started
 
 

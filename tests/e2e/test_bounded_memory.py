@@ -11,7 +11,7 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role, address
 from tallyroom.simulation import Federation
 from tallyroom.simulation.bench import scale
 from tallyroom.simulation.bench.proc import peak_bytes
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tests.e2e.siege import Hand, LoneServers
 from tests.samples import a_message, a_query, holdings_of
 
@@ -31,7 +31,7 @@ def test_a_server_does_not_keep_the_messages_that_it_took(tmp_path: Path, durabl
         servers=1,
         epsilon=None,
     )
-    plan = Plan(
+    plan = Layout(
         holdings_of([0.5] * PARTIES, PARTIES), 1, 1, seed=1, store=tmp_path if durable else None
     )
     asked = a_message(

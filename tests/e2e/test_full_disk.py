@@ -20,7 +20,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.simulation import Federation
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.storage.ledger import Ledger
 from tests.e2e.disks import full
@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_not_acknowledged_and_is_taken_later(
     alone the machine could take what the journal cannot keep.
     """
     fit = room // (8 * BINS + 100)
-    plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
+    plan = Layout(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
     with LoneServers(plan) as servers:
         with Hand(servers) as hand:
             assert hand.send(question(QUERY)) == []
@@ -100,7 +100,7 @@ def _finish(hand: Hand) -> None:
 
 def test_a_ledger_that_cannot_be_written_releases_nothing(tmp_path: Path) -> None:
     query = a_query(nonce=b"unwriten", epsilon=Fraction(1))
-    plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
+    plan = Layout(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
     path = tmp_path / "server-0" / "ledger.sqlite"
     with LoneServers(plan) as servers, Hand(servers) as hand:
         hand.send(question(query))

@@ -23,7 +23,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Phase, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import open_enrolment_channel
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tests.e2e.addressed import ANALYST, COORDINATOR, SERVER, Addressed, party
 from tests.e2e.siege import resident_bytes, serves
 from tests.samples import RUN, a_message, a_query, holdings_of
@@ -103,7 +103,7 @@ CALLS = [
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addressed]:
     """With stores: what is refused must not trip a server that starts again."""
-    plan = Plan(
+    plan = Layout(
         holdings_of([0.1, 0.3, 0.6, 0.9], 4), 2, 2, 1, store=tmp_path_factory.mktemp("room")
     )
     with Addressed(plan) as started:

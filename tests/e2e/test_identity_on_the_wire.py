@@ -15,7 +15,7 @@ from tallyroom.protocols.wire.messages import MAX_WIRE_BYTES, Phase, Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.channel import open_blocking_channel
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tests.e2e.addressed import (
     ANALYST,
     COORDINATOR,
@@ -31,7 +31,7 @@ from tests.samples import RUN, a_message, a_query, holdings_of
 
 @pytest.fixture(scope="module")
 def federation() -> Iterator[Addressed]:
-    with Addressed(Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 2, 2, seed=1)) as started:
+    with Addressed(Layout(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 2, 2, seed=1)) as started:
         yield started
 
 

@@ -20,7 +20,7 @@ from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.simulation import Federation
-from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.simulation.runtimes import Layout, Opened
 from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.addressed import Addressed
 from tests.e2e.keepers import ANYTHING, KEEPERS, PATIENCE, journals, spends, wait_until
@@ -39,7 +39,7 @@ def submission(party: int, length: int = BINS) -> Message:
 
 
 def test_refused_messages_cost_nobody_his_acknowledged_submission(tmp_path: Path) -> None:
-    plan = Plan(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
+    plan = Layout(holdings_of([0.1, 0.3, 0.6, 0.9], 4), 1, 1, seed=1, store=tmp_path)
     asked = a_message(Phase.QUERY, Role.COORDINATOR, Role.SERVER, body=QUERY.encode())
     with LoneServers(plan) as servers:
         with Hand(servers) as hand:
@@ -112,7 +112,7 @@ def test_a_server_that_was_killed_forgets_what_failed_without_it(tmp_path: Path)
 
 def test_a_server_that_lost_its_store_is_named_at_once(tmp_path: Path) -> None:
     """A run that it had a part in fails long before its deadline; a tree of its is made anew."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
+    plan = Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
     points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(0.5,))
     failures: list[str] = []
     submitted: list[int] = []
@@ -160,7 +160,7 @@ def test_hundreds_of_questions_leave_nothing_behind(tmp_path: Path) -> None:
     """Descriptors, memory and files of every station, after some questions and after many. Memory
     that grows by 10 KiB a question is found."""
     some, more = 60, 140
-    plan = Plan(holdings_of(np.linspace(0, 1, 8), 2), 2, 1, store=tmp_path)
+    plan = Layout(holdings_of(np.linspace(0, 1, 8), 2), 2, 1, store=tmp_path)
 
     def ask(number: int) -> Opened:
         statistic = Histogram(value="value", lower=0.0, upper=1.0, bins=64)

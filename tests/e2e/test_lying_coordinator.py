@@ -31,7 +31,7 @@ from tallyroom.servers.coordinator_process import run_coordinator
 from tallyroom.servers.coordinator_service import CoordinatorConfig
 from tallyroom.servers.runs import Runs
 from tallyroom.servers.server_link import ServerLink
-from tallyroom.simulation.runtimes.contract import Plan
+from tallyroom.simulation.runtimes.contract import Layout
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.storage.ledger import Ledger
 
@@ -88,7 +88,7 @@ class Lied(Processes):
 def test_no_release_to_a_coordinator_that_asks_parties_and_servers_different_things(
     changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    runtime = Lied(Plan(HOLDINGS, servers=2, hosts=1, store=tmp_path))
+    runtime = Lied(Layout(HOLDINGS, servers=2, hosts=1, store=tmp_path))
     runtime.changes = changes
     question = Question(
         TOTAL, "additive", Fraction(1, 100), Placement.EACH_SERVER, deadline=4.0, key="a"
@@ -135,7 +135,7 @@ def test_an_old_answer_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     may be reused has to be called so."""
     curve = Ecdf(value="value", lower=0.0, upper=1.0, thresholds=4)
     asked = Question(curve, "additive", Fraction(1), Placement.EACH_SERVER, key="first")
-    with Replayed(Plan(HOLDINGS, 2, 1, store=tmp_path)) as federation:
+    with Replayed(Layout(HOLDINGS, 2, 1, store=tmp_path)) as federation:
         federation.ask(asked, lambda _: None).prove(asked)
 
         def again(**changes: Any) -> None:

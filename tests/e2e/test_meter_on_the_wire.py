@@ -19,7 +19,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Bill
-from tallyroom.simulation.runtimes import Plan, Progress
+from tallyroom.simulation.runtimes import Layout, Progress
 from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay
 from tests.samples import holdings_of
@@ -36,7 +36,7 @@ def quiet(_: Progress) -> None:
 class Relayed(Processes):
     """Processes that reach each other only through relays."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Layout) -> None:
         super().__init__(plan)
         self.relays: dict[str, Relay] = {}
 
@@ -82,7 +82,7 @@ def uploaded(bill: Bill) -> int:
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[Relayed]:
-    plan = Plan(holdings_of(np.linspace(0, 1, PARTIES), PARTIES), SERVERS, PARTIES, seed=1)
+    plan = Layout(holdings_of(np.linspace(0, 1, PARTIES), PARTIES), SERVERS, PARTIES, seed=1)
     with Relayed(plan) as started:
         yield started
 

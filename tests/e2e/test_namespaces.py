@@ -127,7 +127,7 @@ def test_a_federation_in_namespaces_answers_as_in_one_process(
         4, None, "additive", "processes", VALUES, seed=1, network=network
     ) as federation:
         found = federation.run(statistic, 1)
-        assert federation.runtime.plan.network == network_of(network)
+        assert federation.runtime.layout.network == network_of(network)
     assert np.array_equal(np.asarray(found.estimate), np.asarray(expected.estimate))
     assert found.bill.total == expected.bill.total
     found.write(tmp_path)

@@ -17,7 +17,7 @@ from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.wire.meter import SEALING_BYTES
 from tallyroom.simulation import Federation
 from tallyroom.simulation.misbehaviour import Misbehaviour
-from tallyroom.simulation.runtimes import Opened, Plan, Progress, Runtime
+from tallyroom.simulation.runtimes import Layout, Opened, Progress, Runtime
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.simulation.scripted_parties import ScriptedBlock
@@ -54,8 +54,8 @@ class DyingProcesses(Processes):
         return play_and_die
 
 
-def a_plan(peer: str, hosts: int) -> Plan:
-    return Plan(holdings_of(VALUES, PARTIES), 2, hosts, seed=3, peer=peer)
+def a_layout(peer: str, hosts: int) -> Layout:
+    return Layout(holdings_of(VALUES, PARTIES), 2, hosts, seed=3, peer=peer)
 
 
 def ask(runtime: Runtime, question: Question = QUESTION) -> Opened:
@@ -67,8 +67,8 @@ def ask(runtime: Runtime, question: Question = QUESTION) -> Opened:
     ("peer", "hosts"), [("direct", 3), ("relay", 3), ("direct", 6)], ids=lambda value: str(value)
 )
 def test_the_same_game_and_the_same_bill_in_one_process_and_in_many(peer: str, hosts: int) -> None:
-    here = ask(PlayingHere(a_plan(peer, hosts)))
-    there = ask(PlayingProcesses(a_plan(peer, hosts)))
+    here = ask(PlayingHere(a_layout(peer, hosts)))
+    there = ask(PlayingProcesses(a_layout(peer, hosts)))
     assert here.total.tolist() == there.total.tolist() == COUNTS
     assert list(there.bill.rows()) == list(here.bill.rows())
     assert there.bill.as_json() == here.bill.as_json()
@@ -84,7 +84,7 @@ def test_the_same_game_and_the_same_bill_in_one_process_and_in_many(peer: str, h
 
 def test_hosts_change_no_bill() -> None:
     """A block of many plays in memory, and is charged as if every party had a host of its own."""
-    alone, *others = (ask(PlayingHere(a_plan("direct", hosts))).bill for hosts in (6, 1, 2, 3))
+    alone, *others = (ask(PlayingHere(a_layout("direct", hosts))).bill for hosts in (6, 1, 2, 3))
     assert alone.by_link()["party->party"].messages == BALLS
     for other in others:
         assert other.as_json() == alone.as_json()
@@ -94,7 +94,7 @@ def test_hosts_change_no_bill() -> None:
 @pytest.mark.parametrize("peer", ["direct", "relay"])
 def test_who_waits_for_a_dead_peer_gives_up_at_the_deadline(peer: str) -> None:
     """The host of parties 0 and 1 dies: the others wait for the ball in vain, and go on."""
-    opened = ask(DyingProcesses(a_plan(peer, 3)), replace(QUESTION, min_parties=4))
+    opened = ask(DyingProcesses(a_layout(peer, 3)), replace(QUESTION, min_parties=4))
     assert opened.contributors.tolist() == [2, 3, 4, 5]
     assert opened.total.tolist() == [0, 1, 1, 2]
 
@@ -103,7 +103,7 @@ def test_silent_parties_are_waited_for_in_vain() -> None:
     class Hasty(InProcess):
         block: ClassVar[type[ScriptedBlock]] = HastyBlock
 
-    plan = replace(a_plan("direct", 3), misbehaviour=Misbehaviour(silent=frozenset([0])))
+    plan = replace(a_layout("direct", 3), misbehaviour=Misbehaviour(silent=frozenset([0])))
     opened = ask(Hasty(plan), replace(QUESTION, min_parties=5))
     assert opened.contributors.tolist() == [1, 2, 3, 4, 5]
 
@@ -127,7 +127,7 @@ def test_a_statistic_of_pairs_is_the_same_in_one_process_and_in_many(peer: str) 
 def test_a_coordinator_that_dies_meanwhile_hears_of_it_later(tmp_path: Path) -> None:
     """It is killed while the others wait for a dead peer, and started again: they join again, and
     what they have to say then finds its way."""
-    runtime = DyingProcesses(replace(a_plan("relay", 3), store=tmp_path))
+    runtime = DyingProcesses(replace(a_layout("relay", 3), store=tmp_path))
     killed: list[bool] = []
 
     def kill(progress: Progress) -> None:

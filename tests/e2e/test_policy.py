@@ -20,7 +20,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.simulation.runtimes import Layout, Opened
 from tallyroom.storage.ledger import Ledger
 from tests.e2e import lying_coordinator
 from tests.e2e.addressed import SECONDS, Addressed, party, refusal
@@ -57,7 +57,7 @@ class Deceived(Addressed):
 @pytest.fixture(scope="module")
 def deceived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deceived]:
     store = tmp_path_factory.mktemp("deceived")
-    with Deceived(Plan(holdings_of(VALUES, 2), 2, 2, store=store, policy=DEPLOYED)) as started:
+    with Deceived(Layout(holdings_of(VALUES, 2), 2, 2, store=store, policy=DEPLOYED)) as started:
         yield started
 
 
@@ -121,7 +121,7 @@ def asking(federation: Addressed, min_parties: int) -> Iterator[list[Opened]]:
 
 def test_a_forged_refusal_is_not_taken_and_a_flood_is_not_kept() -> None:
     """The test is party-3."""
-    plan = Plan(holdings_of(VALUES, 4), 2, 4, seed=1)
+    plan = Layout(holdings_of(VALUES, 4), 2, 4, seed=1)
     with (
         Undermined(plan, played=3) as federation,
         federation.reach("coordinator", party(3)) as channel,

@@ -14,14 +14,14 @@ from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.tally_pb2_grpc import CoordinatorStub, MessagesStub
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tests.e2e.addressed import ANALYST, COORDINATOR, Addressed, party
 from tests.samples import holdings_of
 
 
 @pytest.fixture(scope="module")
 def addressed() -> Iterator[Addressed]:
-    with Addressed(Plan(holdings_of([0.1, 0.3], 2), 2, 1, seed=1)) as federation:
+    with Addressed(Layout(holdings_of([0.1, 0.3], 2), 2, 1, seed=1)) as federation:
         yield federation
 
 

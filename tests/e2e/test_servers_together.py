@@ -36,7 +36,7 @@ from tallyroom.servers.coordinator_process import run_coordinator
 from tallyroom.servers.coordinator_service import CoordinatorConfig
 from tallyroom.servers.server_link import ServerLink
 from tallyroom.simulation import Federation, Result
-from tallyroom.simulation.runtimes.contract import Plan
+from tallyroom.simulation.runtimes.contract import Layout
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.storage.ledger import Ledger
 
@@ -134,7 +134,7 @@ def test_a_coordinator_that_asks_servers_different_things_gets_nothing(tmp_path:
         Sum(lower=0.0, upper=1.0), "additive", Fraction(1), Placement.JOINT, deadline=2.0, key="a"
     )
     with (
-        Lied(Plan(holdings, servers=2, hosts=1, store=tmp_path)) as runtime,
+        Lied(Layout(holdings, servers=2, hosts=1, store=tmp_path)) as runtime,
         pytest.raises(RunFailed, match="server-0 refused: was asked another question"),
     ):
         runtime.ask(question, lambda _: None)

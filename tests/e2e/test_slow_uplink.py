@@ -11,7 +11,7 @@ from tallyroom.parties.process import PartyConfig
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.simulation.runtimes import Plan, children
+from tallyroom.simulation.runtimes import Layout, children
 from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.relay import Relay
 from tests.samples import holdings_of
@@ -43,7 +43,7 @@ class SlowUplink(Processes):
 
 
 @contextmanager
-def slow(plan: Plan) -> Iterator[SlowUplink]:
+def slow(plan: Layout) -> Iterator[SlowUplink]:
     runtime = SlowUplink(plan)
     runtime.relays = []
     try:
@@ -65,7 +65,7 @@ def test_a_submission_may_take_as_long_as_the_question_waits() -> None:
         deadline=30.0,
         key="slow",
     )
-    with slow(Plan(holdings_of(values, 2), 2, 2, seed=1)) as runtime:
+    with slow(Layout(holdings_of(values, 2), 2, 2, seed=1)) as runtime:
         opened = runtime.ask(question, lambda _: None)
     expected, _ = np.histogram(values, bins=BINS, range=(0.0, 1.0))
     assert opened.total.astype(np.int64).tolist() == expected.tolist()

@@ -13,7 +13,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
-from tallyroom.simulation.runtimes import Opened, Plan
+from tallyroom.simulation.runtimes import Layout, Opened
 from tallyroom.simulation.runtimes.processes import Processes
 from tests.e2e.keepers import ANYTHING, PATIENCE, journals, spends, wait_until
 from tests.samples import holdings_of
@@ -21,7 +21,7 @@ from tests.samples import holdings_of
 
 def test_a_stored_trees_journal_does_not_grow_with_what_is_asked_of_it(tmp_path: Path) -> None:
     """Nor does what is said again after a crash: the last question, and its answer."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, store=tmp_path)
+    plan = Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, store=tmp_path)
 
     def ask(at: float) -> list[int]:
         points = EcdfPoints(value="value", lower=0.0, upper=1.0, at=(at,))
@@ -67,7 +67,7 @@ def test_a_release_belongs_to_the_data_it_was_made_of(
     statistic: Any, aggregator: str, tmp_path: Path
 ) -> None:
     """Also when there are as many records as before; the coordinator is restarted in between."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path)
+    plan = Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path)
 
     def ask(fresh: bool = False) -> Opened:
         key = os.urandom(8).hex()
@@ -112,7 +112,7 @@ def test_a_stored_tree_is_asked_across_restarts_and_parties_have_no_part_in_it(
 ) -> None:
     """A server that is back says again what it said of other points; a party that is back is not
     asked, nor charged, for what its keys were uploaded for before."""
-    plan = Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
+    plan = Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 2, store=tmp_path, policy=ANYTHING)
     answers: list[Opened] = []
     here: list[int] = []
 

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from tallyroom.protocols.run.question import Question
-from tallyroom.simulation.runtimes.contract import Opened, Plan, Report
+from tallyroom.simulation.runtimes.contract import Layout, Opened, Report
 from tallyroom.simulation.runtimes.inprocess import InProcess
 
 
@@ -13,8 +13,8 @@ class Counting(InProcess):
     name: ClassVar[str] = "counting"
     summary: ClassVar[str] = "all roles in one process, and questions are counted"
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
         self.asked = 0
 
     def ask(self, question: Question, report: Report) -> Opened:

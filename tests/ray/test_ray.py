@@ -26,7 +26,7 @@ from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.wire.machine import Done
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.simulation import Federation
-from tallyroom.simulation.runtimes.contract import Plan, Progress, RuntimeContract
+from tallyroom.simulation.runtimes.contract import Layout, Progress, RuntimeContract
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.simulation.runtimes.ray import Ray
 from tallyroom.simulation.runtimes.spread_bulk import SpreadBulk
@@ -43,8 +43,8 @@ PARTIES = 9
 BOUNDS: dict[str, Any] = {"lower": 0.0, "upper": 1.0}
 
 
-def a_plan(cap: Fraction | None = None) -> Plan:
-    return Plan(deal({"value": VALUES}, PARTIES), servers=2, hosts=3, seed=7, cap=cap)
+def a_layout(cap: Fraction | None = None) -> Layout:
+    return Layout(deal({"value": VALUES}, PARTIES), servers=2, hosts=3, seed=7, cap=cap)
 
 
 def asked(statistic: Any, aggregator: str, key: str, epsilon: Fraction = Fraction(1)) -> Question:
@@ -69,13 +69,13 @@ def quiet(_: Progress) -> None:
 @pytest.fixture(scope="module")
 def up(cluster: TwoNodes) -> Iterator[Ray]:
     cluster.restore()
-    with Ray(a_plan()) as runtime:
+    with Ray(a_layout()) as runtime:
         yield runtime
 
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[InProcess]:
-    with InProcess(a_plan()) as runtime:
+    with InProcess(a_layout()) as runtime:
         yield runtime
 
 
@@ -125,7 +125,7 @@ def test_a_node_that_is_lost_in_a_run_changes_nothing(two_nodes: TwoNodes) -> No
     """The node has servers or hosts in the middle of their work. Also what was spent before, and
     trees that servers keep, are as they were."""
     tree, point, histogram = QUESTIONS[5], QUESTIONS[6], QUESTIONS[0]
-    with InProcess(a_plan(cap=Fraction(3))) as here:
+    with InProcess(a_layout(cap=Fraction(3))) as here:
         expected = [here.ask(question, quiet) for question in (tree, histogram, point)]
     told = []
 
@@ -134,7 +134,7 @@ def test_a_node_that_is_lost_in_a_run_changes_nothing(two_nodes: TwoNodes) -> No
         if two_nodes.second is not None:
             two_nodes.lose()
 
-    with Ray(a_plan(cap=Fraction(3))) as runtime:
+    with Ray(a_layout(cap=Fraction(3))) as runtime:
         lost = {n for n, place in runtime.places.items() if place.node == two_nodes.second_id}
         assert lost
         found = [runtime.ask(tree, quiet), runtime.ask(histogram, lose_one)]

@@ -86,7 +86,7 @@ class LyingCoordinator(InProcess):
     without_party_0 = -1
 
     def lie(self, lied_to: Callable[[Role, int], bool], lie: Lie) -> None:
-        self.lied_to, self.told, self.shares = lied_to, lie, [0] * self.plan.servers
+        self.lied_to, self.told, self.shares = lied_to, lie, [0] * self.layout.servers
 
     def ask_lying(self, question: Question) -> Opened:
         """Raises `RunFailed` where there is no answer."""
@@ -111,10 +111,10 @@ class LyingCoordinator(InProcess):
                 self.shares[int(message.senders[0])] += 1
             if message.run == self.other.run:
                 message = replace(message, run=self.truth.run)
-        if message.receiver_role is Role.SERVER and message.receivers[0] >= self.plan.servers:
+        if message.receiver_role is Role.SERVER and message.receivers[0] >= self.layout.servers:
             return []  # parties were told of one more
         return super()._receivers(message)
 
     def spends(self) -> list[int]:
         """Of each server."""
-        return [len(ledger.rows()) for ledger in self._ledgers[: self.plan.servers]]
+        return [len(ledger.rows()) for ledger in self._ledgers[: self.layout.servers]]

@@ -32,7 +32,7 @@ from tallyroom.protocols.statistics.on_demand import QuantileSearch
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.servers.aggregation_server import AggregationServer
-from tallyroom.simulation.runtimes.contract import Plan
+from tallyroom.simulation.runtimes.contract import Layout
 from tallyroom.storage.ledger import Ledger
 from tests.every_statistic import EVERY, put, records
 from tests.samples import a_message, a_query
@@ -127,7 +127,7 @@ RUNS: dict[str, tuple[int, Question]] = {
 def room(request: pytest.FixtureRequest) -> Iterator[tuple[LyingCoordinator, Question]]:
     servers, question = RUNS[request.param]
     holdings = PAIR if isinstance(question.statistic, Pairs) else HOLDINGS
-    with LyingCoordinator(Plan(holdings, servers, hosts=2)) as runtime:
+    with LyingCoordinator(Layout(holdings, servers, hosts=2)) as runtime:
         yield runtime, question
 
 
@@ -140,7 +140,7 @@ def test_without_a_lie_there_is_an_answer(room: tuple[LyingCoordinator, Question
     runtime.lie(lambda role, index: True, lambda query: query)
     runtime.ask_lying(asked(question, "the truth"))
     assert min(runtime.shares) >= 1
-    assert runtime.spends() == [1] * runtime.plan.servers
+    assert runtime.spends() == [1] * runtime.layout.servers
 
 
 @pytest.mark.parametrize("whom", ["servers", "parties", "the last server"])
@@ -159,7 +159,7 @@ def test_no_statistic_has_a_parameter_to_lie_about(statistic: Statistic) -> None
     """Nobody has to remember a parameter: whatever a statistic has is walked."""
     servers, question = put(statistic)
     parties = 2 if isinstance(statistic, Pairs) else PARTIES
-    with LyingCoordinator(Plan(records(parties), servers, hosts=2)) as runtime:
+    with LyingCoordinator(Layout(records(parties), servers, hosts=2)) as runtime:
         names = parameters_in(runtime._coordinator.query(question).statistic)
         for whom in ("parties", "the last server"):
             tell_lies(runtime, question, whom, names)
@@ -172,7 +172,7 @@ def tell_lies(
     runtime: LyingCoordinator, question: Question, whom: str, names: Sequence[str]
 ) -> None:
     """About each of them, and nobody who was told one of them gives anything for it."""
-    servers = runtime.plan.servers
+    servers = runtime.layout.servers
     last = servers - 1
     lied_to: Callable[[Role, int], bool] = {
         "servers": lambda role, index: role is Role.SERVER,
@@ -200,7 +200,7 @@ def test_servers_that_are_told_to_release_over_different_parties_give_no_answer(
     """Their receipts say so; and what they gave adds up to nothing."""
     runtime, question = room
     runtime.lie(lambda role, index: False, lambda query: query)
-    runtime.without_party_0 = runtime.plan.servers - 1
+    runtime.without_party_0 = runtime.layout.servers - 1
     with pytest.raises(RunFailed):
         runtime.ask_lying(asked(question, "equivocation")).prove(question)
 

@@ -25,7 +25,7 @@ from tallyroom.servers.dispatch import Dispatch
 from tallyroom.servers.message_service import Mailboxes, MessageService
 from tallyroom.servers.run import LiveRuns, Run
 from tallyroom.servers.runs import Runs
-from tallyroom.simulation.runtimes import Plan
+from tallyroom.simulation.runtimes import Layout
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tallyroom.storage.answers import Answers
 from tallyroom.storage.ledger import Ledger
@@ -150,7 +150,7 @@ def test_data_that_changes_before_a_stored_tree_is_asked_leaves_nobody_waiting(
 
 
 def test_a_server_repeats_what_it_said_last_however_often_a_tree_was_asked() -> None:
-    with InProcess(Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 3), 2, 1)) as runtime:
+    with InProcess(Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 3), 2, 1)) as runtime:
         for at in (0.25, 0.5, 0.75):
             statistic = EcdfPoints(lower=0.0, upper=1.0, at=(at,))
             runtime.ask(replace(POINTS, statistic=statistic, key=f"{at}"), lambda _: None)
@@ -207,8 +207,8 @@ def test_a_version_changes_with_every_part_of_the_data_and_with_the_secret() -> 
 class Repeating(InProcess):
     """Servers say all their shares again before each new one, as one does that was restarted."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
         self._shares: list[Message] = []
 
     def _receivers(self, message: Message) -> list[tuple[Participant, Message]]:
@@ -223,7 +223,7 @@ class Repeating(InProcess):
 def test_shares_of_earlier_points_are_not_taken_for_those_of_later_ones(
     kind: type[EcdfPoints | QuantileSearch],
 ) -> None:
-    runtime = Repeating(Plan(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, seed=1))
+    runtime = Repeating(Layout(holdings_of([0.1, 0.4, 0.6, 0.9], 2), 2, 1, seed=1))
     runtime.start()
     points = (0.2, 0.5, 0.8)
     asked: list[Statistic]

@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.smoothing import smooth
 from tallyroom.protocols.statistics import Curve, Statistic
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.drawing import Beside
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.interval import Interval
 from tallyroom.simulation import Federation, Result
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.estimates import Rows
 from tallyroom.protocols.statistics.first_above import (
     BEYOND,
@@ -72,7 +72,7 @@ def test_an_index_is_all_that_is_released_and_it_is_paid_for(tmp_path: Path) -> 
 
 def failing(change: Callable[[Message], Message]) -> str:
     with Federation(parties=3, hosts=1, data=DATA) as federation:
-        runtime = Tampered(federation.runtime.plan)
+        runtime = Tampered(federation.runtime.layout)
         runtime.change = change
         federation.runtime = runtime
         with pytest.raises(RunFailed) as caught:
@@ -174,7 +174,7 @@ def test_noise_seldom_leads_beyond_all_records() -> None:
     """10,000 searches in the clear by numpy, alpha 1e-9: no more than BEYOND on either side go past
     the outermost bin that has records."""
     scale = 2.0
-    known = Circumstances(1000, 1, Fraction(2), False, b"")
+    known = Facts.of_one_server(1000, 1, Fraction(2), False, b"")
     statistic = MagnitudeBounds().prepared(known)
     assert statistic.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
     party = MagnitudeBounds().prepared(replace(known, records_per_unit=5))
@@ -192,7 +192,7 @@ def test_bounds_that_noise_hides_are_not_found() -> None:
     from tallyroom.protocols.studies.contract import Answer
 
     with pytest.raises(RunFailed, match="no bounds were found"):
-        study.send(Answer(values, np.full(2, np.nan), 10))
+        study.send(Answer.told(values, np.full(2, np.nan), 10))
 
 
 def test_the_command_has_both_ways(tally_here: Tally) -> None:

@@ -215,7 +215,7 @@ def test_two_servers_do_not_share_noise() -> None:
 
 def fails(change: Change) -> str:
     with Federation(parties=3, data=DATA) as federation:
-        runtime = Tampered(federation.runtime.plan)
+        runtime = Tampered(federation.runtime.layout)
         runtime.change = change
         federation.runtime = runtime
         with pytest.raises(RunFailed) as caught:

@@ -10,7 +10,7 @@ import pytest
 from tallyroom.parties.data import load
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
-from tallyroom.protocols.statistics.contract import Circumstances
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.statistics.of_pairs import Auc, Gini, KendallTau, Pairwise
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.simulation import Federation, Result
@@ -257,7 +257,7 @@ def test_an_infinite_entropy_is_told_by_name(tmp_path: Path, tally_here: Tally) 
 def test_all_pairs_take_noise_for_those_that_a_record_is_in(records: int, pairs: int) -> None:
     """Of an odd number, every record sits out one of the matchings."""
     prepared = KendallTau(pairs_per_party="all").prepared(
-        Circumstances(records, 1, None, False, bytes(16))
+        Facts.of_one_server(records, 1, None, False, bytes(16))
     )
     assert prepared.sensitivity == 2 * pairs
     _, entries = draw_meetings(prepared, np.ones(records, dtype=np.int64))

@@ -22,7 +22,7 @@ from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.wire.messages import Role
-from tallyroom.simulation.runtimes.contract import Opened, Plan
+from tallyroom.simulation.runtimes.contract import Layout, Opened
 from tallyroom.simulation.runtimes.inprocess import InProcess
 
 NOW = dt.datetime.now(dt.UTC)
@@ -40,7 +40,7 @@ HOLDINGS = deal({"value": np.linspace(0.05, 0.95, 8)}, 4)
 
 @pytest.fixture(scope="module")
 def opened() -> Opened:
-    with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
+    with InProcess(Layout(HOLDINGS, servers=2, hosts=1)) as runtime:
         return runtime.ask(QUESTION, lambda _: None)
 
 
@@ -92,7 +92,7 @@ def test_the_answer_to_another_question_is_refused_by_field(opened: Opened, fiel
 
 def test_so_is_one_whose_shared_noise_takes_other_servers_to_be_honest() -> None:
     asked = replace(QUESTION, noise=Placement.SHARED, honest=2)
-    with InProcess(Plan(HOLDINGS, servers=3, hosts=1)) as runtime:
+    with InProcess(Layout(HOLDINGS, servers=3, hosts=1)) as runtime:
         opened = runtime.ask(asked, lambda _: None)
     opened.prove(asked)
     with pytest.raises(RunFailed, match="its honest is not as asked"):
@@ -203,7 +203,7 @@ def test_a_receipt_is_of_its_server_its_share_and_its_charge(opened: Opened) -> 
 def test_a_server_that_charged_something_else_is_named(claim: str) -> None:
     """It holds a certificate, and signs what its ledger has."""
     authority = Authority.create("members", NOW, DAY)
-    with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
+    with InProcess(Layout(HOLDINGS, servers=2, hosts=1)) as runtime:
         opened = runtime.ask(QUESTION, lambda _: None)
     certified = authority.issue(Identity(Role.SERVER, 0, 0), NOW, DAY)
 
@@ -230,7 +230,7 @@ def test_an_earlier_release_is_taken_where_that_was_allowed_and_is_said(
     statistic: Statistic,
 ) -> None:
     first = replace(QUESTION, statistic=statistic, aggregator="fss", min_parties=None)
-    with InProcess(Plan(HOLDINGS, servers=2, hosts=1)) as runtime:
+    with InProcess(Layout(HOLDINGS, servers=2, hosts=1)) as runtime:
         opened = runtime.ask(first, lambda _: None)
     later = replace(first, key="later")
     replace(opened, reused=True).prove(later)

@@ -13,7 +13,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.simulation import Federation
 from tallyroom.simulation.bench.proc import resident_bytes
-from tallyroom.simulation.runtimes import Opened, Plan, Report, Runtime
+from tallyroom.simulation.runtimes import Layout, Opened, Report, Runtime
 from tallyroom.simulation.runtimes.processes import Processes
 from tallyroom.storage.ledger import Ledger
 from tests.soak.questions import DATA, DELTA, KINDS, PARTIES, Kind
@@ -29,8 +29,8 @@ class _Borrowed(Runtime):
     name = "processes"
     summary = "a federation that somebody else started"
 
-    def __init__(self, plan: Plan, lender: Runtime) -> None:
-        super().__init__(plan)
+    def __init__(self, layout: Layout, lender: Runtime) -> None:
+        super().__init__(layout)
         self._lender = lender
 
     def start(self) -> None:
@@ -63,8 +63,8 @@ class Room:
     def __init__(self, servers: int, folder: Path) -> None:
         self.servers = servers
         self.folder = folder
-        plan = Plan(DATA.deal(PARTIES), servers, HOSTS, store=folder)
-        self.runtime = Processes(plan)
+        layout = Layout(DATA.deal(PARTIES), servers, HOSTS, store=folder)
+        self.runtime = Processes(layout)
         self.lock = threading.Lock()
         self.kinds = [kind for kind in KINDS if kind.servers == servers]
         self._federations = {
@@ -134,7 +134,7 @@ class Room:
         federation = Federation(
             parties=PARTIES, servers=self.servers, aggregator=aggregator, data=DATA, hosts=HOSTS
         )
-        federation.runtime = _Borrowed(self.runtime.plan, self.runtime)
+        federation.runtime = _Borrowed(self.runtime.layout, self.runtime)
         return federation
 
 

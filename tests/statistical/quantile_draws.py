@@ -29,7 +29,7 @@ def draw(
     while True:
         found = _chosen(ask.statistic, epsilon * ask.share, holdings, generator)
         try:
-            ask = steps.send(Answer(found, np.full(1, np.nan), holdings.rows))
+            ask = steps.send(Answer.told(found, np.full(1, np.nan), holdings.rows))
         except StopIteration as over:
             return float(shape_of(over.value.estimate).values()[0])
 

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.areas import Area, AucByCurve, AveragePrecisionByCurve
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
-from tallyroom.protocols.statistics.contract import Circumstances, Statistic
+from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.of_pairs import (
@@ -70,7 +71,7 @@ def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
 def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS) -> float:
     held = holdings()
     if isinstance(statistic, Pairs):
-        statistic = statistic.prepared(Circumstances(held.rows, 1, None, False, bytes(16)))
+        statistic = statistic.prepared(Facts.of_one_server(held.rows, 1, None, False, bytes(16)))
     exact, records = exact_release(statistic, held)
     truth = shape_of(statistic.noiseless(held)).values()
     scale = statistic.sensitivity / epsilon
@@ -129,7 +130,7 @@ def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
 def test_of_areas_by_the_thresholds_that_are_chosen(kind: type[Area]) -> None:
     """16 of them. Of 100 runs, more than 20 miss with probability below 10^-6 if intervals hold
     94 %; if they are half as wide, about 33 do."""
-    known = Circumstances(RECORDS, 1, Fraction(1, 5), False, bytes(16))
+    known = Facts.of_one_server(RECORDS, 1, Fraction(1, 5), False, bytes(16))
     statistic = kind(lower=0, upper=1).prepared(known)
     assert statistic.points == 16
     assert coverage(statistic, 2, 0.2, 100) >= 0.80
@@ -165,7 +166,7 @@ def test_of_a_study_that_divides_one_answer_by_another() -> None:
         steps = study.steps()
         next(steps)
         answers = [
-            Answer(value, np.array([np.sqrt(2) * scale]), RECORDS)
+            Answer.told(value, np.array([np.sqrt(2) * scale]), RECORDS)
             for value, scale in zip(np.array([0.3, 0.45]) + noise, scales, strict=True)
         ]
         steps.send(answers[0])

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tallyroom.protocols.aggregation.release import NoisySum
+from tallyroom.protocols.aggregation.mechanism import AddedNoise
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement, noise_variance
 from tallyroom.protocols.privacy.polya import _own_cycles, polya
 from tallyroom.protocols.randomness import Randomness, Streams
@@ -202,7 +202,7 @@ def test_nothing_is_charged_for_arithmetic() -> None:
     """The sampler is exact: noise of the parties costs its ε, and no δ."""
     query = a_query(noise=Placement.PARTIES, epsilon=Fraction(1), parties=4, min_parties=2)
     assert query.spend.delta == 0
-    assert NoisySum(query).delta == 0
+    assert AddedNoise(query).delta == 0
 
 
 def test_shares_do_not_depend_on_the_block() -> None:

@@ -8,11 +8,11 @@ that it fails with probability below 10^-6.
 import numpy as np
 import pytest
 
+from tallyroom.protocols.plans.interval import Interval, laplace_width
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import shape_of
-from tallyroom.protocols.statistics.interval import Interval, laplace_width
 from tallyroom.protocols.studies.contract import Answer, Finding, Study
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
 from tallyroom.protocols.studies.roc_medians import RocMedians
@@ -40,7 +40,7 @@ def concluded(
         total = total + statistic.place(noise.view(np.uint64))
         variance = SERVERS * variance_of(scale)
         deviations = statistic.deviations_given(total, variance, held.rows)
-        answer = Answer(statistic.decode(total, held.rows), deviations, held.rows)
+        answer = Answer.told(statistic.decode(total, held.rows), deviations, held.rows)
         try:
             ask = steps.send(answer)
         except StopIteration as stop:

@@ -80,7 +80,7 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
             if not seen:
                 return False
             deviation = statistic.deviations(noise.variance, RECORDS)
-            ask = steps.send(Answer(statistic.decode(released, RECORDS), deviation, RECORDS))
+            ask = steps.send(Answer.told(statistic.decode(released, RECORDS), deviation, RECORDS))
     except StopIteration:
         return True
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tallyroom.protocols.aggregation.release import NoisySum
+from tallyroom.protocols.aggregation.mechanism import AddedNoise
+from tallyroom.protocols.plans.interval import laplace_width
 from tallyroom.protocols.privacy.curves import HierarchyMechanism
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
-from tallyroom.protocols.statistics.interval import laplace_width
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.of_pairs import Gini
 
@@ -43,7 +43,8 @@ def half_width(
     put = query.statistic
     middle = RECORDS << 30 if isinstance(put, Gini) else 10**9  # far from where it would be clipped
     released = np.full(put.released, middle, dtype=np.uint64)
-    found = NoisySum(query).interval(put, released, RECORDS, contributors)
+    release = AddedNoise(query).release(released, RECORDS, contributors)
+    found = put.read(release).interval
     assert found is not None
     return float((found.high - found.low)[0] / (2 * found.errors[0])), query.mechanism.scale
 
@@ -81,7 +82,9 @@ def test_of_points_of_curves(mechanism: str, noise: Placement) -> None:
     statistic = Ecdf(lower=0, upper=1, thresholds=32, mechanism=mechanism, smooth="none")
     asked = Question(statistic, "additive", Fraction(1, 10), noise)
     query = asked.query(bytes(8), 7, 2, RECORDS, 100)
-    width = NoisySum(query)._width(statistic, RECORDS, 7)
+    law = AddedNoise(query).noise(np.zeros(1, dtype=np.uint64), RECORDS, 7)
+    assert law is not None
+    width = law.width(statistic.noises_in_value(RECORDS), statistic.whole_noises)
     units = np.eye(statistic.noises, dtype=np.uint64) << np.uint64(20)
     zero = statistic.unsmoothed(np.zeros(statistic.released, dtype=np.uint64), RECORDS)
     moved = np.array([statistic.unsmoothed(statistic.place(u), RECORDS) - zero for u in units])

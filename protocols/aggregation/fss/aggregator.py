@@ -105,7 +105,7 @@ class Fss(Aggregator):
     def settled(self, query: Query) -> str:
         if self.verified != AUTO:
             return query.aggregator
-        checked = not query.statistic.on_demand and self._can_check(query)
+        checked = query.points is None and self._can_check(query)
         name, _, options = query.aggregator.partition("?")
         kept = [each for each in options.split("&") if each and each != f"verified={AUTO}"]
         return f"{name}?{'&'.join([*kept, 'verified=yes' if checked else 'verified=no'])}"
@@ -136,7 +136,7 @@ class Fss(Aggregator):
         if self.checks:
             return ()
         why = "as was asked"
-        if query.statistic.on_demand:
+        if query.points is not None:
             why = "they are not by default for points on demand"
         try:
             replace(self, verified="yes").check(query)
@@ -151,9 +151,9 @@ class Fss(Aggregator):
         if query.noise is Placement.PARTIES:
             raise LocalError("keys carry no noise: fss needs the noise of a server")
         together = query.noise in (Placement.JOINT, Placement.SHARED)
-        if together and query.statistic.on_demand:
+        if together and query.points is not None:
             raise LocalError(f"noise on demand is each server's own: it cannot be {query.noise}")
-        if query.statistic.on_demand and query.servers != 2:
+        if query.points is not None and query.servers != 2:
             raise LocalError("points on demand need the fine grid, which takes exactly 2 servers")
         if self.domain == FINE and query.servers != 2:
             raise LocalError("fss?domain=fine takes exactly 2 servers")
@@ -191,9 +191,9 @@ class Fss(Aggregator):
             )
             from tallyroom.protocols.aggregation.fss.verified_server import VerifiedServer
 
-            checking = VerifiedOnDemandServer if query.statistic.on_demand else VerifiedServer
+            checking = VerifiedOnDemandServer if query.points is not None else VerifiedServer
             return checking(query, index, randomness, bulk)
-        kind = OnDemandServer if query.statistic.on_demand else FssServer
+        kind = OnDemandServer if query.points is not None else FssServer
         return kind(query, index, randomness, bulk)
 
     def collector(self, query: Query, records: Records, randomness: Randomness) -> Machine:
@@ -205,10 +205,10 @@ class Fss(Aggregator):
                 VerifiedOnDemandCollector,
             )
 
-            if query.statistic.on_demand:
+            if query.points is not None:
                 return VerifiedOnDemandCollector(query, records)
             return VerifiedCollector(query, records)
-        if query.statistic.on_demand:
+        if query.points is not None:
             return OnDemandCollector(query, records)
         return Collector(query, records, add_shares)
 
@@ -243,7 +243,7 @@ class FssParty:
         self._randomness = randomness
         self._verified = verified
         bits = verified_keys(query).bits if verified else comparison(query).bits
-        self._alphas = compared(query).alphas(query.statistic.measured(holdings), bits)
+        self._alphas = compared(query).alphas(query.plan.measured(holdings), bits)
 
     def start(self) -> Step:
         """Parties with equally many records travel together: their rows have one length."""

@@ -30,7 +30,9 @@ class NodeNoise:
         mechanism = self._query.mechanism
         if mechanism is None:
             return np.zeros(len(points), dtype=np.uint64)
-        tree = self._query.statistic.tree  # type: ignore[attr-defined]  # an OnDemand has one
+        assert self._query.points is not None
+        assert self._query.points.tree is not None
+        tree = self._query.points.tree
         indices = points.astype(np.int64) + 1
         nodes = tree.touched(indices)
         for node in nodes.tolist():
@@ -70,7 +72,7 @@ class OnDemandServer(FssServer):
 
 
 class OnDemandCollector(Collector):
-    """Asks as the statistic plans.
+    """Asks point after point, as the plan's search says.
 
     With `held`, those parties' keys are there already, from the run `tree`, in which the points of
     this query are asked: its own name is known to nobody else.
@@ -85,7 +87,7 @@ class OnDemandCollector(Collector):
     ) -> None:
         super().__init__(query, records, add_shares)
         self._run = tree or query.run
-        self._statistic = query.statistic
+        self._points = query.points
         self._held = held
         self._known: dict[int, float] = {}
         self._asked: list[int] = []
@@ -117,10 +119,9 @@ class OnDemandCollector(Collector):
         return self._next()
 
     def _next(self) -> Step:
-        statistic = self._statistic
-        if not statistic.on_demand:
-            return Failed(f"{statistic.name} cannot be asked on demand")
-        self._asked = statistic.plan(self._known)
+        if self._points is None:
+            return Failed(f"{self._query.statistic.name} cannot be asked on demand")
+        self._asked = self._points.next(self._known)
         if not self._asked:
             return self._done(np.concatenate([np.zeros(0, dtype=np.uint64), *self._counts]))
         return Continue(self._to_servers(Phase.ASK, points_body(self._asked)))
@@ -140,6 +141,6 @@ def parse_points(message: Message, query: Query) -> NDArray[np.uint64] | Rejecte
     if message.links != 1 or body.size % 8 or not 0 < body.size <= 8 * MAX_POINTS:
         return Rejected(message.sender, f"1 to {MAX_POINTS} points can be asked at a time")
     points = np.ascontiguousarray(body).view("<u8")
-    if not query.statistic.on_demand or int(points.max()) >= (compared(query).cells or 0):
+    if query.points is None or int(points.max()) >= (compared(query).cells or 0):
         return Rejected(message.sender, "a point outside the domain")
     return points

@@ -15,23 +15,23 @@ from functools import lru_cache
 from typing import ClassVar
 
 from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.aggregation.mechanism import Mechanism
 from tallyroom.protocols.aggregation.reports import (
     LARGEST,
     LocalReports,
     PlainReports,
-    RandomizedRelease,
+    RandomizedReports,
     Reports,
     is_private,
 )
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import LocalRandomizer
 from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.measurement import Measurement
 from tallyroom.protocols.wire.machine import Machine
 from tallyroom.protocols.wire.messages import MAX_ROW, SINGLE_BYTES
 
@@ -75,8 +75,8 @@ class Local(Aggregator):
         reports = reports_of(query)
         return min(records, reports.most) * reports.payload_bytes
 
-    def release(self, query: Query) -> Release:
-        return LocalRelease(query)
+    def mechanism(self, query: Query) -> Mechanism:
+        return LocalMechanism(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
         from tallyroom.protocols.aggregation.local.roles import LocalParty
@@ -98,9 +98,7 @@ def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
     each = query.records_per_unit
-    found = _randomizer(
-        query.statistic.measurement, query.epsilon / each, Fraction(query.delta) / each
-    )
+    found = _randomizer(query.plan.measurement, query.epsilon / each, Fraction(query.delta) / each)
     if found is None:
         raise LocalError(
             f"local has no randomizer for {query.statistic.name}: choose another aggregator"
@@ -126,7 +124,7 @@ def reports_of(query: Query, holdings: Holdings | None = None) -> Reports:
     return LocalReports(query, randomizer_of(query), holdings, Randomness.public(query.run))
 
 
-class LocalRelease(RandomizedRelease):
+class LocalMechanism(RandomizedReports):
     """What the server does with reports costs nothing more."""
 
     @property

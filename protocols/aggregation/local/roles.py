@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.contract import Bodies, Bulk, Ids
-from tallyroom.protocols.aggregation.local.aggregator import LocalRelease, reports_of
+from tallyroom.protocols.aggregation.local.aggregator import LocalMechanism, reports_of
 from tallyroom.protocols.aggregation.one_round import CollectingServer, ServerState
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.errors import LocalError
@@ -72,7 +72,7 @@ class LocalServer(CollectingServer):
             self._state = ServerState.RELEASED
             self._bulk.clear()
         share = self._to_coordinator(Phase.SHARE, self._estimated)
-        return Continue((share,), (LocalRelease(self._query).spend,))
+        return Continue((share,), (LocalMechanism(self._query).spend,))
 
     def _blocks(self, members: NDArray[np.bool]) -> list[tuple[Ids, Bodies]]:
         """The reports of the members as they came, a row a party."""

@@ -79,7 +79,7 @@ class Prio3(Aggregator):
         reporting(query).check_size()
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:
-        return Prio3Party(query, holdings, query.statistic.encode(holdings), randomness)
+        return Prio3Party(query, holdings, query.plan.encode(holdings), randomness)
 
     def server(self, query: Query, index: int, randomness: Randomness, bulk: Bulk) -> Machine:
         return Prio3Server(reporting(query), query, index, randomness, bulk)
@@ -109,7 +109,7 @@ class Prio3Party(SpeaksOnce):
         # Each record as if it were all that somebody holds, who is none of the parties.
         nobody = self._query.parties + np.arange(holdings.rows)
         alone = Holdings(nobody.astype(np.uint32), np.arange(holdings.rows), holdings.columns)
-        vectors = self._query.statistic.encode(alone)
+        vectors = self._query.plan.encode(alone)
         vectors[holdings.starts] += claims - sum_by_party(vectors, holdings)
         return vectors
 

@@ -18,8 +18,8 @@ from tallyroom.protocols.aggregation.rosters import count_type
 from tallyroom.protocols.algebra.field import Field, Vector, apply_integer_map
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.measurement import BoundedNumber, Measurement, OneHot, Step
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.statistics.measurement import BoundedNumber, Measurement, OneHot, Step
 from tallyroom.protocols.vdaf.circuit import weighted_bits
 from tallyroom.protocols.vdaf.prio3 import NONCE_BYTES, Prio3, prio3_histogram, prio3_sum
 from tallyroom.protocols.wire.messages import MAX_ROW
@@ -119,7 +119,7 @@ class OneHotReporting(Reporting):
 
     @cached_property
     def prio3(self) -> Prio3:
-        return prio3_histogram(self.query.statistic.length, shares=self.query.servers)
+        return prio3_histogram(self.query.plan.length, shares=self.query.servers)
 
     def encode(self, vectors: Vector) -> Vector:
         return self.field.from_signed(signed(np.ascontiguousarray(vectors)))
@@ -147,7 +147,7 @@ class NumberReporting(Reporting):
 
     @cached_property
     def _steps(self) -> int:
-        measurement = self.query.statistic.measurement
+        measurement = self.query.plan.measurement
         assert isinstance(measurement, BoundedNumber)
         return measurement.most
 
@@ -177,8 +177,8 @@ REPORTINGS: dict[type[Measurement], type[Reporting]] = {
 
 def reporting(query: Query) -> Reporting:
     """Raises `LocalError` where there is no proof of what a record of the statistic may be."""
-    statistic = query.statistic
-    kind = REPORTINGS.get(type(statistic.measurement) if statistic.measurement else Measurement)
+    statistic, measurement = query.statistic, query.plan.measurement
+    kind = REPORTINGS.get(type(measurement) if measurement else Measurement)
     if kind is None:
         raise LocalError(
             f"prio3 has no proof for {statistic.name}: it does sums, means, histograms and "

@@ -190,12 +190,12 @@ class Prio3Server(VerifyingServer):
         return self._reporting.total(share)
 
     def publish(self, share: Vector) -> bytes:
-        field, statistic = self._reporting.field, self._query.statistic
+        field, plan = self._reporting.field, self._query.plan
         if self._query.mechanism is not None:
-            if statistic.measures:
-                share = apply_integer_map(field, statistic.measure, share)
+            if plan.measures:
+                share = apply_integer_map(field, plan.measure, share)
             if self.drawn is not None:
-                share = field.add(share, apply_integer_map(field, statistic.place, self.drawn))
+                share = field.add(share, apply_integer_map(field, plan.place, self.drawn))
             elif (noise := self.noise()) is not None:
                 share = field.add(share, field.from_signed(noise.view(np.int64)))
         return field.encode(share).tobytes()

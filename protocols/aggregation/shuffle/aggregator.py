@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tallyroom.protocols.aggregation.contract import Aggregator, Bulk, Records, ThreatModel
-from tallyroom.protocols.aggregation.release import Release
+from tallyroom.protocols.aggregation.mechanism import Mechanism
 from tallyroom.protocols.aggregation.reports import LARGEST, is_private
 from tallyroom.protocols.aggregation.shuffle.reports import (
     ShuffledReports,
@@ -83,7 +83,7 @@ class Shuffle(Aggregator):
                 f"{reports.most} reports of {sealed} bytes from one party do not fit a message"
             )
 
-    def release(self, query: Query) -> Release:
+    def mechanism(self, query: Query) -> Mechanism:
         return ShuffledReports(query)
 
     def party(self, query: Query, holdings: Holdings, randomness: Randomness) -> Machine:

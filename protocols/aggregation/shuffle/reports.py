@@ -11,16 +11,16 @@ from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.reports import (
     LocalReports,
     PlainReports,
-    RandomizedRelease,
+    RandomizedReports,
     Reports,
     is_private,
 )
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import LocalRandomizer
 from tallyroom.protocols.local.amplification import local_epsilon, per_record
+from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.measurement import Measurement
 
 LEAST_BYTES = 4
 """Of a report before it is sealed: shorter ones are padded."""
@@ -76,7 +76,7 @@ def randomizer_of(query: Query) -> LocalRandomizer:
     """Raises `LocalError` for a statistic that no local randomizer serves."""
     assert query.epsilon is not None
     each, delta = per_record(query.epsilon, query.delta, query.records_per_unit)
-    found = _randomizer(query.statistic.measurement, each, delta, least_reports(query))
+    found = _randomizer(query.plan.measurement, each, delta, least_reports(query))
     if found is None:
         raise LocalError(
             f"shuffle has no local randomizer for {query.statistic.name}: choose another aggregator"
@@ -93,7 +93,7 @@ def _randomizer(
     return measurement.randomizer(lambda values: local_epsilon(each, delta, reports, values))
 
 
-class ShuffledReports(RandomizedRelease):
+class ShuffledReports(RandomizedReports):
     """Hidden among all reports by the shuffler."""
 
     @property

@@ -73,7 +73,7 @@ class PairwiseServer(OneRoundServer):
         return allowed
 
     def sum_over(self, members: NDArray[np.bool]) -> Vector:
-        length = self._query.statistic.length
+        length = self._query.plan.length
         share = np.zeros(length, dtype=np.uint64)
         whole: Mask = np.asarray(self._cells.all(axis=1))
         for ids, block in self._bulk.blocks():

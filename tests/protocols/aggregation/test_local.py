@@ -92,7 +92,8 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
         values.append(as_array(statistic.decode(opened.vector, records)))
     exact = as_array(statistic.reference(holdings))
     encoded = statistic.measure(statistic.encode(holdings).sum(axis=0, dtype=np.uint64))
-    stated = Local().release(query).deviations(encoded, records, records)
+    released = Local().mechanism(query).release(encoded, records, records)
+    stated = statistic.read(released).deviations
     assert stated.shape == exact.shape
     bound = stats.norm.isf(ALPHA / 2)
     assert (np.abs(np.mean(values, axis=0) - exact) <= bound * stated / math.sqrt(runs)).all()
@@ -155,7 +156,7 @@ def test_an_answer_of_one_bit_travels_in_a_byte_and_its_question_does_not() -> N
     [message] = sent(query, holdings)
     assert message.width == 1
     assert message.charge == 55
-    words = Local().release(query).words
+    words = Local().mechanism(query).words
     assert "says 1 bit, sent in 1 byte, and the message around a party's reports adds 54" in words
 
 

@@ -35,7 +35,7 @@ def asked(levels: str = "all", **changes: Any) -> Query:
 def test_the_delta_that_is_granted_is_what_the_release_costs() -> None:
     query = asked()
     check(query)
-    found = Local().release(query)
+    found = Local().mechanism(query)
     assert found.delta == DELTA
     assert (found.spend.epsilon, found.spend.delta) == (Fraction(16), DELTA)
     assert "and δ 0.0001 a report" in found.words
@@ -53,8 +53,8 @@ def test_what_needs_no_delta_is_charged_none(query: Query, kind: type) -> None:
     randomizer = randomizer_of(query)
     assert type(randomizer) is kind
     assert randomizer.delta == 0
-    assert Local().release(query).delta == 0
-    assert "δ" not in Local().release(query).words
+    assert Local().mechanism(query).delta == 0
+    assert "δ" not in Local().mechanism(query).words
 
 
 def test_a_whole_party_shares_its_delta_among_its_records() -> None:

@@ -72,7 +72,8 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
     truth = statistic.reference(holdings)
     exact = as_array(truth)
     encoded = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    stated = Shuffle().release(query).deviations(encoded, records, records)
+    released = Shuffle().mechanism(query).release(encoded, records, records)
+    stated = statistic.read(released).deviations
     assert stated.shape == exact.shape
     bound = stats.norm.isf(ALPHA / 2)
     assert (np.abs(np.mean(values, axis=0) - exact) < bound * stated / math.sqrt(runs)).all()
@@ -87,7 +88,7 @@ def test_what_is_said_of_an_amplified_answer() -> None:
     query = a_query(
         epsilon=Fraction(1), parties=2000, records=2000, min_parties=1500, max_records_per_party=1
     )
-    said = Shuffle().release(query)
+    said = Shuffle().mechanism(query)
     local = local_budget(query, 3)
     assert local > 3
     assert (said.delta, said.exact, said.placement) == (1e-6, False, "local")
@@ -99,7 +100,7 @@ def test_what_is_said_of_an_amplified_answer() -> None:
 
 def test_where_shuffling_does_not_help_the_answer_is_purely_local() -> None:
     query = a_query()
-    said = Shuffle().release(query)
+    said = Shuffle().mechanism(query)
     assert local_budget(query, 3) == query.epsilon
     assert (said.delta, said.spend.delta) == (0.0, 0.0)
     assert "private by itself" in said.statement
@@ -125,8 +126,8 @@ def test_one_bit_or_a_grid_whichever_varies_less() -> None:
     assert isinstance(weak, BoundedResponse)
     assert strong.values == 2
     assert weak.values > 2
-    assert "one bit" in Shuffle().release(a_query(mean, epsilon=Fraction(1))).words
-    assert "grid points" in Shuffle().release(a_query(mean, epsilon=Fraction(9))).words
+    assert "one bit" in Shuffle().mechanism(a_query(mean, epsilon=Fraction(1))).words
+    assert "grid points" in Shuffle().mechanism(a_query(mean, epsilon=Fraction(9))).words
 
 
 @pytest.mark.parametrize(
@@ -216,8 +217,8 @@ def test_what_a_shuffler_cannot_do_is_said(query: Query, reason: str) -> None:
 def test_what_needs_no_noise_needs_no_delta() -> None:
     Shuffle().check(a_query(epsilon=None, delta=0.0))
     Shuffle().check(a_query(Histogram(lower=0.0, upper=1.0, bins=1), delta=0.0))
-    assert Shuffle().release(a_query(epsilon=None)).exact
-    assert Shuffle().release(a_query(epsilon=None)).deviations(np.zeros(3, np.uint64), 1, 1) == 0
+    assert Shuffle().mechanism(a_query(epsilon=None)).exact
+    assert Shuffle().mechanism(a_query(epsilon=None)).noise(np.zeros(3, np.uint64), 1, 1) is None
 
 
 def ask(runtime: str, aggregator: str = "shuffle", **options: Any) -> Result:

@@ -21,12 +21,12 @@ from tallyroom.protocols.garbling import base_ot
 from tallyroom.protocols.garbling.links import Links, names
 from tallyroom.protocols.kernels.contract import Integers
 from tallyroom.protocols.kernels.matchings import distinct_matchings
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.run.machines import collector_machine, party_machine, server_machine
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -73,7 +73,7 @@ def a_pairs_query(
     max_records_per_party = int(holdings.counts.max())
     inside = noise is Placement.PER_PAIR
     prepared = statistic.prepared(
-        Circumstances(holdings.rows, max_records_per_party, epsilon, inside, seed)
+        Facts.of_one_server(holdings.rows, max_records_per_party, epsilon, inside, seed)
     )
     parties = len(holdings.ids)
     return a_query(

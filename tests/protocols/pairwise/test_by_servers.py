@@ -224,7 +224,7 @@ class OfOthers(InProcess):
 def test_servers_that_are_told_of_other_parties_compute_nothing() -> None:
     data = Dataset("six", {"value": np.arange(6) / 6}, {"value": (0.0, 1.0)})
     with Federation(parties=3, hosts=1, data=data) as federation:
-        federation.runtime = OfOthers(federation.runtime.plan)
+        federation.runtime = OfOthers(federation.runtime.layout)
         statistic = Gini(value="value", bits=6, meet="servers", pairs_per_party="2")
         with pytest.raises(RunFailed, match=r"server-1: computes something else"):
             federation.run(statistic, 1.0, min_parties=2)

@@ -14,9 +14,9 @@ from tallyroom.protocols.pairwise.sampling.pair_assignment import (
     parse_cells,
     parse_meetings,
 )
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import party_machine
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.wire.machine import Continue, Done
 from tallyroom.protocols.wire.messages import Message, Phase, address
@@ -34,7 +34,7 @@ def test_every_slot_meets_once_and_is_met_by_whom_it_meets() -> None:
     for counts in ([1, 1], [3], [2, 3], [1, 0, 2], [1, 1, 1, 1], [4, 1, 2]):
         records = np.array(counts, dtype=np.int64)
         statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
-            Circumstances(int(records.sum()), int(records.max()), None, False, bytes(16))
+            Facts.of_one_server(int(records.sum()), int(records.max()), None, False, bytes(16))
         )
         parties, entries = draw_meetings(statistic, records)
         here = [(int(p), int(e["slot"])) for p, e in zip(parties, entries, strict=True)]
@@ -167,7 +167,7 @@ def test_a_record_in_more_pairs_than_the_noise_is_for_is_refused() -> None:
     """All pairs of five records are five matchings, of which each record sits out one: the noise is
     for four. A coordinator that has a record meet in all five is found out by its party."""
     statistic = Gini(lower=0.0, upper=1.0, pairs_per_party="all").prepared(
-        Circumstances(5, 1, None, False, bytes(16))
+        Facts.of_one_server(5, 1, None, False, bytes(16))
     )
     assert (statistic.matchings, statistic.pairs_of_a_record) == (5, 4)
     entries = np.zeros(5, dtype=ENTRY)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallyroom.protocols.aggregation.release import NoisySum
+from tallyroom.protocols.aggregation.mechanism import AddedNoise
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.privacy.mechanisms import Placement, parse_epsilon
 from tallyroom.protocols.query import MAX_PARTIES, Query, run_name
@@ -348,6 +348,6 @@ def test_a_delta_of_one_in_n_is_refused_and_anything_below_is_not(
 def test_the_delta_of_a_mechanism_itself_must_be_below_one_in_n(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(NoisySum, "delta", 0.25)
+    monkeypatch.setattr(AddedNoise, "delta", 0.25)
     with pytest.raises(LocalError, match="not below one in 4"):
         check(a_query(epsilon=Fraction(1)))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tests.samples import NONCE
 
@@ -33,7 +33,7 @@ def holdings() -> Holdings:
 
 def form_of(statistic: Pairs, epsilon: Fraction | None = Fraction(1)) -> Statistic:
     return statistic.asked_of(Local.offers).prepared(
-        Circumstances(RECORDS, 50, epsilon, False, bytes(16))
+        Facts.of_one_server(RECORDS, 50, epsilon, False, bytes(16))
     )
 
 

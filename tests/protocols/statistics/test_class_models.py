@@ -147,12 +147,12 @@ def test_no_synthetic_row_at_tiny_epsilon_is_said_and_no_crash() -> None:
     steps = study.steps()
     held = deal(iris(), 1)
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer(picked.statistic.noiseless(held), np.zeros(4), 150))
+    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 150))
     rows = cells.statistic.noiseless(held)
     assert isinstance(rows, SyntheticRows)
     other = replace(rows, codes=np.tile(np.array([0, 3]), (len(rows.codes), 1)))
     with pytest.raises(RunFailed, match="no synthetic row is of a class"):
-        steps.send(Answer(other, np.zeros(1), 150))
+        steps.send(Answer.told(other, np.zeros(1), 150))
 
 
 def test_rows_of_one_class_alone_make_a_model_and_a_note() -> None:
@@ -160,11 +160,13 @@ def test_rows_of_one_class_alone_make_a_model_and_a_note() -> None:
     steps = study.steps()
     held = deal(iris(), 1)
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer(picked.statistic.noiseless(held), np.zeros(4), 150))
+    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 150))
     rows = cells.statistic.noiseless(held)
     assert isinstance(rows, SyntheticRows)
     with pytest.raises(StopIteration) as stop:
-        steps.send(Answer(replace(rows, codes=rows.codes * np.array([1, 0])), np.zeros(1), 150))
+        steps.send(
+            Answer.told(replace(rows, codes=rows.codes * np.array([1, 0])), np.zeros(1), 150)
+        )
     assert "no synthetic row is of class 1, 2" in stop.value.value.notes[-1]
     assert np.isfinite(stop.value.value.estimate.values()).all()
 

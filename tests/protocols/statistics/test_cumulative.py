@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.thresholds import RESOLUTION_BITS
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile, inverse
-from tallyroom.protocols.statistics.thresholds import RESOLUTION_BITS
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 

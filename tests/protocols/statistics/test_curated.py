@@ -14,6 +14,7 @@ from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.aggregation.fss.aggregator import Fss
 from tallyroom.protocols.algebra.ring import Vector, add_rows
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
 from tallyroom.protocols.randomness import Randomness
@@ -24,10 +25,9 @@ from tallyroom.protocols.statistics.areas import AveragePrecision, AveragePrecis
 from tallyroom.protocols.statistics.by_curator import ByCurator
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.classifier_estimates import RocEstimate
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.curated import (
     BinormalRoc,
-    Curated,
+    CuratedCounts,
     SmoothArea,
     SmoothAuc,
     SmoothAveragePrecision,
@@ -115,7 +115,7 @@ def test_average_precision_is_eq_2_of_s3() -> None:
     ],
 )
 def test_no_query_puts_them_to_anybody_but_a_curator(
-    kind: type[Curated], changes: dict[str, object], words: str
+    kind: type[CuratedCounts], changes: dict[str, object], words: str
 ) -> None:
     """Whoever wrote the query: parties and servers build it from the wire."""
     statistic = kind(lower=0.0, upper=1.0)
@@ -214,7 +214,7 @@ def test_bins_are_chosen_by_n_and_epsilon_unless_somebody_says(
         ("hb", 6, Fraction(1), 6),
     ):
         asked = kind(lower=0.0, upper=1.0, counts=counts, depth=depth)
-        known = Circumstances(1000, 1, epsilon, False, b"")
+        known = Facts.of_one_server(1000, 1, epsilon, False, b"")
         assert asked.prepared(known).depth == found
 
 

@@ -8,11 +8,11 @@ import pytest
 from scipy import stats
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics.coefficients import Coefficients
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.linear_regression import STEPS, LinearRegression
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.simulation.federation import Federation
@@ -72,7 +72,7 @@ def test_intervals_hold_the_true_coefficients_as_often_as_they_say() -> None:
     truth = np.array([5.0, 0.3, 1.5])
     held = np.zeros(3)
     wider = 0
-    prepared = REGRESSION.prepared(Circumstances(1000, 1, Fraction(4), False, b""))
+    prepared = REGRESSION.prepared(Facts.of_one_server(1000, 1, Fraction(4), False, b""))
     mechanism = DiscreteLaplace.spending(Fraction(4), prepared.sensitivity)
     randomness = Randomness.from_seed(5, "regression")
     for seed in range(300):

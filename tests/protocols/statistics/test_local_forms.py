@@ -12,11 +12,11 @@ from scipy import stats
 from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local.pairs import PairResponse
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import decode_query
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.statistics import offered, statistics
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, corollary_1, encoded
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
@@ -101,7 +101,7 @@ def test_bins_are_those_of_corollary_1(
     statistic: Pairs, records: int, epsilon: Fraction, bins: tuple[int, ...]
 ) -> None:
     form = statistic.asked_of(Local.offers).prepared(
-        Circumstances(records, 1, Fraction(epsilon), False, b"")
+        Facts.of_one_server(records, 1, Fraction(epsilon), False, b"")
     )
     assert isinstance(form, LocalPairs)
     assert form.column_bins == bins

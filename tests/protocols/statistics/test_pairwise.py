@@ -17,11 +17,11 @@ from tallyroom.protocols.garbling.laplace_circuit import CircuitLaplace
 from tallyroom.protocols.kernels.estimator import Design, Zetas
 from tallyroom.protocols.kernels.matchings import rounds
 from tallyroom.protocols.kernels.ordered_grid import OrderedGrid
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import decode_query, run_name
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics import statistics
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
@@ -68,7 +68,7 @@ def continuous(rows: int = 80, seed: int = 4) -> Holdings:
 
 
 def ready(statistic: Pairs, records: int = 60, epsilon: str = "1", inside: bool = False) -> Pairs:
-    return statistic.prepared(Circumstances(records, 3, Fraction(epsilon), inside, SEED))
+    return statistic.prepared(Facts.of_one_server(records, 3, Fraction(epsilon), inside, SEED))
 
 
 # --- prepared ---
@@ -130,7 +130,10 @@ def test_automatic_pairs_depend_on_nothing_but_what_is_public(
             goal = 1.1 * error(999, budget)
             assert error(matchings, budget) <= goal or matchings == MOST_AUTOMATIC
             assert matchings == 1 or error(matchings - 1, budget) > goal
-    assert statistic.prepared(Circumstances(1000, 3, None, False, SEED)).matchings == MOST_AUTOMATIC
+    assert (
+        statistic.prepared(Facts.of_one_server(1000, 3, None, False, SEED)).matchings
+        == MOST_AUTOMATIC
+    )
 
 
 def test_the_noise_of_a_pair_follows_from_epsilon_and_matchings() -> None:
@@ -373,7 +376,9 @@ def test_a_pilot_decides_how_many_pairs() -> None:
     assert 0 < 2 * one < two
     known = replace(statistic, pilot=(one, two))
     for epsilon in (1, 30, 300):
-        chosen = known.prepared(Circumstances(200, 1, Fraction(epsilon), True, SEED)).matchings
+        chosen = known.prepared(
+            Facts.of_one_server(200, 1, Fraction(epsilon), True, SEED)
+        ).matchings
 
         def error(matchings: int, epsilon: int = epsilon) -> float:
             design = Design(200, matchings)
@@ -381,7 +386,7 @@ def test_a_pilot_decides_how_many_pairs() -> None:
             return design.sampling_variance(Zetas(one, two)) + noise
 
         assert chosen == min(range(1, 200), key=error)
-    blind = statistic.prepared(Circumstances(200, 1, Fraction(300), True, SEED)).matchings
+    blind = statistic.prepared(Facts.of_one_server(200, 1, Fraction(300), True, SEED)).matchings
     assert chosen < blind  # the worst case asks for more pairs than this data needs
 
 

@@ -306,11 +306,11 @@ def test_noise_makes_no_more_than_two_rows_for_a_record() -> None:
     study = ProjectedHistogram(SCHEMA, "pay", k=1, gamma=0.5, bins=2)
     steps = study.steps()
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer(picked.statistic.noiseless(people(60)), np.zeros(4), 60))
+    cells = steps.send(Answer.told(picked.statistic.noiseless(people(60)), np.zeros(4), 60))
     much = np.zeros(cells.statistic.length, dtype=np.uint64)
     much[3] = 10**7
     with pytest.raises(StopIteration) as stop:
-        steps.send(Answer(cells.statistic.decode(much, 60), np.zeros(1), 60))
+        steps.send(Answer.told(cells.statistic.decode(much, 60), np.zeros(1), 60))
     found = stop.value.value
     assert len(found.estimate.table()[1]) == found.estimate.records == 120
     assert any("noise makes most of the rows" in note for note in found.notes)
@@ -340,10 +340,10 @@ def test_no_cell_above_the_threshold_is_said_and_no_crash() -> None:
     steps = study.steps()
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
     held = people(60)
-    cells = steps.send(Answer(picked.statistic.noiseless(held), np.zeros(4), 60))
+    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 60))
     nothing = cells.statistic.decode(np.zeros(cells.statistic.length, dtype=np.uint64), 60)
     with pytest.raises(RunFailed, match="no synthetic row"):
-        steps.send(Answer(nothing, np.zeros(1), 60))
+        steps.send(Answer.told(nothing, np.zeros(1), 60))
 
 
 @pytest.mark.parametrize(

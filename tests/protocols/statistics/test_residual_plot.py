@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.prirp import (
     PlotGrid,
     TruePlot,
@@ -15,7 +16,6 @@ from tallyroom.protocols.privacy.prirp import (
 )
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.estimates import Rows
 from tallyroom.protocols.statistics.first_above import JointReach
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
@@ -186,14 +186,14 @@ def test_the_axis_is_cut_to_what_public_ranges_allow() -> None:
 
 
 def test_the_bar_is_lowered_by_the_noise_of_each_way() -> None:
-    known = Circumstances(1000, 1, Fraction(1), False, b"")
+    known = Facts.of_one_server(1000, 1, Fraction(1), False, b"")
     bars = [
         kind(("x",), "y", (0.0, 1.0)).prepared(known).threshold
         for kind in (CuratedReach, JointReach, ResidualReach)
     ]
     assert JointReach().sensitivity == 3 + 2  # ε·s of a search that is not monotone, and of one
     assert bars == [935, 935, 933]  # 950 less ln 20 times 5, and times 4√2
-    twice = dataclasses.replace(known, noises=Fraction(2))
+    twice = dataclasses.replace(known, servers=2)
     assert ResidualReach().prepared(twice).threshold == 926  # times 4√4
     assert CuratedReach().prepared(twice).threshold == 935  # a curator draws one
     three = dataclasses.replace(known, records_per_unit=3)

@@ -15,6 +15,7 @@ from sklearn.metrics import roc_curve
 from tallyroom.parties.dataset import Dataset
 from tallyroom.parties.models import SEED, scored
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.statistics.areas import (
     Area,
@@ -24,7 +25,6 @@ from tallyroom.protocols.statistics.areas import (
 )
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from tallyroom.protocols.statistics.classifier_estimates import PrecisionRecallEstimate, RocEstimate
-from tallyroom.protocols.statistics.contract import Circumstances
 from tallyroom.protocols.statistics.estimates import shape_of
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.score_thresholds import (
@@ -37,8 +37,8 @@ from tallyroom.simulation import Federation
 from tallyroom.simulation.command.run import with_pilot
 
 
-def known(records: int, epsilon: Fraction | None = Fraction(1)) -> Circumstances:
-    return Circumstances(records, 1, epsilon, False, bytes(32))
+def known(records: int, epsilon: Fraction | None = Fraction(1)) -> Facts:
+    return Facts.of_one_server(records, 1, epsilon, False, bytes(32))
 
 
 def public(scores: ArrayLike) -> Holdings:

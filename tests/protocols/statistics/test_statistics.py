@@ -16,7 +16,9 @@ from tallyroom.protocols.aggregation.contract import OneRound
 from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Curve, Estimate, Statistic, statistics
 from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.estimates import Bins
@@ -26,6 +28,7 @@ from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.whole_run import whole_run
+from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.simulation import Federation
 from tests.samples import holdings_of
 
@@ -214,7 +217,10 @@ def test_the_straight_line_run_is_the_federations(
     of values within the bounds."""
     values = np.clip(np.random.default_rng(8).uniform(-2, 4, 17), *statistic.bounds)
     holdings = holdings_of(values, 5)
-    told = whole_run(statistic, aggregator, holdings, servers, None, Randomness.from_seed(1, "all"))
+    noise = Placement.CURATOR if servers == 1 else Placement.EACH_SERVER
+    question = Question(statistic, aggregator.name, None, noise)
+    query = question.query(bytes(NONCE_BYTES), 5, servers, 17, 4)
+    told = whole_run(query, aggregator, holdings, Randomness.from_seed(1, "all"))
     with Federation(
         parties=5,
         servers=servers,

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.thresholds import FineGrid, quantiles, threshold_values
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from tallyroom.protocols.statistics.thresholds import FineGrid, quantiles, threshold_values
 
 AGES = np.clip(np.rint(np.random.default_rng(3).normal(40, 15, 4000)), 0, 120)
 

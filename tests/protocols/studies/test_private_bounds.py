@@ -40,7 +40,7 @@ def counts(values: Column, noise: Column, deviation: float) -> Answer:
     curve = Magnitudes().noiseless(holdings_of(values.tolist(), 1))
     assert isinstance(curve, Curve)
     noisy = Curve(curve.x, (np.asarray(curve.y) + noise).tolist())
-    return Answer(noisy, np.full(BINS, deviation), len(values))
+    return Answer.told(noisy, np.full(BINS, deviation), len(values))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -112,7 +112,7 @@ def test_the_statistic_is_asked_with_the_bounds_and_the_rest() -> None:
     records = holdings_of([3.0] * 50 + [12.0] * 50, 4)
 
     def answering(ask: Ask) -> Answer:
-        return Answer(ask.statistic.noiseless(records), np.zeros(BINS), records.rows)
+        return Answer.told(ask.statistic.noiseless(records), np.zeros(BINS), records.rows)
 
     finding, (first, second) = conducted(PrivateBounds(Mean(), 0.3), answering)
     assert (str(first.share), str(second.share)) == ("3/10", "7/10")

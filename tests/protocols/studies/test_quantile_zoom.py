@@ -78,9 +78,9 @@ def answered(study: QuantileZoom, first: list[float]) -> tuple[Ask, Finding]:
     assert isinstance(asked.statistic, QuantileByMax)
     assert asked.statistic.quantile == study.ends
     told = Curve(list(study.ends), first) if len(first) > 1 else first[0]
-    second = steps.send(Answer(told, np.full(len(first), np.nan), 10_000))
+    second = steps.send(Answer.told(told, np.full(len(first), np.nan), 10_000))
     with pytest.raises(StopIteration) as over:
-        steps.send(Answer(17.25, np.full(1, np.nan), 10_000))
+        steps.send(Answer.told(17.25, np.full(1, np.nan), 10_000))
     return second, over.value.value
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from tallyroom.protocols.local import LocalBudget, LocalRandomizer
 from tallyroom.protocols.local.every_level import auc_response
-from tallyroom.protocols.statistics.measurement import Measurement
+from tallyroom.protocols.plans.measurement import Measurement
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from tallyroom.protocols.local import (
     frequency_oracle,
 )
 from tallyroom.protocols.local.oracle_levels import level_randomizer
+from tallyroom.protocols.plans.thresholds import RESOLUTION_BITS, Points
 from tallyroom.protocols.privacy.hierarchy import Hierarchy
-from tallyroom.protocols.statistics.thresholds import RESOLUTION_BITS, Points
 
 GRID_POINTS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """How finely a bounded number may be rounded before the response."""

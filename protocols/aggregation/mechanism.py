@@ -1,0 +1,108 @@
+"""How an answer is made private, and what may be said of it: the noise of servers or parties, or
+whatever an aggregator brings instead (`Aggregator.mechanism`)."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.privacy.mechanisms import noise_variance, noises_in
+from tallyroom.protocols.query import Query
+from tallyroom.protocols.statistics.release import Noise, Release
+from tallyroom.protocols.wire.machine import Spend
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """The mechanism of one query. Everything here is public."""
+
+    query: Query
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether the sum itself is released: nothing was asked to be hidden, or nothing is."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The mechanism by name, if the answer is not exact."""
+
+    @property
+    @abstractmethod
+    def placement(self) -> str:
+        """Who draws the noise, in a word."""
+
+    @property
+    @abstractmethod
+    def statement(self) -> str:
+        """Who draws the noise, and whom one has to trust with it."""
+
+    @property
+    @abstractmethod
+    def delta(self) -> float:
+        """The δ that the release costs."""
+
+    @abstractmethod
+    def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
+        """The law of the noise in released values, where so many records of so many parties are in
+        the sum; None where there is none."""
+
+    def release(
+        self, values: Vector, records: int, contributors: int, plan: Plan | None = None
+    ) -> Release:
+        """Values that were released, with the law of the noise in them. `plan` is that of whoever
+        reads them, if it is not the query's own."""
+        noise = self.noise(values, records, contributors)
+        return Release(plan or self.query.plan, values, records, noise)
+
+    @property
+    def spend(self) -> Spend:
+        """What the release costs. Its receipt is the run's: releasing it again costs nothing."""
+        query = self.query
+        return Spend(query.data, query.run.hex(), query.epsilon, self.delta)
+
+
+class AddedNoise(Mechanism):
+    """Discrete Laplace noise on the sum, drawn where the query's placement says; or that of a
+    curator, which the plan brings along."""
+
+    @property
+    def exact(self) -> bool:
+        return self.query.mechanism is None
+
+    @property
+    def words(self) -> str:
+        query = self.query
+        if query.mechanism is None:
+            return "none"
+        if query.curated is not None and query.epsilon is not None:
+            return query.curated.mechanism.words(query.epsilon, query.delta)
+        return query.plan.words(float(query.mechanism.scale))
+
+    @property
+    def placement(self) -> str:
+        return str(self.query.noise)
+
+    @property
+    def statement(self) -> str:
+        return self.query.noise.statement(self.query.servers, self.query.honest)
+
+    @property
+    def delta(self) -> float:
+        return self.query.numeric_delta
+
+    @property
+    def spend(self) -> Spend:
+        """What the servers of a sum write."""
+        return self.query.spend
+
+    def noise(self, values: Vector, records: int, contributors: int) -> Noise | None:
+        query = self.query
+        if query.mechanism is None:
+            return None
+        who = (query.noise, query.parties, query.servers, contributors, query.honest)
+        drawn = float(noises_in(*who))
+        if (inside := query.circuit_noise) is not None:
+            return Noise(float(inside.variance), drawn)
+        return Noise(noise_variance(query.mechanism, *who), drawn)
