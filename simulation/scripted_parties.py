@@ -16,6 +16,7 @@ from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.aggregation.vouched import Vouched
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.vouchers import Signet
 from tallyroom.protocols.query import Query
@@ -141,13 +142,12 @@ def _false_claims(
     as there are."""
     from tallyroom.protocols.aggregation.prio3.aggregator import Prio3Party
 
-    statistic = query.statistic
-    bounds = statistic.column_bounds.items()
+    plan, bounds = query.plan, query.statistic.column_bounds.items()
     columns = {name: np.full(holdings.rows, upper) for name, (_, upper) in bounds}
     best = replace(holdings, columns={**holdings.columns, **columns})
-    lies = statistic.encode(best) * np.uint64(EXAGGERATION)
+    lies = plan.encode(best) * np.uint64(EXAGGERATION)
     lying = np.isin(holdings.ids, list(liars))
-    claims = np.where(lying[:, None], lies, statistic.encode(holdings))
+    claims: Vector = np.where(lying[:, None], lies, plan.encode(holdings))
     return Prio3Party(query, holdings, claims, randomness)
 
 

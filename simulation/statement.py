@@ -15,6 +15,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import refusal_words
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
+from tallyroom.simulation.proof import Proof
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes.contract import Opened
 
@@ -131,7 +132,7 @@ def answered(
         caught=opened.caught,
         server_cpu_seconds=opened.server_cpu_seconds,
         refusals=opened.refusals,
-        data=describe_data(query.data, proof.statistic, query.records),
+        data=describe_data(query, proof),
         reused=opened.reused,
         lost_pairs=opened.lost_pairs,
         proof=proof,
@@ -143,16 +144,17 @@ def answered(
     )
 
 
-def describe_data(name: str, statistic: Statistic, records: int) -> dict[str, object]:
+def describe_data(query: Query, proof: Proof) -> dict[str, object]:
     """What is asked about, and what the grid of the statistic that was read off does to it."""
+    statistic, plan = proof.statistic, proof.plan(query)
     description: dict[str, object] = {
-        "name": name,
+        "name": query.data,
         "columns": list(statistic.columns),
-        "records": records,
+        "records": query.records,
     }
     bounds = statistic.column_bounds
     if len(set(bounds.values())) == 1:
         description["bounds"] = list(next(iter(bounds.values())))
     elif bounds:
         description["bounds"] = {name: list(each) for name, each in bounds.items()}
-    return description | {"grid": statistic.grid_words, "grid_step": statistic.grid_step}
+    return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}

@@ -120,7 +120,7 @@ class _Verified:
         query = self.query
         return {
             "statistic": self.name,
-            "data": describe_data(query.data, self.proof.statistic, query.records),
+            "data": describe_data(query, self.proof),
             "privacy": self.promise.as_json(),
             "federation": {
                 "parties": query.parties,

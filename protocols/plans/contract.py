@@ -80,6 +80,21 @@ class Encoding(ABC):
         """Each record by that measurement: its cell, or its number."""
         raise LocalError("these records are not measured one by one")
 
+    @property
+    @abstractmethod
+    def grid_step(self) -> float:
+        """How far rounding to the grid may move a value; 0 where there is no grid."""
+
+    @property
+    @abstractmethod
+    def grid_words(self) -> str:
+        """What the grid does to values, for people."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Those of the columns that are of names rather than of numbers."""
+        return ()
+
     def possible(self, vectors: Vector, most: int) -> NDArray[np.bool]:
         """Which of these rows are vectors that 1 to `most` records make. Only a curator sees them
         one by one, and has to ask: its noise depends on the sum, so it is private for sums of
@@ -221,6 +236,21 @@ class Plan(ABC):
     def words(self, scale: float) -> str:
         """The mechanism by name, given the scale of one noise in units of the sum."""
 
+    @property
+    @abstractmethod
+    def grid_step(self) -> float:
+        """As `Encoding.grid_step`."""
+
+    @property
+    @abstractmethod
+    def grid_words(self) -> str:
+        """As `Encoding.grid_words`."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """As `Encoding.named`."""
+        return ()
+
     @abstractmethod
     def without_noise(self, holdings: Holdings) -> Vector:
         """The exact release about these records: how simulations tell what noise did."""
@@ -275,14 +305,10 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True)
-class NoisySum(Plan):
-    """Encoded records are added up; a linear map of the sum is released under noise."""
+class EncodedRecords(Plan):
+    """Parties submit their encoded records, added up by party."""
 
     encoding: Encoding
-    strategy: Strategy
-    public: tuple[str, ...] = ()
-    public_facts: str = ""
-    reusable: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -291,6 +317,38 @@ class NoisySum(Plan):
     @property
     def length(self) -> int:
         return self.encoding.length
+
+    def encode(self, holdings: Holdings) -> Vector:
+        return self.encoding.encode(holdings)
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return self.encoding.measurement
+
+    def measured(self, holdings: Holdings) -> Integers:
+        return self.encoding.measured(holdings)
+
+    @property
+    def grid_step(self) -> float:
+        return self.encoding.grid_step
+
+    @property
+    def grid_words(self) -> str:
+        return self.encoding.grid_words
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return self.encoding.named
+
+
+@dataclass(frozen=True)
+class NoisySum(EncodedRecords):
+    """Encoded records are added up; a linear map of the sum is released under noise."""
+
+    strategy: Strategy
+    public: tuple[str, ...] = ()
+    public_facts: str = ""
+    reusable: bool = False
 
     @property
     def released(self) -> int:
@@ -314,16 +372,6 @@ class NoisySum(Plan):
     def place(self, noise: Vector) -> Vector:
         return self.strategy.place(noise)
 
-    def encode(self, holdings: Holdings) -> Vector:
-        return self.encoding.encode(holdings)
-
-    @property
-    def measurement(self) -> Measurement | None:
-        return self.encoding.measurement
-
-    def measured(self, holdings: Holdings) -> Integers:
-        return self.encoding.measured(holdings)
-
     def words(self, scale: float) -> str:
         return self.strategy.words(scale)
 
@@ -333,11 +381,10 @@ class NoisySum(Plan):
 
 
 @dataclass(frozen=True)
-class NoisyChoice(Plan):
+class NoisyChoice(EncodedRecords):
     """Two servers choose among sums that they share, under noise that neither knows. Indices are
     all that is released."""
 
-    encoding: Encoding
     rule: Choice | FirstAbove
     units: int
     """The sensitivity, in units of ε·s for noise of scale s on each score (`units_of_epsilon`)."""
@@ -345,14 +392,6 @@ class NoisyChoice(Plan):
     """The linear map of the sum that servers choose among, where it is not the sum itself."""
     described: str = ""
     """The rule by name; report noisy max, if it is empty."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.encoding.columns
-
-    @property
-    def length(self) -> int:
-        return self.encoding.length
 
     @property
     def released(self) -> int:
@@ -375,16 +414,6 @@ class NoisyChoice(Plan):
 
     def place(self, noise: Vector) -> Vector:
         return noise
-
-    def encode(self, holdings: Holdings) -> Vector:
-        return self.encoding.encode(holdings)
-
-    @property
-    def measurement(self) -> Measurement | None:
-        return self.encoding.measurement
-
-    def measured(self, holdings: Holdings) -> Integers:
-        return self.encoding.measured(holdings)
 
     def placement(self, servers: int) -> Placement:
         return Placement.JOINT
@@ -468,25 +497,16 @@ class CuratorMechanism(ABC):
 
 
 @dataclass(frozen=True)
-class Curated(Plan):
+class Curated(EncodedRecords):
     """A trusted curator adds up parties' exact vectors, and publishes the sum under noise of its
     own. With `gathered` it sees the vectors one after another, by party, for what no sum tells."""
 
-    encoding: Encoding
     mechanism: CuratorMechanism
     gathered: bool = False
     public: tuple[str, ...] = ()
     public_facts: str = ""
 
     needs: ClassVar[Offer | None] = Offer.CURATE
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.encoding.columns
-
-    @property
-    def length(self) -> int:
-        return self.encoding.length
 
     @property
     def released(self) -> int:
@@ -511,15 +531,9 @@ class Curated(Plan):
     def place(self, noise: Vector) -> Vector:
         raise LocalError("a curator's noise is not added to sums")
 
-    def encode(self, holdings: Holdings) -> Vector:
-        return self.encoding.encode(holdings)
-
     @property
     def measurement(self) -> Measurement | None:
         return None
-
-    def measured(self, holdings: Holdings) -> Integers:
-        return self.encoding.measured(holdings)
 
     def words(self, scale: float) -> str:
         raise LocalError("a curator's mechanism is named by its ε")

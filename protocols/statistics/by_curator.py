@@ -15,12 +15,12 @@ from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column
-from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.legacy import Legacy
 
 
 @dataclass(frozen=True)
-class ByCurator(Statistic):
+class ByCurator(Legacy):
     """To be named first among the bases of such a statistic.
 
     Its `sensitivity` is that of its counts where the noise is on those. A mechanism with a metric

@@ -18,10 +18,10 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import PRIVATE, QUIET, TRUTH, Beside
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Heads, Shape, Table, plain
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import role
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ COLUMNS = ["predicted positives", "observed positives", "observed negatives"]
 
 
 @dataclass(frozen=True)
-class CalibrationCounts(Statistic):
+class CalibrationCounts(Legacy):
     """Predicted and observed positives, and observed negatives, between thresholds of the score.
 
     Groups hold their upper ends; `at` are the inner ones.

@@ -22,10 +22,10 @@ from tallyroom.protocols.plans.thresholds import (
 )
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
 
@@ -35,7 +35,7 @@ LEAST_IN_PARTS = 16
 
 
 @dataclass(frozen=True)
-class Chosen(Statistic):
+class Chosen(Legacy):
     """What all of these have in common. `decode` takes indices."""
 
     def placement(self, servers: int) -> Placement:
@@ -70,7 +70,7 @@ class Chosen(Statistic):
         return None
 
     def release_key(self) -> str:
-        return Statistic.release_key(self)
+        return Legacy.release_key(self)
 
     def noiseless(self, holdings: Holdings) -> Estimate:
         pooled = Holdings(holdings.ids[:1], np.zeros(1, dtype=np.intp), holdings.columns)

@@ -18,6 +18,7 @@ from tallyroom.protocols.privacy.class_curves import ClassDistributions
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.labels import is_positive, positives_of
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option, role
 
 MAX_THRESHOLDS = 1 << 16
@@ -25,7 +26,7 @@ MAX_SCORES = 16
 
 
 @dataclass(frozen=True)
-class ClassCounts(Bounded):
+class ClassCounts(Legacy, Bounded):
     """How many records of each class have a score at most each threshold."""
 
     score: tuple[str, ...] = role(("score",), "The column of scores; repeat it for more.")

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import NoisySum, Plan, Points
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistic_named
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
-from tallyroom.protocols.statistics.local_forms import LocalForm
+from tallyroom.protocols.statistics.planned import Planned, planned
 
 ANYTHING = (
     *("unknown", "", "?", "NA", "inf", "-inf", "nan", "1e308", "-1e308", "5e-324", "1e999", "0.0"),
@@ -42,34 +44,43 @@ ANYTHING = (
 """Cells that a file may hold."""
 
 
-def encodings(statistic: Statistic, holdings: Holdings) -> Iterator[NDArray[np.integer]]:
+def encodings(plan: Plan, holdings: Holdings) -> Iterator[NDArray[np.integer]]:
     """What becomes of each record, with one for every party: all that parties go by."""
-    if pairs := statistic.as_pairs():
-        yield pairs.records_of(holdings)
+    if plan.machines() is not None:
+        yield plan.measured(holdings)
         return
-    if statistic.measurement is not None:
-        yield statistic.measured(holdings)
-    yield statistic.encode(holdings)
+    if plan.measurement is not None:
+        yield plan.measured(holdings)
+    yield plan.encode(holdings)
 
 
 def check_one_record(statistic: Statistic, before: Holdings, after: Holdings) -> None:
     """Of two holdings of one record each party, which differ in the first: all others are encoded
     as before, and the sum moves no further than noise is scaled to, where noise is on that sum."""
-    old, new = (list(encodings(statistic, each)) for each in (before, after))
+    plan = planned(statistic, Facts.of_one_server(before.rows)).plan
+    old, new = (list(encodings(plan, each)) for each in (before, after))
     for one, two in zip(old, new, strict=True):
         assert (one[1:] == two[1:]).all(), f"{statistic.name}: other records are encoded otherwise"
-    on_the_sum = statistic.noises == statistic.released and not statistic.curated
-    elsewhere = statistic.as_pairs() or isinstance(statistic, LocalForm) or statistic.choice(9)
-    if elsewhere or not on_the_sum:
+    on_the_sum = isinstance(plan, NoisySum) and plan.noises == plan.released
+    if plan.needs is not None or not on_the_sum:
         return
-    moved = statistic.measure((new[-1] - old[-1]).sum(axis=0, dtype=np.uint64))
-    assert int(np.abs(signed(moved)).sum()) <= statistic.sensitivity
+    moved = plan.measure((new[-1] - old[-1]).sum(axis=0, dtype=np.uint64))
+    assert int(np.abs(signed(moved)).sum()) <= plan.sensitivity
 
 
 class StatisticContract:
-    """`statistic` is one with its bounds, as a query has it after `prepared`."""
+    """`statistic` is one with its bounds."""
 
     statistic: ClassVar[Statistic]
+
+    @property
+    def plan(self) -> Plan:
+        return self.planned.plan
+
+    @property
+    def planned(self) -> Planned:
+        """As it is asked of the records of `holdings`."""
+        return planned(self.statistic, Facts.of_one_server(12, 12))
 
     def holdings(self, seed: int = 0, parties: int = 4, records: int = 12) -> Holdings:
         """Records within the bounds, dealt to parties that hold one at least."""
@@ -97,7 +108,7 @@ class StatisticContract:
         again = kind.from_parameters(sent)
         assert again == self.statistic
         assert again.parameters() == self.statistic.parameters()
-        assert again.release_key() == self.statistic.release_key()
+        assert planned(again).plan.identity == planned(self.statistic).plan.identity
 
     @pytest.mark.parametrize("value", [{}, [[]], "\0", None, 10**30, True])
     def test_parameters_of_another_type_are_refused(self, value: object) -> None:
@@ -120,47 +131,47 @@ class StatisticContract:
 
     def test_vectors_have_the_stated_shape(self) -> None:
         holdings = self.holdings()
-        vectors = self.statistic.encode(holdings)
-        assert vectors.shape == (len(holdings.ids), self.statistic.length)
+        vectors = self.plan.encode(holdings)
+        assert vectors.shape == (len(holdings.ids), self.plan.length)
         assert vectors.dtype == np.uint64
         total = vectors.sum(axis=0, dtype=np.uint64)
-        assert self.statistic.measure(total).shape == (self.statistic.released,)
-        noise = np.zeros(self.statistic.noises, dtype=np.uint64)
-        assert self.statistic.place(noise).shape == (self.statistic.released,)
+        assert self.plan.measure(total).shape == (self.plan.released,)
+        noise = np.zeros(self.plan.noises, dtype=np.uint64)
+        assert self.plan.place(noise).shape == (self.plan.released,)
 
     def test_who_holds_a_record_changes_nothing(self) -> None:
         totals = [
-            self.statistic.encode(self.holdings(parties=parties)).sum(axis=0, dtype=np.uint64)
+            self.plan.encode(self.holdings(parties=parties)).sum(axis=0, dtype=np.uint64)
             for parties in (1, 2, 6)
         ]
         assert all((total == totals[0]).all() for total in totals)
 
     def test_measuring_is_linear_in_the_ring(self) -> None:
         generator = np.random.default_rng(7)
-        one, two = generator.integers(0, 2**64, (2, self.statistic.length), dtype=np.uint64)
-        both = self.statistic.measure(one) + self.statistic.measure(two)
-        assert (self.statistic.measure(one + two) == both).all()
+        one, two = generator.integers(0, 2**64, (2, self.plan.length), dtype=np.uint64)
+        both = self.plan.measure(one) + self.plan.measure(two)
+        assert (self.plan.measure(one + two) == both).all()
 
     def test_decoding_tells_what_noiseless_and_reference_do(self) -> None:
         """Within bounds, all three differ by the grid at most, and have one shape."""
         holdings = self.holdings()
-        total = self.statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-        decoded = self.statistic.decode(total, holdings.rows, exact=True)
-        assert plain(decoded) == plain(self.statistic.noiseless(holdings))
+        decoded = self.planned.decode(self.planned.total(holdings), holdings.rows, exact=True)
+        assert plain(decoded) == plain(self.planned.noiseless(holdings))
         shape, truth = shape_of(decoded), shape_of(self.statistic.reference(holdings))
         assert type(shape) is type(truth)
         largest = shape.error(truth)["max"]
-        assert largest <= self.statistic.grid_step * holdings.rows * 1.001 + 1e-9
+        assert largest <= self.plan.grid_step * holdings.rows * 1.001 + 1e-9
         json.dumps(plain(decoded), allow_nan=False)
 
     def test_deviations_are_of_the_values(self) -> None:
         holdings = self.holdings()
-        deviations = self.statistic.deviations(2.0, holdings.rows)
+        values = self.plan.measure(self.planned.total(holdings))
+        deviations = self.planned.deviations(values, 2.0, holdings.rows)
         assert deviations.shape == shape_of(self.statistic.reference(holdings)).values().shape
 
     def test_replacing_a_record_moves_no_more_than_the_sensitivity(self) -> None:
         """Of what is measured, where noise is on that itself; a tree of noises has its proof."""
-        if self.statistic.noises != self.statistic.released:
+        if self.plan.noises != self.plan.released:
             pytest.skip("its noise is not on what is measured: that has a proof of its own")
         for seed in range(20):
             holdings = self.holdings(seed)
@@ -170,10 +181,10 @@ class StatisticContract:
                 values[0] = other.columns[name][0]
             replaced = dataclasses.replace(holdings, columns=columns)
             before, after = (
-                self.statistic.measure(self.statistic.encode(each).sum(axis=0, dtype=np.uint64))
+                self.plan.measure(self.plan.encode(each).sum(axis=0, dtype=np.uint64))
                 for each in (holdings, replaced)
             )
-            assert int(np.abs(signed(after - before)).sum()) <= self.statistic.sensitivity
+            assert int(np.abs(signed(after - before)).sum()) <= self.plan.sensitivity
 
     def test_a_record_that_is_anything_changes_itself_alone(self) -> None:
         """Whatever its cells hold: it is answered for, no other record is encoded otherwise, and
@@ -188,12 +199,12 @@ class StatisticContract:
 
     def test_what_a_record_is_adds_up_to_the_vectors(self) -> None:
         """A measurement is what proofs, randomizers and keys go by: it must be what is encoded."""
-        measurement = self.statistic.measurement
-        if measurement is None or self.statistic.on_demand:
+        measurement = self.plan.measurement
+        if measurement is None or isinstance(self.plan, Points):
             pytest.skip("its records are nothing that is known")
         holdings = self.holdings()
-        measured = self.statistic.measured(holdings)
-        total = self.statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+        measured = self.plan.measured(holdings)
+        total = self.plan.encode(holdings).sum(axis=0, dtype=np.uint64)
         if measurement.cells is None:
             assert int(measured.sum()) == int(signed(total)[0])
             return

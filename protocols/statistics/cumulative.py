@@ -20,6 +20,7 @@ from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
 from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 
 MAX_THRESHOLDS = 1 << 18
@@ -29,7 +30,7 @@ SOLVERS = ("interior-point", "cvxopt")
 
 
 @dataclass(frozen=True)
-class Cumulative(BoundedColumn):
+class Cumulative(Legacy, BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
     `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing

@@ -19,13 +19,14 @@ from tallyroom.protocols.plans.measurement import Measurement, OneHot
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 
 MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(BoundedColumn):
+class Histogram(Legacy, BoundedColumn):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With

@@ -27,9 +27,10 @@ from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.plans.scores_and_labels import ScoresAndLabels
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import is_positive
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.pairwise import Pairs
 
 MAX_CELLS = 1 << 10
@@ -40,7 +41,7 @@ EXACT_DEPTH = 16
 
 
 @dataclass(frozen=True)
-class LocalForm(Statistic):
+class LocalForm(Legacy):
     """`of` names a statistic of pairs, `asked` has its parameters as canonical JSON."""
 
     of: str = "gini"
@@ -62,10 +63,9 @@ class LocalForm(Statistic):
             built = kind.from_parameters(json.loads(self.asked))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise LocalError(f"{self.of} cannot be asked like that: {error}") from None
-        pairs = built.as_pairs()
-        if pairs is None:
+        if not isinstance(built, Pairs):
             raise LocalError(f"{self.of} is no statistic of pairs")
-        return pairs
+        return built
 
     @property
     def asked_as(self) -> str:

@@ -15,6 +15,7 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.legacy import Legacy
 
 LEAST, MOST = -32, 48
 """Exponents of the smallest and of the largest magnitude that are told apart."""
@@ -28,7 +29,7 @@ RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
 
 
 @dataclass(frozen=True)
-class Magnitudes(OneColumn):
+class Magnitudes(Legacy, OneColumn):
     """Counts of records by sign and power of two, over all numbers; needs no bounds.
 
     A bin of positive values is [2^k, 2^(k+1)) for k from -32 to 47, the bins of negative values are

@@ -11,12 +11,12 @@ from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.thresholded import Space
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
-from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
 
 
 @dataclass(frozen=True)
-class OfSchema(Statistic):
+class OfSchema(Legacy):
     """About attributes, a target among them, whose values are public."""
 
     attributes: tuple[str, ...] = ()

@@ -36,6 +36,7 @@ from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import listed
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.wire.messages import MAX_ROW
 
@@ -51,7 +52,7 @@ DEFAULT_DELTA = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Pairs(Bounded):
+class Pairs(Legacy, Bounded):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least

@@ -13,6 +13,7 @@ from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 
 
@@ -22,7 +23,7 @@ def at_quantiles(wanted: tuple[float, ...], values: list[float]) -> Estimate:
 
 
 @dataclass(frozen=True)
-class OfQuantiles(BoundedColumn):
+class OfQuantiles(Legacy, BoundedColumn):
     """To be named before the base that says how they are found."""
 
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")

@@ -12,14 +12,15 @@ import numpy as np
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.contract import Bounds
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 
 MAX_COLUMNS = 64
 
 
 @dataclass(frozen=True)
-class Ranged(Statistic):
+class Ranged(Legacy):
     """Each of its columns has a public range, given as COLUMN=LOWER:UPPER or published."""
 
     ranges: tuple[str, ...] = option(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import RunFailed
-from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.contract import Integers, Plan
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
@@ -65,9 +65,19 @@ class Release:
         return self.noise is None
 
     @cached_property
-    def integers(self) -> Column:
-        """The released values as real numbers."""
-        return signed(self.values).astype(np.float64)
+    def integers(self) -> Integers:
+        """The released values, with their signs."""
+        return signed(self.values)
+
+    def linear(self, estimate: float, step: float) -> "Answer":
+        """One released integer, in units of `step`, plus something public."""
+        if self.noise is None:
+            return Answer(estimate, None, self.records, foretold=True)
+        errors = self.noise.deviations(1) * abs(step)
+        width = self.noise.width(whole=True)
+        interval = Interval.around(np.array([estimate]), errors, width, (-math.inf, math.inf))
+        foretold = self.noise.law_is_public
+        return Answer(estimate, interval, self.records, foretold=foretold)
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from tallyroom.protocols.privacy.prirp import (
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.by_curator import ByCurator
-from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import Cells, Estimate, Rows
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.ranged import MAX_COLUMNS
 from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 
@@ -55,7 +55,7 @@ FIXED_POINT = 1 << 16
 
 
 @dataclass(frozen=True)
-class Residuals(Statistic):
+class Residuals(Legacy):
     """About y and what coefficients, the intercept first, make of the columns x."""
 
     x: tuple[str, ...] = ("x",)

@@ -14,13 +14,14 @@ from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option, role
 
 MAX_STEPS = 1 << 18
 
 
 @dataclass(frozen=True)
-class RunningSum(BoundedColumn):
+class RunningSum(Legacy, BoundedColumn):
     """Running totals: the sum of all values up to each of `--steps` times.
 
     Adjacent streams differ in the value at one time; the times themselves are public. A release of

@@ -1,6 +1,8 @@
 """The suite that every study must pass; other packages import it too.
 
-    from tallyroom.protocols.studies.contract import StudyContract
+    from tallyroom.protocols.statistics.planned import Planned, planned
+from tallyroom.protocols.statistics.release import Noise
+from tallyroom.protocols.studies.contract import StudyContract
 
     class TestMine(StudyContract):
         study = Mine(lower=0.0, upper=1.0)
@@ -18,14 +20,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.cells import encode_cells
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.conformance import ANYTHING, check_one_record
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
+from tallyroom.protocols.statistics.planned import Planned, planned
+from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.studies import study_named
 from tallyroom.protocols.studies.budget import Budget
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Study
@@ -50,7 +54,7 @@ class StudySteps:
 
     def exactly(self, ask: Ask) -> Answer:
         """The answer without noise."""
-        estimate = _prepared(ask.statistic, self.holdings()).noiseless(self.holdings())
+        estimate = _planned(ask.statistic, self.holdings()).noiseless(self.holdings())
         return Answer.told(
             estimate, np.zeros(len(shape_of(estimate).values())), self.holdings().rows
         )
@@ -60,20 +64,16 @@ class StudySteps:
 
         def answer(ask: Ask) -> Answer:
             holdings = self.holdings()
-            statistic = _prepared(ask.statistic, holdings)
-            if statistic.machines() is not None:  # no party has a vector of its own
+            asked = _planned(ask.statistic, holdings)
+            plan, records = asked.plan, holdings.rows
+            if plan.machines() is not None:  # no party has a vector of its own
                 return Answer.told(float(generator.normal(0, 1e9)), np.array([1e9]), holdings.rows)
-            if (choice := statistic.choice(holdings.rows)) is not None:  # an index comes out
-                chosen = generator.integers(0, choice.candidates, statistic.released)
-                estimate = statistic.decode(chosen.astype(np.uint64), holdings.rows)
-                unknown = statistic.deviations(1.0, holdings.rows)
-                return Answer.told(estimate, unknown, holdings.rows)
-            total = statistic.measure(_total(statistic, holdings))
+            if isinstance(plan, NoisyChoice):  # an index comes out
+                chosen = generator.integers(0, plan.rule.candidates, plan.released)
+                return asked.read(chosen.astype(np.uint64), records, Noise(1.0))
+            total = plan.measure(asked.total(holdings))
             drawn = generator.integers(-(1 << 30), 1 << 30, len(total)).astype(np.uint64)
-            estimate = statistic.decode(total + drawn, holdings.rows)
-            return Answer.told(
-                estimate, statistic.deviations(2.0**60 / 3, holdings.rows), holdings.rows
-            )
+            return asked.read(total + drawn, records, Noise(2.0**60 / 3))
 
         return answer
 
@@ -103,7 +103,7 @@ class StudySteps:
         moves them."""
         found: dict[type[Statistic], tuple[int, ...]] = {}
         for ask in asked:
-            put = _prepared(ask.statistic, self.holdings())
+            put = _planned(ask.statistic, self.holdings()).plan
             sizes = (put.length, put.released, put.noises, put.sensitivity)
             before = found.get(type(ask.statistic), sizes)
             found[type(ask.statistic)] = tuple(map(max, sizes, before))
@@ -124,13 +124,12 @@ class StudySteps:
         _, asked = conducted(self.study, self.exactly)
         before = self.holdings(parties=8, records=8)
         for statistic in {ask.statistic.name: ask.statistic for ask in asked}.values():
-            prepared = _prepared(statistic, self.holdings())
             for text in ANYTHING:
                 cell = encode_cells([text])
                 changed = {
                     name: np.append(cell, column[1:]) for name, column in before.columns.items()
                 }
-                check_one_record(prepared, before, replace(before, columns=changed))
+                check_one_record(statistic, before, replace(before, columns=changed))
 
     def test_the_same_answers_lead_to_the_same_questions(self) -> None:
         """Or a study that is run again after an interruption would pay twice."""
@@ -194,13 +193,6 @@ def _outcome(study: Study, answering: Answering) -> tuple[str, list[Ask]]:
         return str(error), asked
 
 
-def _prepared(statistic: Statistic, holdings: Holdings) -> Statistic:
+def _planned(statistic: Statistic, holdings: Holdings) -> Planned:
     most = int(holdings.counts.max())
-    return statistic.prepared(
-        Facts.of_one_server(holdings.rows, most, Fraction(1), False, bytes(32))
-    )
-
-
-def _total(statistic: Statistic, holdings: Holdings) -> Vector:
-    total: Vector = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    return total
+    return planned(statistic, Facts.of_one_server(holdings.rows, most, Fraction(1)))

@@ -13,6 +13,8 @@ import numpy as np
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offer, Offers
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.projected import PublicShape, estimated_gamma, estimated_k
 from tallyroom.protocols.privacy.thresholded import MAX_SPACE
 from tallyroom.protocols.records import Holdings
@@ -21,6 +23,7 @@ from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Counts, Estimate
 from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import (
     MAX_CELLS,
     CuratedNextAttribute,
@@ -296,10 +299,15 @@ def _largest(asked: list[Ask]) -> tuple[Ask, ...]:
         kinds.setdefault((type(ask.statistic), ask.share), []).append(ask)
     found = []
     for alike in kinds.values():
-        longest = max(alike, key=lambda ask: ask.statistic.length)
-        most = max(alike, key=lambda ask: ask.statistic.sensitivity)
+        longest = max(alike, key=lambda ask: _plan(ask).length)
+        most = max(alike, key=lambda ask: _plan(ask).sensitivity)
         found += [longest] if longest is most else [longest, most]
     return tuple(found)
+
+
+def _plan(ask: Ask) -> Plan:
+    """As it would be asked of a few records: how many there are changes no length."""
+    return planned(ask.statistic, Facts.of_one_server(2)).plan
 
 
 def _best(answer: Answer) -> str:

@@ -83,9 +83,9 @@ def test_an_honest_question_is_answered_and_written_in_each_partys_ledger(
     deceived: Deceived,
 ) -> None:
     assert deceived.ask(asked(), lambda _: None).contributors.tolist() == [0, 1]
-    assert deceived.plan.store is not None
+    assert deceived.layout.store is not None
     for host in ("host-0", "host-1"):
-        path = deceived.plan.store / host / "ledger.sqlite"
+        path = deceived.layout.store / host / "ledger.sqlite"
         ledger = Ledger(path, None)
         assert [row[1:3] for row in ledger.rows()] == [("data", "1")]
         ledger.close()
@@ -95,9 +95,9 @@ def test_an_honest_question_is_answered_and_written_in_each_partys_ledger(
 def test_nobody_else_reads_what_is_stored(deceived: Deceived) -> None:
     """Folders 0700, files 0600: journals, ledgers, bulk, secrets, of every process."""
     deceived.ask(asked(), lambda _: None)
-    assert deceived.plan.store is not None
+    assert deceived.layout.store is not None
     found = [
-        path for keeper in deceived.plan.store.iterdir() for path in (keeper, *keeper.rglob("*"))
+        path for keeper in deceived.layout.store.iterdir() for path in (keeper, *keeper.rglob("*"))
     ]
     names = {path.name for path in found}
     assert {"ledger.sqlite", "secret.key", "runs", "server-0", "host-0", "coordinator"} <= names

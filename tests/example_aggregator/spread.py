@@ -12,12 +12,13 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.studies.contract import Steps
 
 
 @dataclass(frozen=True)
-class Within(OneColumn):
+class Within(Legacy, OneColumn):
     """How many values are within a reach of a centre."""
 
     centre: float = option(0.0, "Where.")

@@ -63,6 +63,8 @@ QUERIES = {
         parties=PARTIES,
         aggregator="local",
         servers=1,
+        # 128 bytes a report, so that two are not alike by chance.
+        statistic=Histogram(lower=0.0, upper=1.0, bins=1024, randomizer="unary"),
         epsilon=Fraction(1),
         noise=Placement.CURATOR,
     ),

@@ -13,6 +13,7 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.statistics.bounded import Bounded, BoundedColumn
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
+from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.of_pairs import Pairwise
 from tallyroom.simulation.statement import describe_data
@@ -21,7 +22,7 @@ TWO = Pairwise(kernel_name="abs(a.x - b.y)")
 
 
 @dataclass(frozen=True)
-class Schema(Statistic):
+class Schema(Legacy):
     """How many records there are, of two columns with a range each: no `value`, no `lower`."""
 
     name: ClassVar[str] = "schema"

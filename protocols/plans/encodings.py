@@ -1,0 +1,166 @@
+"""Encodings that several statistics share: a bounded number, and one cell of many."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tallyroom.protocols.algebra.ring import FixedPoint, Vector, signed
+from tallyroom.protocols.categories import OTHER
+from tallyroom.protocols.cells import numbers, places
+from tallyroom.protocols.plans.contract import Encoding, Integers
+from tallyroom.protocols.plans.measurement import BoundedNumber, Measurement, OneHot
+from tallyroom.protocols.records import Column, Holdings
+
+
+def clipped(values: Column, lower: float, upper: float) -> Column:
+    """Within the bounds. A cell that is no number counts as the lower one."""
+    return np.clip(numbers(values, lower), lower, upper)
+
+
+def sum_by_party(rows: Vector, holdings: Holdings) -> Vector:
+    """Adds up the rows of each party's records in the ring."""
+    summed: Vector = np.add.reduceat(rows, holdings.starts, axis=0)
+    return summed
+
+
+@dataclass(frozen=True)
+class Number(Encoding):
+    """A column within public bounds, on a fixed-point grid: a record is a whole number of steps
+    above the lower bound."""
+
+    column: str
+    lower: float
+    upper: float
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @cached_property
+    def grid(self) -> FixedPoint:
+        return FixedPoint.for_bounds(self.lower, self.upper)
+
+    @property
+    def length(self) -> int:
+        return 1
+
+    @property
+    def sensitivity(self) -> int:
+        return self.grid.steps
+
+    @property
+    def measurement(self) -> Measurement:
+        return BoundedNumber(most=self.grid.steps)
+
+    def measured(self, holdings: Holdings) -> Integers:
+        values = clipped(holdings.column(self.column), self.lower, self.upper)
+        return signed(self.grid.encode(values))
+
+    def encode(self, holdings: Holdings) -> Vector:
+        return sum_by_party(self.measured(holdings).view(np.uint64)[:, None], holdings)
+
+    @property
+    def grid_step(self) -> float:
+        return self.grid.step
+
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid_step:.3g}"
+
+
+@dataclass(frozen=True)
+class Bin(Encoding):
+    """A column within public bounds, in bins of equal width. Bins are half-open but for the last,
+    as numpy's are; values outside fall in the end bins."""
+
+    column: str
+    lower: float
+    upper: float
+    bins: int
+    randomizer: str = "auto"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @cached_property
+    def edges(self) -> Column:
+        return np.linspace(self.lower, self.upper, self.bins + 1)
+
+    @property
+    def length(self) -> int:
+        return self.bins
+
+    @property
+    def sensitivity(self) -> int:
+        """A replaced record leaves one bin and enters another."""
+        return 2 if self.bins > 1 else 0
+
+    @property
+    def measurement(self) -> Measurement:
+        return OneHot(self.bins, self.randomizer)
+
+    def measured(self, holdings: Holdings) -> Integers:
+        values = clipped(holdings.column(self.column), self.lower, self.upper)
+        bins = np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
+        return np.minimum(bins, self.bins - 1)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        return holdings.count_by_party(self.measured(holdings), self.bins)
+
+    @property
+    def grid_step(self) -> float:
+        return 0.0
+
+    @property
+    def grid_words(self) -> str:
+        return "values count exactly"
+
+
+@dataclass(frozen=True)
+class Category(Encoding):
+    """A column of names: one of those that are public, or another."""
+
+    column: str
+    names: tuple[str, ...]
+    randomizer: str = "auto"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What is counted: the names, and all others."""
+        return (*self.names, OTHER)
+
+    @property
+    def length(self) -> int:
+        return len(self.names) + 1
+
+    @property
+    def sensitivity(self) -> int:
+        return 2
+
+    @property
+    def measurement(self) -> Measurement:
+        return OneHot(self.length, self.randomizer)
+
+    def measured(self, holdings: Holdings) -> Integers:
+        return places(holdings.column(self.column), self.names)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        return holdings.count_by_party(self.measured(holdings), self.length)
+
+    @property
+    def grid_step(self) -> float:
+        return 0.0
+
+    @property
+    def grid_words(self) -> str:
+        return "values count exactly"

@@ -1,0 +1,57 @@
+"""A statistic with its plan, for suites and tests that look at both: what parties encode, and what
+is read off a release."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.estimates import Estimate
+from tallyroom.protocols.statistics.legacy import estimate_without_noise
+from tallyroom.protocols.statistics.release import Answer, Noise, Release
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`statistic` is as it is asked of `facts`."""
+
+    statistic: Statistic
+    facts: Facts
+
+    @property
+    def plan(self) -> Plan:
+        return self.statistic.plan(self.facts)
+
+    def read(self, values: Vector, records: int, noise: Noise | None = None) -> Answer:
+        return self.statistic.read(Release(self.plan, values, records, noise))
+
+    def decode(self, values: Vector, records: int, exact: bool = False) -> Estimate:
+        """The estimate alone; without `exact`, of values that have noise of some law."""
+        return self.read(values, records, None if exact else Noise(1.0)).estimate
+
+    def deviations(self, values: Vector, variance: float, records: int) -> Column:
+        return self.read(values, records, Noise(variance)).deviations
+
+    def interval(self, values: Vector, records: int, noise: Noise) -> Interval:
+        found = self.read(values, records, noise).interval
+        assert found is not None
+        return found
+
+    def total(self, holdings: Holdings) -> Vector:
+        """The sum of all parties' vectors."""
+        summed: Vector = self.plan.encode(holdings).sum(axis=0, dtype=np.uint64)
+        return summed
+
+    def noiseless(self, holdings: Holdings) -> Estimate:
+        return estimate_without_noise(self.statistic, self.plan, holdings, holdings.rows)
+
+
+def planned(statistic: Statistic, facts: Facts | None = None) -> Planned:
+    """Asked of a thousand records of as many parties, if nobody says."""
+    facts = facts or Facts.of_one_server(1000)
+    return Planned(statistic.prepared(facts), facts)
