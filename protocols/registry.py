@@ -16,6 +16,8 @@ from tallyroom.protocols.offers import Offers
 
 AGGREGATORS = "tallyroom.aggregators"
 STATISTICS = "tallyroom.statistics"
+QUESTIONS = "tallyroom.questions"
+"""Statistics that studies ask, and nobody by name."""
 STUDIES = "tallyroom.studies"
 KERNELS = "tallyroom.kernels"
 RUNTIMES = "tallyroom.runtimes"
@@ -23,6 +25,7 @@ RUNTIMES = "tallyroom.runtimes"
 KINDS: Mapping[str, str] = {
     AGGREGATORS: "aggregator",
     STATISTICS: "statistic",
+    QUESTIONS: "statistic",
     STUDIES: "study",
     KERNELS: "kernel",
     RUNTIMES: "runtime",

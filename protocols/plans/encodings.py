@@ -25,7 +25,7 @@ def sum_by_party(rows: Vector, holdings: Holdings) -> Vector:
 
 
 @dataclass(frozen=True)
-class Number(Encoding):
+class ClippedNumber(Encoding):
     """A column within public bounds, on a fixed-point grid: a record is a whole number of steps
     above the lower bound."""
 
@@ -70,7 +70,7 @@ class Number(Encoding):
 
 
 @dataclass(frozen=True)
-class Bin(Encoding):
+class EqualBins(Encoding):
     """A column within public bounds, in bins of equal width. Bins are half-open but for the last,
     as numpy's are; values outside fall in the end bins."""
 
@@ -119,7 +119,7 @@ class Bin(Encoding):
 
 
 @dataclass(frozen=True)
-class Category(Encoding):
+class Names(Encoding):
     """A column of names: one of those that are public, or another."""
 
     column: str

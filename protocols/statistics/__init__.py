@@ -11,13 +11,14 @@ from tallyroom.protocols.statistics.estimates import Curve, Estimate
 
 
 def statistic_names() -> list[str]:
-    """The names of all installed statistics, ours and those of other packages."""
-    return list(registry.registered(registry.STATISTICS))
+    """The names of all installed statistics, ours and those of other packages, and of those that
+    only studies ask."""
+    return [*registry.registered(registry.STATISTICS), *registry.registered(registry.QUESTIONS)]
 
 
 def statistics() -> dict[str, type[Statistic]]:
-    """All installed statistics that can be loaded."""
-    return registry.loadable(registry.STATISTICS)
+    """All installed statistics that can be loaded, those that only studies ask among them."""
+    return registry.loadable(registry.STATISTICS) | registry.loadable(registry.QUESTIONS)
 
 
 def offered() -> dict[str, type[Statistic]]:
@@ -31,7 +32,9 @@ def statistic_named(name: str) -> type[Statistic]:
 
     Raises `LocalError` if there is none of that name, or if it cannot be loaded.
     """
-    kind: type[Statistic] = registry.kind_named(registry.STATISTICS, name, Statistic)
+    asked = name in registry.registered(registry.QUESTIONS)
+    group = registry.QUESTIONS if asked else registry.STATISTICS
+    kind: type[Statistic] = registry.kind_named(group, name, Statistic)
     return kind
 
 

@@ -26,7 +26,7 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistic_named
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
-from tallyroom.protocols.statistics.planned import Planned, planned
+from tallyroom.protocols.statistics.planned import AskedOf, planned
 
 ANYTHING = (
     *("unknown", "", "?", "NA", "inf", "-inf", "nan", "1e308", "-1e308", "5e-324", "1e999", "0.0"),
@@ -78,7 +78,7 @@ class StatisticContract:
         return self.planned.plan
 
     @property
-    def planned(self) -> Planned:
+    def planned(self) -> AskedOf:
         """As it is asked of the records of `holdings`."""
         return planned(self.statistic, Facts.of_one_server(12, 12))
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.plans.contract import NoisySum, PlainSum
-from tallyroom.protocols.plans.encodings import Number
+from tallyroom.protocols.plans.encodings import ClippedNumber
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
@@ -24,8 +24,8 @@ class Sum(BoundedColumn):
     name: ClassVar[str] = "sum"
 
     @property
-    def encoding(self) -> Number:
-        return Number(self.value, *self.bounds)
+    def encoding(self) -> ClippedNumber:
+        return ClippedNumber(self.value, *self.bounds)
 
     def plan(self, facts: Facts) -> NoisySum:
         number = self.encoding

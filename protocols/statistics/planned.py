@@ -17,7 +17,7 @@ from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 
 @dataclass(frozen=True)
-class Planned:
+class AskedOf:
     """`statistic` is as it is asked of `facts`."""
 
     statistic: Statistic
@@ -51,7 +51,7 @@ class Planned:
         return estimate_without_noise(self.statistic, self.plan, holdings, holdings.rows)
 
 
-def planned(statistic: Statistic, facts: Facts | None = None) -> Planned:
+def planned(statistic: Statistic, facts: Facts | None = None) -> AskedOf:
     """Asked of a thousand records of as many parties, if nobody says."""
     facts = facts or Facts.of_one_server(1000)
-    return Planned(statistic.prepared(facts), facts)
+    return AskedOf(statistic.prepared(facts), facts)

@@ -1,6 +1,6 @@
 """The suite that every study must pass; other packages import it too.
 
-    from tallyroom.protocols.statistics.planned import Planned, planned
+    from tallyroom.protocols.statistics.planned import AskedOf, planned
 from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.studies.contract import StudyContract
 
@@ -28,7 +28,7 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.conformance import ANYTHING, check_one_record
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import plain, shape_of
-from tallyroom.protocols.statistics.planned import Planned, planned
+from tallyroom.protocols.statistics.planned import AskedOf, planned
 from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.studies import study_named
 from tallyroom.protocols.studies.budget import Budget
@@ -193,6 +193,6 @@ def _outcome(study: Study, answering: Answering) -> tuple[str, list[Ask]]:
         return str(error), asked
 
 
-def _planned(statistic: Statistic, holdings: Holdings) -> Planned:
+def _planned(statistic: Statistic, holdings: Holdings) -> AskedOf:
     most = int(holdings.counts.max())
     return planned(statistic, Facts.of_one_server(holdings.rows, most, Fraction(1)))
