@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import FixedPoint, Vector, signed
 from tallyroom.protocols.categories import OTHER
@@ -22,6 +23,16 @@ def sum_by_party(rows: Vector, holdings: Holdings) -> Vector:
     """Adds up the rows of each party's records in the ring."""
     summed: Vector = np.add.reduceat(rows, holdings.starts, axis=0)
     return summed
+
+
+def possible_counts(counts: Integers, tables: tuple[int, ...], most: int) -> NDArray[np.bool]:
+    """Which rows of counts 1 to `most` records make, each of which counts once in every table;
+    `tables` are the lengths of the parts of a row."""
+    within = ((counts >= 0) & (counts <= most)).all(axis=1)
+    held = np.add.reduceat(counts, np.cumsum((0, *tables[:-1])), axis=1)
+    alike = (held == held[:, :1]).all(axis=1)
+    found: NDArray[np.bool] = within & alike & (held[:, 0] >= 1) & (held[:, 0] <= most)
+    return found
 
 
 @dataclass(frozen=True)
