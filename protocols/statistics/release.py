@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.plans.contract import Integers, Plan
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.records import Column
@@ -78,6 +78,20 @@ class Release:
         interval = Interval.around(np.array([estimate]), errors, width, (-math.inf, math.inf))
         foretold = self.noise.law_is_public
         return Answer(estimate, interval, self.records, foretold=foretold)
+
+    def chosen(self, candidates: int) -> Integers:
+        """The indices that two servers chose. Raises `LocalError` where they released something
+        that is none of so many."""
+        if ((self.integers < 0) | (self.integers >= candidates)).any():
+            raise LocalError("the servers' shares do not add up to anything that can be chosen")
+        return self.integers
+
+    def without_errors(self, estimate: Estimate, why: str = "") -> "Answer":
+        """An answer whose errors nobody can tell: `why`, for people."""
+        if self.exact:
+            return Answer(estimate, None, self.records, foretold=True)
+        size = len(shape_of(estimate).values())
+        return Answer(estimate, Interval.none(size, why), self.records)
 
 
 @dataclass(frozen=True)
