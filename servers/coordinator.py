@@ -187,9 +187,7 @@ class Coordinator(Witness):
             self._rounds.setdefault(held.run, 0)  # it may have been begun before a restart
             return self.resume(held.run, OnDemandCollector(query, self._records, members, held.run))
         outcome = self.start(query, self.records)
-        if not self._present.all():
-            absent = np.flatnonzero(~self._present).astype(np.uint32)
-            outcome.messages += self.lose(query.run, absent).messages
+        outcome.messages += self.excuse_absent(query.run).messages
         return outcome
 
     def start(self, query: Query, records: Records) -> Reply:
@@ -241,11 +239,14 @@ class Coordinator(Witness):
         self.meters.setdefault(run, Meter()).record(Direction.SENT, message)
         return message
 
-    def lose(self, run: bytes, parties: Ids) -> Reply:
-        """Servers need not wait any more for what these parties have not submitted."""
+    def excuse_absent(self, run: bytes) -> Reply:
+        """Servers need not wait for what parties that are not here have not submitted."""
+        absent = np.flatnonzero(~self._present).astype(np.uint32)
+        if not len(absent):
+            return Reply(run)
         return self.advance(
             run,
-            lambda machine: machine.lose(parties) if isinstance(machine, Collector) else Continue(),
+            lambda machine: machine.lose(absent) if isinstance(machine, Collector) else Continue(),
         )
 
     def awaits(self, message: Message) -> bool:

@@ -152,7 +152,7 @@ class CoordinatorService(PeerDirectory):
         """What a host may have missed while it was away. Not of a run that servers do not all know
         yet: they would refuse what it submits, and it is asked in its turn."""
         for run in self.runs.live.all():
-            submits = run.asked and run.phase == "submit" and not run.asks_again
+            submits = run.asked.done() and run.phase == "submit" and not run.asks_again
             if submits and not run.ended.done():
                 self.mailboxes.deliver(self.coordinator.remind(run.query, ids))
                 for message in self.coordinator.told(run.run):
@@ -163,7 +163,7 @@ class CoordinatorService(PeerDirectory):
             ids = np.arange(identity.first, identity.last + 1, dtype=np.uint32)
             ids = ids[ids < self._config.parties]
             self.coordinator.leave(ids)
-            self.dispatch.lose_parties(ids)
+            self.dispatch.lose_parties()
 
     def is_running(self, run: bytes) -> bool:
         found = self.runs.live.of(run)

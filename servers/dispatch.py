@@ -4,11 +4,11 @@ import asyncio
 import itertools
 import logging
 import time
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.wire.machine import Failed
@@ -16,7 +16,7 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protos.tasks import Tasks
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.servers.message_service import MOST_LISTED, Mailboxes, MessageService
-from tallyroom.servers.run import LiveRuns
+from tallyroom.servers.run import LiveRuns, Run
 from tallyroom.servers.server_link import ServerLink
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Dispatch:
                 if message.receiver_role is Role.SERVER:
                     await self._send(message)
                 else:
-                    run.asked = True
+                    run.ask()
                     self._mailboxes.deliver(message)
         if outcome.finished is not None:
             run.end(outcome.finished)
@@ -157,19 +157,21 @@ class Dispatch:
             if question is not None and not run.ended.done():
                 await self._send(question)
 
-    def lose_parties(self, ids: Ids) -> None:
+    def lose_parties(self) -> None:
         """Parties are gone: servers need not wait for what they have not submitted, unless they
         may come back before the deadline."""
-        if self._durable:
-            return
-
-        async def lose() -> None:
+        if not self._durable:
             for run in self._live.all():
-                async with self._post.lock:
-                    outcome = self._coordinator.lose(run.run, ids)
-                await self.carry(outcome)
+                self._background.spawn(self._excuse(run))
 
-        self._background.spawn(lose())
+    async def _excuse(self, run: Run) -> None:
+        """Once all servers know of the run: one that does not would refuse the excuse, and then
+        wait for those parties. A party that joins again meanwhile is asked like all others."""
+        either: list[asyncio.Future[Any]] = [run.asked, run.over]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        async with self._post.lock:
+            outcome = self._coordinator.excuse_absent(run.run)
+        await self.carry(outcome)
 
     async def forget(self, run: bytes) -> None:
         for server in self._servers:
@@ -184,7 +186,7 @@ class Dispatch:
     async def _settle(self, server: ServerLink) -> None:
         """Has a server forget every run that is over: it may have been away when it ended. And the
         other way round: what it knew, and knows no more, went with its store."""
-        live = [run.run for run in self._live.all() if run.asked or run.asks_again]
+        live = [run.run for run in self._live.all() if run.asked.done() or run.asks_again]
         trees = self._coordinator.releases.trees()
         try:
             kept = await server.kept()

@@ -19,7 +19,7 @@ class Run:
     `run` is what its machines call it: the query's own run, or that of the tree it asks again.
 
     `ended` is how the machines ended, `over` what the analyst is told then, once that is kept.
-    `asked` is set once all servers know of it, and parties are asked.
+    `asked` is done once all servers know of it, and parties are asked.
     `stalled` says why the answer, which is paid for, is not here yet.
     """
 
@@ -31,7 +31,7 @@ class Run:
     ended: asyncio.Future[Done | Failed] = field(default_factory=asyncio.Future)
     over: asyncio.Future[Sequence[pb.Event]] = field(default_factory=asyncio.Future)
     phase: str = "submit"
-    asked: bool = False
+    asked: asyncio.Future[None] = field(default_factory=asyncio.Future)
     stalled: str = ""
     began: float = field(default_factory=time.perf_counter)
     released: float = 0.0
@@ -41,6 +41,10 @@ class Run:
     def asks_again(self) -> bool:
         """Whether it asks a stored tree, under that one's name: parties have no part in it."""
         return self.run != self.query.run
+
+    def ask(self) -> None:
+        if not self.asked.done():
+            self.asked.set_result(None)
 
     def end(self, finished: Done | Failed) -> None:
         if not self.ended.done():

@@ -138,6 +138,23 @@ def test_a_run_that_may_go_on_without_a_party_does(federation: Federation) -> No
     assert "3 of 4 parties contributed" in answer.notes
 
 
+def test_a_party_that_dies_before_all_servers_know_of_the_run_is_named_at_once(
+    federation: Federation,
+) -> None:
+    """A server that hears whom not to wait for before it knows of the run would wait for them."""
+    federation.run(Mean(value="score"), 1)
+    signal_to(federation, "server-0", signal.SIGSTOP)  # server-1 is told after it
+    question = Question(federation, deadline=3600.0)
+    assert question.submitting.wait(PATIENCE)
+    children(federation).children["host-0"].kill()
+    wait_until(lambda: children(federation).present() == 3)
+    signal_to(federation, "server-0", signal.SIGCONT)
+    answer = question.answer()
+    assert isinstance(answer, RunFailed)
+    assert "only 3 of 4 parties" in str(answer)
+    assert "missing: party-0" in str(answer)
+
+
 def test_a_silent_party_is_waited_for_until_the_deadline(federation: Federation) -> None:
     answer = mid_run(federation, deadline=2.0).answer()
     assert isinstance(answer, RunFailed)

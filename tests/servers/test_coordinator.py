@@ -62,6 +62,19 @@ def test_servers_are_told_not_to_wait_for_those_that_are_not_here() -> None:
     assert messages[-1].body.tobytes() == np.packbits([False, True, False]).tobytes()
 
 
+def test_a_party_that_is_back_is_not_excused() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 1, 2), ids(3, 1, 1))
+    query = desk.query(QUESTION)
+    desk.ask(query)
+    desk.leave(ids(1, 2))
+    desk.enrol(ids(2), ids(1))
+    (message, _) = desk.excuse_absent(query.run).messages
+    assert message.body.tobytes() == np.packbits([False, True, False]).tobytes()
+    desk.enrol(ids(1), ids(1))
+    assert not desk.excuse_absent(query.run).messages
+
+
 def test_nobody_here_is_no_run() -> None:
     with pytest.raises(RunFailed, match="no party is here"):
         coordinator().query(QUESTION)
