@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.projected import refined, together
 from tallyroom.protocols.privacy.selection import Exponential
@@ -117,7 +117,7 @@ class SparseNextAttribute(OfRecords):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         picked = int(signed(released)[0])
         if picked not in self._places:
-            raise LocalError("the curator picked an attribute that is not there")
+            raise RunFailed("the curator picked an attribute that is not there")
         told = [float(at == picked) for at in self._places]
         return Counts([each.name for each in self.candidates], told)
 
