@@ -199,13 +199,13 @@ class SparseCells(OfRecords):
         words = signed(released)
         size = int(words[0])
         if not 0 <= size <= self.capacity:
-            raise LocalError("the curator published more cells than there is room for")
+            raise RunFailed("the curator published more cells than there is room for")
         cells = words[1 : 1 + size]
         counts = words[1 + self.capacity : 1 + self.capacity + size]
         inside = ((cells >= 0) & (cells < self.space.size)).all()
         least = 0 if exact else self.threshold
         if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
-            raise LocalError("the curator published cells that cannot be")
+            raise RunFailed("the curator published cells that cannot be")
         return self.rows_with(cells, counts).at_most(MOST_ROWS * records)
 
     def reference(self, holdings: Holdings) -> Estimate:
