@@ -195,7 +195,7 @@ class SparseCells(OfRecords):
         return found
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        """Raises `LocalError` for what no curator publishes."""
+        """Raises `RunFailed` for what no curator publishes."""
         words = signed(released)
         size = int(words[0])
         if not 0 <= size <= self.capacity:
