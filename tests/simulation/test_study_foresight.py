@@ -12,6 +12,7 @@ import pytest
 
 from tallyroom.protocols.aggregation import aggregator_names
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
@@ -111,6 +112,22 @@ def test_a_study_ends_or_is_refused_before_anything_is_spent(name: str, aggregat
     ]
     if aggregator == "additive" and "by a curator" not in name and "by objective" not in name:
         assert set(found[2:4]) <= {ENDED, GAVE_UP}  # two servers can do all that needs no curator
+
+
+@pytest.mark.parametrize("aggregator", aggregator_names())
+@pytest.mark.parametrize("name", STUDIES)
+def test_wherever_the_noise_is_drawn(name: str, aggregator: str) -> None:
+    """Among two servers, or three where they share it."""
+    found = [
+        outcome(
+            STUDIES[name],
+            aggregator=aggregator,
+            servers=3 if noise is Placement.SHARED else 2,
+            noise=noise,
+        )
+        for noise in Placement
+    ]
+    assert len(found) == len(Placement)
 
 
 def test_every_installed_study_is_here() -> None:

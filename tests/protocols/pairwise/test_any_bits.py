@@ -1,4 +1,4 @@
-"""What a peer puts into a circuit nobody can check: whatever its bits say, on the grid or beyond it,
+"""Nobody can check what a peer puts into a circuit: whatever its bits say, on the grid or beyond,
 the record that it meets moves the outputs by Δ at most, and outputs stay in their ranges."""
 
 import numpy as np
