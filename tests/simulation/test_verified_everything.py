@@ -10,7 +10,7 @@ from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.simulation import Federation
 from tests.every_statistic import EVERY, put, records
 from tests.simulation.changed_results import check_every_change
-from tests.simulation.test_study_foresight import DATA, STUDIES
+from tests.simulation.every_study import DATA, STUDIES
 
 PARTIES = 4
 CHANGES, SLOW = 60, 10

@@ -13,9 +13,9 @@ from tallyroom.protocols.pairwise.roles.by_servers import pair_circuit
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.of_pairs import Gini, Pairwise, Variance
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tests.protocols.pairwise.expression_samples import EXAMPLES
 from tests.protocols.pairwise.gathering import Gathering, a_pairs_query, deal_base_ots, held
 from tests.protocols.pairwise.kernel_samples import KINDS, on
-from tests.protocols.pairwise.test_expression import EXAMPLES
 
 GRIDS = {
     "from 0": Grid.integers(0, 4),
