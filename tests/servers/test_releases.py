@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,9 +98,10 @@ def test_a_tree_is_another_where_any_field_of_its_query_is(name: str) -> None:
         honest=2,
         max_records_per_party=4,
     )
-    other = OTHER_VALUES[name](query)
-    unshared = {"honest": 0} if name == "noise" else {}
-    changed = replace(query, **{name: other}, **unshared)
+    other: dict[str, Any] = {name: OTHER_VALUES[name](query)}
+    if name == "noise":
+        other["honest"] = 0
+    changed = replace(query, **other)
     assert getattr(changed, name) != getattr(query, name)
     assert (tree_of(changed) == tree_of(query)) == (name in OF_THE_ASKING)
     assert (changed.stream == query.stream) == (name in OF_THE_ASKING - {"nonce"})

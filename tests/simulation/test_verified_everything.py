@@ -17,8 +17,10 @@ CHANGES, SLOW = 60, 10
 """Drawn of a hundred to several hundred, for each; fewer where reading an answer takes long."""
 
 
-def document_of(asked: Any, epsilon: int, *about: Any, **how: Any) -> dict[str, Any]:
-    with Federation(*about, data=how.pop("data")) as federation:
+def document_of(
+    asked: Any, epsilon: int, about: tuple[int, int, str], data: Any, **how: Any
+) -> dict[str, Any]:
+    with Federation(*about, data=data) as federation:
         result = federation.run(asked, epsilon, **how)
     document: dict[str, Any] = json.loads(json.dumps(result.as_json()))
     return document
@@ -31,8 +33,8 @@ def test_a_result_of_any_statistic(statistic: Statistic) -> None:
     document = document_of(
         statistic,
         1,
-        *(parties, servers, question.aggregator),
-        data=records(parties).columns,
+        (parties, servers, question.aggregator),
+        records(parties).columns,
         noise=question.noise,
     )
     most = SLOW if statistic.on_demand else CHANGES
@@ -43,5 +45,5 @@ def test_a_result_of_any_statistic(statistic: Statistic) -> None:
 def test_a_result_of_any_study(name: str) -> None:
     curated = "by a curator" in name or "by objective" in name
     about = (3, 1, "curator") if curated else (3, 2, "additive")
-    document = document_of(STUDIES[name], 500, *about, data=DATA, delta=1e-4)
+    document = document_of(STUDIES[name], 500, about, DATA, delta=1e-4)
     assert check_every_change(document, ("study.parameters",), most=CHANGES) > CHANGES

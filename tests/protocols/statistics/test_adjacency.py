@@ -97,7 +97,7 @@ class Records:
         """The least Σ|z| of noises z that are placed where `moved` is; infinite if none are."""
         both = np.hstack([self._noises, -self._noises])
         found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=moved)
-        return float(found.fun) if found.status == 0 else np.inf
+        return np.inf if found.fun is None else float(found.fun)
 
     def farthest(self, kept: tuple[str, ...]) -> float:
         return max((self.apart(*pair) for pair in self.pairs(kept)), default=0.0)
