@@ -329,6 +329,31 @@ def test_an_epsilon_that_cannot_be_read_back_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"nonce": b"run-0002"},
+        {"statistic": Histogram(lower=0.0, upper=2.0, bins=4)},
+        {"statistic": Sum(lower=0.0, upper=1.0)},
+        {"aggregator": "fss"},
+        {"servers": 3},
+        {"records": 5},
+        {"epsilon": Fraction(1)},
+        {"noise": Placement.CURATOR},
+        {"data": "other"},
+        {"min_parties": 3},
+        {"records": 5, "max_records_per_party": 2},
+        {"records": 5, "records_per_unit": 2},
+        {"delta": 1e-6},
+    ],
+    ids=str,
+)
+def test_no_two_questions_draw_from_one_stream(change: dict[str, Any]) -> None:
+    """Masks or noise of one would be taken off by those of the other."""
+    assert a_query(**change).stream != a_query().stream
+    assert a_query(deadline=1.0).stream == a_query().stream  # which changes nothing that is sent
+
+
+@pytest.mark.parametrize(
     "statistic",
     [
         Sum(lower=0.0, upper=1.0),
