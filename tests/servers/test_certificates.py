@@ -178,6 +178,7 @@ def test_revocation_lists_must_be_signed_and_only_grow(tmp_path: Path) -> None:
         with pytest.raises(PeerError):
             revocations.update(forged)
     assert revocations.refuses(party.certificate, now) is None
+    assert revocations.refuses(party.certificate, now + 2 * DAY) == "its certificate has expired"
     revocations.update(authority.revoke([serial], 1, now))
     revocations.update(authority.revoke([], 0, now))
     assert revocations.refuses(party.certificate, now) == "its certificate is revoked"
