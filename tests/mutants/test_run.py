@@ -72,7 +72,7 @@ def test_what_a_test_does_not_notice_has_survived() -> None:
 def test_a_line_that_is_gone_ends_the_run_before_it_begins(
     change: dict[str, str], reason: str | None
 ) -> None:
-    mutant = replace(LOSS, **change)  # type: ignore[arg-type]
+    mutant = replace(LOSS, **change)
     if reason is None:
         assert LOSS.new in mutant.put_into((ROOT / LOSS.path).read_text())
         return
