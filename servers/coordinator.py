@@ -18,6 +18,7 @@ from tallyroom.protocols.errors import LocalError, PeerError, RunFailed
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import VERSION_BYTES
+from tallyroom.protocols.run.begun import number, time_of
 from tallyroom.protocols.run.machines import check, collector_machine
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
@@ -39,10 +40,12 @@ MAX_RECORDS_EACH = 1 << 24
 
 
 KEY_BYTES = 16
+NAME_BYTES = 8
 
 
 class Coordinator(Witness):
-    """`seeded`: questions without a key get one from the seed as well, and not at random."""
+    """`seeded`: questions without a key get one from the seed as well, and not at random.
+    `last_time` is that of the last run that was numbered (`protocols.run.begun`)."""
 
     def __init__(
         self,
@@ -56,7 +59,8 @@ class Coordinator(Witness):
         super().__init__(Role.COORDINATOR, ledger.record)
         self._max_records_per_party = max_records_per_party
         self._seeded = seeded
-        self._questions: dict[bytes, Query] = {}
+        self._questions: dict[str, Query] = {}
+        self.last_time = 0
         self._refusals: dict[bytes, Refusals] = {}
         self.servers = servers
         self.parties = parties
@@ -135,32 +139,30 @@ class Coordinator(Witness):
         key = self._randomness.bytes(KEY_BYTES) if self._seeded else os.urandom(KEY_BYTES)
         return replace(question, key=key.hex())
 
-    def nonce_of(self, question: Question) -> bytes:
-        """The same question under the same key is the same run, also after a restart."""
-        return self.named(self.keyed(question).key)
-
     def named(self, key: str) -> bytes:
-        """What a question under this key is called."""
-        return self._randomness.derive(f"question {key}").bytes(NONCE_BYTES)
+        """What a question under this key is called, also after a restart."""
+        return self._randomness.derive(f"question {key}").bytes(NAME_BYTES)
 
     def asked_before(self, question: Question) -> Query | None:
         """The query that was put for a question under its key; None if it is new.
 
         Raises `LocalError` where the key was another question's.
         """
-        known = self._questions.get(self.nonce_of(question)) if question.key else None
+        known = self._questions.get(question.asking) if question.key else None
         if known is not None and question.as_put(known) != known:
             raise LocalError("another question was asked under this key: choose a new one")
         return known
 
-    def query(self, question: Question) -> Query:
-        """The query for a question. Raises `LocalError` where it cannot be asked here."""
+    def query(self, question: Question, time: int | None = None) -> Query:
+        """The query for a question, of this time or the next. The same question under the same key
+        is the same run. Raises `LocalError` where it cannot be asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
         question = self.keyed(question)
         if (known := self.asked_before(question)) is not None:
             return known
-        nonce = self.nonce_of(question)
+        telling = int.from_bytes(self.named(question.key), "big")
+        nonce = number(self.last_time + 1 if time is None else time, telling)
         query = question.query(
             nonce, self.parties, self.servers, self.all_records, self.most_records
         )
@@ -202,11 +204,16 @@ class Coordinator(Witness):
     def withdraw(self, run: bytes) -> None:
         """Takes back a run that nobody has heard of."""
         self.forget(run)
-        for known in (self._names, self._questions):
-            known.pop(run[:NONCE_BYTES], None)
+        for asking in [key for key, query in self._questions.items() if query.run == run]:
+            del self._questions[asking]
+
+    def remember_time(self, run: bytes) -> None:
+        """This run was begun: all that follow are of a later time."""
+        self.last_time = max(self.last_time, time_of(run[:NONCE_BYTES]))
 
     def _remember_question(self, query: Query) -> None:
-        self._questions.setdefault(query.nonce, query)
+        self.remember_time(query.run)
+        self._questions.setdefault(query.asking, query)
         while len(self._questions) > MOST_QUESTIONS:
             del self._questions[next(iter(self._questions))]
 

@@ -12,6 +12,7 @@ from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.privacy.ledger import LedgerRefusal
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
+from tallyroom.protocols.run.begun import time_of
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.receipts import Receipt, request_digest
 from tallyroom.protocols.statistics.moments import Mean
@@ -183,13 +184,25 @@ def test_a_key_is_of_one_question() -> None:
 def test_questions_without_a_key_have_names_that_never_come_again() -> None:
     """Also after a restart, with the same secret; under a seed they are the seed's."""
 
-    def nonces(seeded: bool) -> list[bytes]:
+    def names(seeded: bool) -> list[bytes]:
         ledger, secret = Ledger(None, None), Randomness.from_seed(1, "coordinator")
         desk = Coordinator(2, 3, ledger, secret, seeded=seeded)
-        return [desk.nonce_of(QUESTION) for _ in range(3)]
+        return [desk.named(desk.keyed(QUESTION).key) for _ in range(3)]
 
-    assert len({*nonces(False), *nonces(False)}) == 6
-    assert nonces(True) == nonces(True)
+    assert len({*names(False), *names(False)}) == 6
+    assert names(True) == names(True)
+
+
+def test_runs_are_numbered_in_order() -> None:
+    desk = coordinator()
+    desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
+    first = desk.query(replace(QUESTION, key="first"), 7)
+    desk.ask(first)
+    second = desk.query(replace(QUESTION, key="second"))
+    assert (time_of(first.nonce), time_of(second.nonce)) == (7, 8)
+    assert desk.query(replace(QUESTION, key="first"), 9) == first  # the same question and key
+    desk.withdraw(first.run)
+    assert time_of(desk.query(replace(QUESTION, key="first"), 9).nonce) == 9
 
 
 def test_only_a_share_of_the_points_that_were_asked_last_is_taken() -> None:

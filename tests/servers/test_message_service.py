@@ -75,11 +75,11 @@ def test_a_party_that_never_reads_does_not_fill_the_memory() -> None:
 class Slow(AggregationServer):
     """Takes its time over a submission, as one that merges many shares does."""
 
-    begun: threading.Event
+    entered: threading.Event
 
     def handle(self, message: Message) -> Reply:
         if message.phase is Phase.SUBMIT:
-            self.begun.set()
+            self.entered.set()
             time.sleep(0.2)
         return super().handle(message)
 
@@ -126,7 +126,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
     """The last submission closes the roster: were it lost, the run would wait for ever."""
     query = a_query(parties=1)
     server = Slow(0, Ledger(None, None), Randomness.from_seed(1, "server-0"))
-    server.begun = threading.Event()
+    server.entered = threading.Event()
     carried: list[Message] = []
 
     async def carry(outcome: Reply) -> None:
@@ -139,7 +139,7 @@ def test_a_caller_that_hangs_up_does_not_take_the_answer_with_it(tmp_path: Path)
         await post.deliver(asked, asked.encode())
         message = submission(0, query)
         call = asyncio.ensure_future(post.deliver(message, message.encode()))
-        while not server.begun.is_set():
+        while not server.entered.is_set():
             await asyncio.sleep(0.01)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
