@@ -22,11 +22,11 @@ from tallyroom.protocols.errors import PeerError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.randomness import KEY_BYTES, Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.begun import last_number
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.wire.messages import Message, Phase, Role, decode
 from tallyroom.protocols.wire.meter import Meter
+from tallyroom.protocols.wire.numbers import last_number
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.channel import open_channel, stop_signal
