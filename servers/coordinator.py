@@ -18,7 +18,6 @@ from tallyroom.protocols.errors import LocalError, PeerError, RunFailed
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import VERSION_BYTES
-from tallyroom.protocols.run.begun import number, time_of
 from tallyroom.protocols.run.machines import check, collector_machine
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
@@ -27,6 +26,7 @@ from tallyroom.protocols.run.standing import party_states
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
 from tallyroom.protocols.wire.meter import Direction, Meter
+from tallyroom.protocols.wire.numbers import number, time_of
 from tallyroom.servers.releases import Releases
 from tallyroom.servers.witness import Witness
 from tallyroom.storage.ledger import Ledger

@@ -9,10 +9,10 @@ from pathlib import Path
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.privacy.caps import Composition
-from tallyroom.protocols.run.begun import last_number
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.receipts import signer
 from tallyroom.protocols.wire.messages import Role
+from tallyroom.protocols.wire.numbers import last_number
 from tallyroom.protos.channel import new_server, serving, stop_signal
 from tallyroom.protos.heap import keep_freed_memory
 from tallyroom.protos.tally_pb2_grpc import (

@@ -17,13 +17,14 @@ from google.protobuf.message import DecodeError
 from tallyroom.protocols.aggregation.contract import Records, Total
 from tallyroom.protocols.errors import RunFailed, TallyError
 from tallyroom.protocols.query import Query, decode_query
-from tallyroom.protocols.run.begun import Clock, milliseconds
+from tallyroom.protocols.run.begun import Clock
 from tallyroom.protocols.run.machines import stages
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.wire.machine import Done, Failed
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter
+from tallyroom.protocols.wire.numbers import milliseconds
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.evidence import asked_to_wire, shares_to_wire

@@ -1,8 +1,6 @@
 """Which runs were begun, so that none is begun again, in bounded memory.
 
-Runs are numbered: the first 44 bits of a run's nonce are a time and grow from run to run, the other
-20 tell runs of one time apart. A deployed coordinator goes by its clock, in milliseconds, so that
-one that lost its store goes on; simulations count. Whoever takes part keeps the largest numbers
+Runs are numbered (`protocols.wire.numbers`), and numbers grow. Whoever takes part keeps the largest
 that it has begun, with the names of their runs, and a mark: every number up to the mark counts as
 begun, whether it was or not. Runs may therefore start in any order among the newest, and an old one
 never starts again.
@@ -15,41 +13,24 @@ import heapq
 from collections.abc import Callable
 
 from tallyroom.protocols.wire.messages import NONCE_BYTES
+from tallyroom.protocols.wire.numbers import last_number
 
 MOST_NAMES = 1 << 16
 """Runs that are known by name; older ones are below the mark."""
 AHEAD_SECONDS = 300.0
 """How far a coordinator's clock may be ahead of ours, as with certificates."""
+BEHIND_SECONDS = 86400.0
+"""How old a run may be that begins here: no longer than parties are waited for. What is drawn from
+the number of a run can only be chosen among those of a day."""
 
 Clock = Callable[[], float]
 """Tells the seconds since 1970."""
 
-TELLING_BITS = 20
-
-
-def number(time: int, telling: int) -> bytes:
-    """The nonce of a run of this time, and what tells it from others of the same."""
-    low = telling % (1 << TELLING_BITS)
-    return (time << TELLING_BITS | low).to_bytes(NONCE_BYTES, "big")
-
-
-def time_of(nonce: bytes) -> int:
-    return int.from_bytes(nonce, "big") >> TELLING_BITS
-
-
-def milliseconds(seconds: float) -> int:
-    """The time of a run that begins then."""
-    return int(seconds * 1000)
-
-
-def last_number(seconds: float) -> bytes:
-    """The largest number of that time."""
-    return number(milliseconds(seconds), -1)
-
 
 class Begun:
     """With a `clock`, numbers of the future are refused: whoever chooses numbers could raise the
-    mark past all that will ever be asked. It can refuse us five minutes of runs so, no more."""
+    mark past all that will ever be asked. With those that are left, it takes the next five minutes
+    from us at most."""
 
     def __init__(self, most: int | None = None) -> None:
         self.mark = b""
@@ -83,3 +64,9 @@ class Begun:
         if self.clock is None:
             return False
         return run[:NONCE_BYTES] > last_number(self.clock() + AHEAD_SECONDS)
+
+    def is_outdated(self, run: bytes) -> bool:
+        """Whether it is of a time that is long past."""
+        if self.clock is None:
+            return False
+        return run[:NONCE_BYTES] < last_number(max(0.0, self.clock() - BEHIND_SECONDS))

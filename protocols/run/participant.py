@@ -187,13 +187,16 @@ class Participant(ABC):
         """A journal tells of runs that were begun, however old they are by now."""
         if self.replaying:
             return run not in self._machines
-        return self.begun.like(run) is None and not self.begun.is_ahead(run)
+        timely = not self.begun.is_ahead(run) and not self.begun.is_outdated(run)
+        return timely and self.begun.like(run) is None
 
     def _refusal(self, message: Message) -> Rejected:
         """Why a message is not taken whose run is not open here."""
         run, known = message.run, self.begun.like(message.run)
         if self.begun.is_ahead(run):
             return Rejected(message.sender, f"run {run.hex()} is numbered ahead of our clock")
+        if message.phase is Phase.QUERY and known is None and self.begun.is_outdated(run):
+            return Rejected(message.sender, f"run {run.hex()} is numbered long before our clock")
         if known is None:
             return Rejected(message.sender, f"run {run.hex()} is unknown")
         if known == run:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.run.begun import milliseconds
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
+from tallyroom.protocols.wire.numbers import milliseconds
 from tallyroom.servers.coordinator import Coordinator
 
 

@@ -30,7 +30,7 @@ CERTIFIES = {
 }
 """Certificates hold until a date: who issues, renews and checks them must know the date."""
 NUMBERS = {"parties/process.py", "servers/process.py"}
-"""Runs are numbered by the date: whoever lost track takes all that were numbered before for begun."""
+"""Runs are numbered by the date: whoever lost track takes all that were before for begun."""
 
 
 def wall_clocks(source: str) -> Iterator[str]:

@@ -12,12 +12,12 @@ from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.privacy.ledger import LedgerRefusal
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.begun import time_of
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.receipts import Receipt, request_digest
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.numbers import time_of
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.storage.ledger import Ledger
 from tests.samples import a_message, a_query

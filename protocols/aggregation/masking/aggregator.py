@@ -34,6 +34,7 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.wire.machine import Machine
+from tallyroom.protocols.wire.numbers import time_of
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,12 @@ class Masking(Vouched):
     def plan(self, query: Query) -> MaskingPlan:
         """The public graph and threshold of a run. Raises `LocalError`.
 
-        The order on the ring is a function of the question and the run's name. That name is the
-        coordinator's to choose, so who is on the server's side must not depend on it.
+        The order on the ring is a function of the hour of the run's number. The coordinator may
+        wait for an hour that it likes, which the automatic degree counts with; who is on the
+        server's side must not have been chosen by that order.
         """
-        return make_plan(query.parties, self.neighbours, self.threshold, query.stream)
+        time = time_of(query.nonce)
+        return make_plan(query.parties, self.neighbours, self.threshold, time)
 
     def vouched_party(
         self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet

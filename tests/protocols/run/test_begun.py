@@ -4,14 +4,8 @@ import random
 
 import pytest
 
-from tallyroom.protocols.run.begun import (
-    AHEAD_SECONDS,
-    Begun,
-    last_number,
-    milliseconds,
-    number,
-    time_of,
-)
+from tallyroom.protocols.run.begun import AHEAD_SECONDS, BEHIND_SECONDS, Begun
+from tallyroom.protocols.wire.numbers import last_number, milliseconds, number, time_of
 
 
 def run_of(value: int, digest: int = 0) -> bytes:
@@ -67,6 +61,14 @@ def test_numbers_of_the_future_are_told_from_those_of_now() -> None:
     assert not begun.is_ahead(last_number(now + AHEAD_SECONDS - 1))
     assert begun.is_ahead(number(milliseconds(now + AHEAD_SECONDS + 1), 0))
     assert begun.is_ahead(b"\xff" * 28)
+
+
+def test_numbers_of_long_ago_are_told_too() -> None:
+    begun, now = Begun(), 1_800_000_000.0
+    assert not begun.is_outdated(bytes(28))
+    begun.clock = lambda: now
+    assert not begun.is_outdated(number(milliseconds(now - BEHIND_SECONDS + 1), 0))
+    assert begun.is_outdated(number(milliseconds(now - BEHIND_SECONDS - 1), 0))
 
 
 def test_numbers_are_ordered_by_time_first() -> None:

@@ -14,11 +14,11 @@ from tallyroom.protocols.errors import TallyError
 from tallyroom.protocols.query import Query, decode_query, run_name
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run import begun
-from tallyroom.protocols.run.begun import milliseconds, number
 from tallyroom.protocols.run.participant import MOST_OVER, Participant, Reply
 from tallyroom.protocols.wire.machine import Continue, Failed, Machine, Spend, Step
 from tallyroom.protocols.wire.messages import MAX_ROUND, Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction
+from tallyroom.protocols.wire.numbers import milliseconds, number
 from tests import samples
 from tests.samples import a_query, bitmap
 
@@ -390,9 +390,12 @@ def test_a_journal_may_tell_of_runs_below_the_mark(station: Station) -> None:
 def test_a_number_of_the_future_is_refused_and_not_kept(station: Station) -> None:
     """A coordinator cannot push the mark past all that will ever be asked."""
     station.begun.clock = lambda: 1_800_000_000.0
-    ahead, now = (
-        a_query(nonce=number(milliseconds(1_800_000_000.0 + more), 0)) for more in (301, 299)
+    ahead, now, past = (
+        a_query(nonce=number(milliseconds(1_800_000_000.0 + more), 0))
+        for more in (301, 299, -86401)
     )
+    assert not station.awaits(put(past))
+    assert "long before our clock" in reasons(station.handle(put(past)))[0][1]
     assert not station.awaits(put(ahead))
     assert "ahead of our clock" in reasons(station.handle(put(ahead)))[0][1]
     assert len(station.begun) == 0
