@@ -70,8 +70,8 @@ class Masking(Vouched):
         told: it may get sums over parts of the ring instead. Each is over at least t − c honest
         parties, where c is the most of any party's holders that are on its side.
 
-        A party whose process is started anew forgets what it was told, and can be told something
-        else. One that goes on takes part in a run once, whatever it is asked again.
+        A party takes part in a run once, whatever it is asked again. One that is started anew with
+        its store takes nothing else than it was told before; without, it has other secrets.
         A sum over one party is its vector: the server sees it, as it sees every exact sum.
         """
         return ThreatModel(
