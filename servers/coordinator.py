@@ -40,7 +40,6 @@ MAX_RECORDS_EACH = 1 << 24
 
 
 KEY_BYTES = 16
-NAME_BYTES = 8
 
 
 class Coordinator(Witness):
@@ -141,7 +140,7 @@ class Coordinator(Witness):
 
     def named(self, key: str) -> bytes:
         """What a question under this key is called, also after a restart."""
-        return self._randomness.derive(f"question {key}").bytes(NAME_BYTES)
+        return self._randomness.derive(f"question {key}").bytes(NONCE_BYTES)
 
     def asked_before(self, question: Question) -> Query | None:
         """The query that was put for a question under its key; None if it is new.
@@ -154,15 +153,17 @@ class Coordinator(Witness):
         return known
 
     def query(self, question: Question, time: int | None = None) -> Query:
-        """The query for a question, of this time or the next. The same question under the same key
-        is the same run. Raises `LocalError` where it cannot be asked here."""
+        """The query for a question, in a run of this time, or else one that is named for its key.
+        The same question under the same key is the same run. Raises `LocalError` where it cannot be
+        asked here."""
         if self.enrolled == 0:
             raise RunFailed("no party is here")
         question = self.keyed(question)
         if (known := self.asked_before(question)) is not None:
             return known
-        telling = int.from_bytes(self.named(question.key), "big")
-        nonce = number(self.last_time + 1 if time is None else time, telling)
+        nonce = self.named(question.key)
+        if time is not None:
+            nonce = number(time, int.from_bytes(nonce, "big"))
         query = question.query(
             nonce, self.parties, self.servers, self.all_records, self.most_records
         )

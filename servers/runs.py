@@ -17,14 +17,13 @@ from google.protobuf.message import DecodeError
 from tallyroom.protocols.aggregation.contract import Records, Total
 from tallyroom.protocols.errors import RunFailed, TallyError
 from tallyroom.protocols.query import Query, decode_query
-from tallyroom.protocols.run.begun import Clock
+from tallyroom.protocols.run.begun import Clock, next_time
 from tallyroom.protocols.run.machines import stages
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.wire.machine import Done, Failed
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Meter
-from tallyroom.protocols.wire.numbers import milliseconds
 from tallyroom.protos import tally_pb2 as pb
 from tallyroom.protos.accounts import accounts_to_wire
 from tallyroom.protos.evidence import asked_to_wire, shares_to_wire
@@ -59,7 +58,7 @@ class Runs:
         durable: bool,
         clock: Clock | None = None,
     ) -> None:
-        """Runs are numbered by `clock`, or counted where there is none."""
+        """Runs are numbered by `clock`, or named for their keys where there is none."""
         self.live = live
         self._clock = clock
         self._coordinator = coordinator
@@ -101,7 +100,7 @@ class Runs:
         while True:
             if (asked := self.live.asked(name)) is not None:
                 return asked
-            query = self._coordinator.query(question, self._time())
+            query = self._coordinator.query(question, self._next_time())
             other = self.live.of(self._coordinator.name_of(query))
             if other is None:
                 break
@@ -115,10 +114,8 @@ class Runs:
         self.live.add(run)
         return await self._background.finish(self._begin(run))
 
-    def _time(self) -> int:
-        """Later than that of all runs before, also where the clock was set back."""
-        now = milliseconds(self._clock()) if self._clock else 0
-        return max(now, self._coordinator.last_time + 1)
+    def _next_time(self) -> int | None:
+        return next_time(self._coordinator.last_time, self._clock()) if self._clock else None
 
     async def _begin(self, run: Run) -> Run:
         """A run is in the journal before anybody hears of it; a question to a stored tree is not:

@@ -10,10 +10,11 @@ label of all randomness that is drawn for the run.
 """
 
 import heapq
+import math
 from collections.abc import Callable
 
 from tallyroom.protocols.wire.messages import NONCE_BYTES
-from tallyroom.protocols.wire.numbers import last_number
+from tallyroom.protocols.wire.numbers import last_number, milliseconds
 
 MOST_NAMES = 1 << 16
 """Runs that are known by name; older ones are below the mark."""
@@ -27,10 +28,21 @@ Clock = Callable[[], float]
 """Tells the seconds since 1970."""
 
 
+def next_time(last: int, now: float) -> int:
+    """What numbers the run after one of time `last`: larger, also where the clock was set back.
+
+    Unless that is of the future, because the clock was wrong or an earlier version named runs
+    otherwise: nobody would take the runs that follow.
+    """
+    ahead = last >= milliseconds(now + AHEAD_SECONDS)
+    return milliseconds(now) if ahead else max(milliseconds(now), last + 1)
+
+
 class Begun:
     """With a `clock`, numbers of the future are refused: whoever chooses numbers could raise the
     mark past all that will ever be asked. With those that are left, it takes the next five minutes
-    from us at most."""
+    from us at most. Without one, as in simulations, all names are kept, however many: there, runs
+    may be named for their keys, in no order."""
 
     def __init__(self, most: int | None = None) -> None:
         self.mark = b""
@@ -49,9 +61,13 @@ class Begun:
             return
         self._names[number] = run
         heapq.heappush(self._numbers, number)
-        while len(self._numbers) > (self._most or MOST_NAMES):
+        while len(self._numbers) > self._limit:
             self.mark = heapq.heappop(self._numbers)
             del self._names[self.mark]
+
+    @property
+    def _limit(self) -> float:
+        return self._most or (math.inf if self.clock is None else MOST_NAMES)
 
     def like(self, run: bytes) -> bytes | None:
         """The run that was begun under the number of this one: itself, or one that asks another

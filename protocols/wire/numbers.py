@@ -1,8 +1,8 @@
 """Runs are numbered: the nonce of a run is its number, in big-endian order.
 
 The first 44 bits are a time and grow from run to run, the other 20 tell runs of one time apart. A
-deployed coordinator goes by its clock, in milliseconds, so that one that lost its store goes on;
-simulations count.
+coordinator goes by its clock, in milliseconds, so that one that lost its store goes on. Under a
+seed, runs are named for their keys instead: an answer does not depend on what was asked before.
 """
 
 from tallyroom.protocols.wire.messages import NONCE_BYTES

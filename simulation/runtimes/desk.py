@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.begun import next_time
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.wire.numbers import milliseconds
 from tallyroom.servers.coordinator import Coordinator
 
 
@@ -34,16 +34,16 @@ class Closed:
     over: list[bytes]
 
 
-def time_after(last: int, seeded: bool) -> int:
-    """The time that numbers the run after that of `last`: under a seed, one more."""
-    return max(last + 1, 0 if seeded else milliseconds(time.time()))
+def time_after(last: int, seeded: bool) -> int | None:
+    """What numbers the run after that of time `last`; under a seed it is named for its key."""
+    return None if seeded else next_time(last, time.time())
 
 
 class Desk:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    def put(self, question: Question, kept: Container[bytes], of_time: int) -> Begun:
+    def put(self, question: Question, kept: Container[bytes], of_time: int | None) -> Begun:
         """`kept` are runs whose answers are there still, `of_time` numbers the run: a coordinator
         that is told again what it forgot numbers it as before. Raises `LocalError` and
         `RunFailed`."""

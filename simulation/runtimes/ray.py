@@ -159,7 +159,7 @@ class Ray(Carried[ActorPlace]):
         if begun.earlier is not None:
             place.journal.remove(told)
         else:
-            self._last_time = now
+            self._last_time = now or 0
         told.run = begun.run
         outcome = answer.outcome(begun.run, place.name)
         return Begun(begun.query, begun.run, outcome, begun.earlier)

@@ -193,13 +193,15 @@ def test_questions_without_a_key_have_names_that_never_come_again() -> None:
     assert names(True) == names(True)
 
 
-def test_runs_are_numbered_in_order() -> None:
+def test_runs_are_numbered_by_time_and_told_apart_by_key() -> None:
     desk = coordinator()
     desk.enrol(ids(0, 1, 2), ids(1, 1, 1))
     first = desk.query(replace(QUESTION, key="first"), 7)
     desk.ask(first)
-    second = desk.query(replace(QUESTION, key="second"))
-    assert (time_of(first.nonce), time_of(second.nonce)) == (7, 8)
+    assert desk.last_time == time_of(first.nonce) == 7
+    second = desk.query(replace(QUESTION, key="second"), 7)
+    assert time_of(second.nonce) == 7
+    assert second.nonce != first.nonce
     assert desk.query(replace(QUESTION, key="first"), 9) == first  # the same question and key
     desk.withdraw(first.run)
     assert time_of(desk.query(replace(QUESTION, key="first"), 9).nonce) == 9

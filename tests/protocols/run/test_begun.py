@@ -4,7 +4,13 @@ import random
 
 import pytest
 
-from tallyroom.protocols.run.begun import AHEAD_SECONDS, BEHIND_SECONDS, Begun
+from tallyroom.protocols.run.begun import (
+    AHEAD_SECONDS,
+    BEHIND_SECONDS,
+    MOST_NAMES,
+    Begun,
+    next_time,
+)
 from tallyroom.protocols.wire.numbers import last_number, milliseconds, number, time_of
 
 
@@ -55,7 +61,7 @@ def test_what_does_not_grow_drives_out_nothing() -> None:
 
 def test_numbers_of_the_future_are_told_from_those_of_now() -> None:
     begun, now = Begun(), 1_800_000_000.0
-    assert not begun.is_ahead(b"\xff" * 28)  # simulations count, and have no clock
+    assert not begun.is_ahead(b"\xff" * 28)  # a simulation has no clock
     begun.clock = lambda: now
     assert not begun.is_ahead(last_number(now))
     assert not begun.is_ahead(last_number(now + AHEAD_SECONDS - 1))
@@ -74,3 +80,24 @@ def test_numbers_of_long_ago_are_told_too() -> None:
 def test_numbers_are_ordered_by_time_first() -> None:
     assert number(5, 1 << 20) == number(5, 0) < number(5, (1 << 20) - 1) < number(6, 0)
     assert time_of(number(1_800_000_000_000, 77)) == 1_800_000_000_000
+
+
+def test_numbers_grow_by_the_clock_and_never_stay_in_the_future() -> None:
+    now = 1_800_000_000.0
+    assert next_time(5, now) == 1_800_000_000_000
+    assert next_time(1_800_000_000_000, now) == 1_800_000_000_001
+    assert next_time(1_800_000_200_000, now) == 1_800_000_200_001  # the clock was set back
+    for wrong in (1_800_000_300_000, (1 << 44) - 1):
+        assert next_time(wrong, now) == 1_800_000_000_000
+
+
+def test_without_a_clock_every_name_is_kept() -> None:
+    """Runs of a simulation are named for their keys: their order says nothing."""
+    begun = Begun()
+    for value in range(MOST_NAMES + 9, 0, -1):
+        begun.add(run_of(value))
+    assert begun.mark == b""
+    begun.clock = lambda: 1_800_000_000.0
+    begun.add(run_of(MOST_NAMES + 10))
+    assert len(begun) == MOST_NAMES
+    assert begun.mark == run_of(10)[:8]
