@@ -312,6 +312,9 @@ class MessageService(MessagesServicer):
 
     async def Forget(self, request: pb.RunRef, context: Context) -> pb.Receipt:  # noqa: N802
         await self._coordinator_only(request, context)
+        if self.participant.begun.is_ahead(request.run):  # its name would raise our mark
+            reason = "no run has such a number yet"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         try:
             await self._tasks.finish(self.forget(request.run))
         except OSError as error:

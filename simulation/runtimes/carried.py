@@ -171,8 +171,11 @@ class Carried(Runtime, Generic[Place]):
                 finished = outcome.finished
             for refusal in outcome.refused:
                 role = self._role(by)
-                if asked_by is Role.COORDINATOR or asked_by is role is Role.SERVER:
+                if asked_by is Role.COORDINATOR:
                     finished = Failed(f"{self._name(by)} refused: {refusal.reason}")
+                elif asked_by is role is Role.SERVER:
+                    why = f"{refusal.sender}: {refusal.reason}"
+                    finished = Failed(f"{self._name(by)} refused {why}")
 
         tell("submit")
         take(begun.outcome, self.coordinator_place)

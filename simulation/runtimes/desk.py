@@ -3,11 +3,13 @@
 Wherever the coordinator lives, these are the only two things asked of it beside messages.
 """
 
+import time
 from collections.abc import Container
 from dataclasses import dataclass
 
 from tallyroom.protocols.aggregation.contract import Ids
 from tallyroom.protocols.query import Query
+from tallyroom.protocols.run.begun import next_time
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.run.question import Question
 from tallyroom.servers.coordinator import Coordinator
@@ -32,14 +34,21 @@ class Closed:
     over: list[bytes]
 
 
+def time_after(last: int, seeded: bool) -> int | None:
+    """What numbers the run after that of time `last`; under a seed it is named for its key."""
+    return None if seeded else next_time(last, time.time())
+
+
 class Desk:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    def put(self, question: Question, kept: Container[bytes]) -> Begun:
-        """`kept` are runs whose answers are there still. Raises `LocalError` and `RunFailed`."""
+    def put(self, question: Question, kept: Container[bytes], of_time: int | None) -> Begun:
+        """`kept` are runs whose answers are there still, `of_time` numbers the run: a coordinator
+        that is told again what it forgot numbers it as before. Raises `LocalError` and
+        `RunFailed`."""
         coordinator = self._coordinator
-        query = coordinator.query(question)
+        query = coordinator.query(question, of_time)
         earlier = coordinator.releases.released(query, coordinator.data)
         if earlier is not None and earlier in kept:
             return Begun(query, query.run, Reply(query.run), earlier)

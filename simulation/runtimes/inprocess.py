@@ -20,7 +20,7 @@ from tallyroom.servers.aggregation_server import AggregationServer
 from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, do, submitted_to
 from tallyroom.simulation.runtimes.contract import Layout, Progress
-from tallyroom.simulation.runtimes.desk import Begun, Closed, Desk
+from tallyroom.simulation.runtimes.desk import Begun, Closed, Desk, time_after
 from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tallyroom.storage.ledger import Ledger
 
@@ -102,7 +102,8 @@ class InProcess(Carried[Participant]):
     def _put(self, question: Question) -> Begun:
         self._errands.clear()
         self._server_cpu_seconds = self._prepare_cpu_seconds = 0.0
-        return self._desk.put(question, self._kept)
+        now = time_after(self._coordinator.last_time, self.layout.seed is not None)
+        return self._desk.put(question, self._kept, now)
 
     def _close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
         return self._desk.close(query, run, contributors)

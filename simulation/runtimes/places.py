@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallyroom.protocols.errors import RunFailed
-from tallyroom.protocols.run.participant import MOST_NAMES
 from tallyroom.protocols.wire.machine import Spend
 from tallyroom.simulation.runtimes.carried import Errand, SeatTask
 from tallyroom.simulation.runtimes.cluster import the_engine
@@ -123,7 +122,8 @@ class ActorPlace:
             if told.run in over:
                 self.memoir.spends += told.spends
         self.journal = [told for told in self.journal if told.run not in over]
-        self.memoir.over = [*self.memoir.over, *over][-MOST_NAMES:]
+        for run in over:
+            self.memoir.begun.add(run)
         # It needs no answer: a seat that is lost meanwhile hears of it when it is made anew.
         self._actor.forget.remote(list(over))
 

@@ -26,7 +26,7 @@ from tallyroom.protocols.wire.meter import Direction, Meter, tallies_by_link
 from tallyroom.simulation.runtimes.carried import Accounts, Carried, Errand, submitted_to
 from tallyroom.simulation.runtimes.cluster import connect, disconnect, the_engine
 from tallyroom.simulation.runtimes.contract import Layout, Progress
-from tallyroom.simulation.runtimes.desk import Begun, Closed
+from tallyroom.simulation.runtimes.desk import Begun, Closed, time_after
 from tallyroom.simulation.runtimes.places import ActorPlace, Told
 from tallyroom.simulation.runtimes.seats import (
     Call,
@@ -57,6 +57,7 @@ class Ray(Carried[ActorPlace]):
         self._servers: list[ActorPlace] = []
         self._watched: dict[tuple[Role, int], Meter] = {}
         self._refusing: set[int] = set()
+        self._last_time = 0
 
     def start(self) -> None:
         self._ours = connect()
@@ -155,7 +156,8 @@ class Ray(Carried[ActorPlace]):
         self._watched.clear()
         self._refusing.clear()
         place = self.coordinator_place
-        answer = place.ask(Call.PUT, b"", (question, frozenset(self._kept)))
+        now = time_after(self._last_time, self.layout.seed is not None)
+        answer = place.ask(Call.PUT, b"", (question, frozenset(self._kept), now))
         told = place.journal[-1]
         if answer.error is not None:
             place.journal.remove(told)
@@ -163,6 +165,8 @@ class Ray(Carried[ActorPlace]):
         begun: Begun = answer.result
         if begun.earlier is not None:
             place.journal.remove(told)
+        else:
+            self._last_time = now or 0
         told.run = begun.run
         outcome = answer.outcome(begun.run, place.name)
         return Begun(begun.query, begun.run, outcome, begun.earlier)
