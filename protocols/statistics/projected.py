@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.joint.discerned import squares_in, twice_together
 from tallyroom.protocols.plans.contract import (
@@ -209,9 +209,9 @@ class PickOfTables(Pick):
 
 
 def picked(candidates: tuple[Attribute, ...], index: int) -> Counts:
-    """1 for the attribute that is picked, by its place. Raises `LocalError` if there is none."""
+    """1 for the attribute that is picked, by its place. Raises `RunFailed` if there is none."""
     if not 0 <= index < len(candidates):
-        raise LocalError("the curator picked an attribute that is not there")
+        raise RunFailed("the curator picked an attribute that is not there")
     marks = [float(at == index) for at in range(len(candidates))]
     return Counts([each.name for each in candidates], marks)
 

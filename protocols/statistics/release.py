@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.plans.contract import Integers, Plan
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.records import Column
@@ -80,10 +80,10 @@ class Release:
         return Answer(estimate, interval, self.records, foretold=foretold)
 
     def chosen(self, candidates: int) -> Integers:
-        """The indices that two servers chose. Raises `LocalError` where they released something
+        """The indices that two servers chose. Raises `RunFailed` where they released something
         that is none of so many."""
         if ((self.integers < 0) | (self.integers >= candidates)).any():
-            raise LocalError("the servers' shares do not add up to anything that can be chosen")
+            raise RunFailed("the servers' shares do not add up to anything that can be chosen")
         return self.integers
 
     def without_errors(self, estimate: Estimate, why: str = "") -> "Answer":

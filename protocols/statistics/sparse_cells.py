@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.plans.contract import Curated, CuratorMechanism, Integers
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.gathered import GatheredRows, RecordWords
@@ -191,16 +191,16 @@ class ListedCells(CuratorMechanism):
         return found
 
     def cells_in(self, words: Integers, least: int) -> tuple[Integers, Integers]:
-        """The cells of such a list, and their counts, which are above `least`. Raises `LocalError`
+        """The cells of such a list, and their counts, which are above `least`. Raises `RunFailed`
         for what no curator publishes."""
         size = int(words[0])
         if not 0 <= size <= self.capacity:
-            raise LocalError("the curator published more cells than there is room for")
+            raise RunFailed("the curator published more cells than there is room for")
         cells = words[1 : 1 + size]
         counts = words[1 + self.capacity : 1 + self.capacity + size]
         inside = ((cells >= 0) & (cells < self.space.size)).all()
         if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
-            raise LocalError("the curator published cells that cannot be")
+            raise RunFailed("the curator published cells that cannot be")
         return cells, counts
 
     def words(self, epsilon: Fraction, delta: float) -> str:
