@@ -20,6 +20,7 @@ from tallyroom.protocols.statistics.class_model import ClassModel
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.hand_till import area, hand_till
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.softmax import fit_softmax, softmax
 from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
 from tallyroom.protocols.studies.contract import Answer
@@ -147,8 +148,8 @@ def test_no_synthetic_row_at_tiny_epsilon_is_said_and_no_crash() -> None:
     steps = study.steps()
     held = deal(iris(), 1)
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 150))
-    rows = cells.statistic.noiseless(held)
+    cells = steps.send(Answer.told(planned(picked.statistic).noiseless(held), np.zeros(4), 150))
+    rows = planned(cells.statistic).noiseless(held)
     assert isinstance(rows, SyntheticRows)
     other = replace(rows, codes=np.tile(np.array([0, 3]), (len(rows.codes), 1)))
     with pytest.raises(RunFailed, match="no synthetic row is of a class"):
@@ -160,8 +161,8 @@ def test_rows_of_one_class_alone_make_a_model_and_a_note() -> None:
     steps = study.steps()
     held = deal(iris(), 1)
     picked = steps.send(None)  # type: ignore[arg-type]  # how a generator begins
-    cells = steps.send(Answer.told(picked.statistic.noiseless(held), np.zeros(4), 150))
-    rows = cells.statistic.noiseless(held)
+    cells = steps.send(Answer.told(planned(picked.statistic).noiseless(held), np.zeros(4), 150))
+    rows = planned(cells.statistic).noiseless(held)
     assert isinstance(rows, SyntheticRows)
     with pytest.raises(StopIteration) as stop:
         steps.send(
