@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallyroom.extend import StatisticContract
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import Statistic, statistics
 from tallyroom.protocols.statistics.areas import (
@@ -13,7 +14,6 @@ from tallyroom.protocols.statistics.areas import (
 )
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
-from tallyroom.protocols.statistics.contract import StatisticContract
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression

@@ -17,7 +17,8 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.aggregation.contract import Ids, OneRound
+from tallyroom.protocols.aggregation.contract import Ids
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.aggregation.rosters import submissions
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError, PeerError
