@@ -32,7 +32,7 @@ from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.begun import Begun
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.run.participant import Participant, Reply
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.receipts import signer
@@ -44,8 +44,7 @@ from tallyroom.servers.coordinator import Coordinator
 from tallyroom.simulation.misbehaviour import HONEST, Misbehaviour
 from tallyroom.simulation.runtimes.carried import Errand, SeatTask, do
 from tallyroom.simulation.runtimes.cluster import the_engine
-from tallyroom.simulation.runtimes.desk import Begun as Put
-from tallyroom.simulation.runtimes.desk import Desk
+from tallyroom.simulation.runtimes.desk import Begun, Desk
 from tallyroom.simulation.scripted_parties import ScriptedBlock
 from tallyroom.storage.ledger import Ledger
 
@@ -64,7 +63,7 @@ class Memoir:
     which runs are over, and at the coordinator whose answers are given again."""
 
     spends: list[Spend] = field(default_factory=list)
-    begun: Begun = field(default_factory=Begun)
+    begun: BegunRuns = field(default_factory=BegunRuns)
     kept: list[tuple[Query, Ids]] = field(default_factory=list)
 
 
@@ -281,7 +280,7 @@ class Seat:
                 assert isinstance(participant, Coordinator)
                 begun = Desk(participant).put(*argument)
                 answer = _encoded(begun.outcome)
-                answer.result = Put(begun.query, begun.run, Reply(begun.run), begun.earlier)
+                answer.result = Begun(begun.query, begun.run, Reply(begun.run), begun.earlier)
                 return answer
             case Call.CLOSE:
                 assert isinstance(participant, Coordinator)
