@@ -27,7 +27,6 @@ from tallyroom.protocols.statistics.first_above import (
 )
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
@@ -116,9 +115,10 @@ EVERY: tuple[Statistic, ...] = (
     KendallTau(**PAIR),
     Auc(**PAIR),
     Pairwise(**PAIR),
-    LocalPairs("gini", encoded(Gini(**UNIT, bins="4")), 4),
-    LocalAuc("auc", encoded(Auc(**UNIT, bins="8")), 3),
 )
+
+LOCALLY: tuple[Statistic, ...] = (Gini(**UNIT, bins="4"), Auc(**UNIT, bins="8"))
+"""Those that are asked in another way in the local model."""
 
 
 def records(parties: int) -> Holdings:
@@ -134,14 +134,14 @@ def records(parties: int) -> Holdings:
 def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
-    if isinstance(statistic, LocalForm):
+    if statistic in LOCALLY:
         servers, aggregator, noise = 1, "local", Placement.CURATOR
+    elif isinstance(statistic, Pairs):
+        noise = Placement.TOTAL
     elif statistic.curated:
         servers, aggregator, noise = 1, "curator", Placement.CURATOR
     elif statistic.on_demand:
         aggregator = "fss"
-    elif isinstance(statistic, Pairs):
-        noise = Placement.TOTAL
     elif statistic.choice(8) is not None:
         noise = Placement.JOINT
     return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)

@@ -149,8 +149,8 @@ class PairwiseMean(Plan):
             raise LocalError("a pair takes two records")
         pairs = self.sample.pairs(holdings.rows)
         first, second = self.measured(holdings)[pairs].transpose(1, 0, 2)
-        totals = self.kernel.reference(first, second).sum(axis=0, dtype=np.int64)
-        return totals.view(np.uint64)
+        total: Vector = self.kernel.reference(first, second).sum(axis=0).view(np.uint64)
+        return total
 
     def words(self, scale: float) -> str:
         outputs = "one output" if self.outputs == 1 else f"{self.outputs} outputs"

@@ -193,7 +193,7 @@ class Pairs(Bounded):
         if self.bins != "auto":
             return int(self.bins)
         valued = max(1, len(self.valued))
-        labels = 2 ** (len(self.columns) - len(self.valued))
+        labels = 1 << (len(self.columns) - len(self.valued))
         k = corollary_1(facts.records, 1.0 if facts.epsilon is None else float(facts.epsilon))
         most_bins = math.floor((MAX_CELLS / labels) ** (1 / valued) + 1e-9)
         return max(2, min(round(k ** (1 / valued)), most_bins))

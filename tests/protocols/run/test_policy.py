@@ -18,7 +18,6 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.running_sum import RunningSum
@@ -62,7 +61,7 @@ def test_what_is_unsafe_is_refused_by_default(changes: dict[str, Any], words: st
     assert words in refusal
 
 
-LOCAL = LocalAuc("auc", encoded(Auc(lower=0.0, upper=1.0, bins="4", labels="public")), 2)
+LOCAL = Auc(lower=0.0, upper=1.0, bins="4", labels="public")
 
 
 @pytest.mark.parametrize(
@@ -264,9 +263,9 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
     assert named
     alone = dataclasses.replace(held, columns=named)
     if isinstance(statistic, Pairs):
-        assert len(statistic.records_of(alone)) == alone.rows
-    elif isinstance(statistic, LocalForm):
-        assert len(statistic.measured(alone)) == alone.rows
+        for offers in (Additive.offers, Local.offers):
+            facts = dataclasses.replace(Facts.of_one_server(alone.rows), offers=offers)
+            assert len(statistic.plan(facts).measured(alone)) == alone.rows
     else:
         assert len(statistic.encode(alone)) == 4
 
