@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Points
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.run.question import Question
@@ -40,7 +41,7 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import (
     CuratedNextAttribute,
@@ -134,14 +135,15 @@ def records(parties: int) -> Holdings:
 def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
+    plan = planned(statistic).plan
     if statistic in LOCALLY:
         servers, aggregator, noise = 1, "local", Placement.CURATOR
-    elif isinstance(statistic, Pairs):
-        noise = Placement.TOTAL
-    elif statistic.curated:
+    elif isinstance(plan, Curated):
         servers, aggregator, noise = 1, "curator", Placement.CURATOR
-    elif statistic.on_demand:
+    elif isinstance(plan, Points):
         aggregator = "fss"
-    elif statistic.choice(8) is not None:
+    elif plan.machines() is not None:
+        noise = Placement.TOTAL
+    elif isinstance(plan, NoisyChoice):
         noise = Placement.JOINT
     return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)

@@ -18,6 +18,7 @@ from sklearn.metrics import roc_auc_score
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation import aggregator_named, aggregator_names
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics import Estimate, statistics
 from tallyroom.protocols.statistics.bounded import Bounded

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, Collector, CollectorState
-from tallyroom.protocols.aggregation.contract import Bulk, OneRound, Records
-from tallyroom.protocols.aggregation.one_round import OneRoundServer
+from tallyroom.protocols.aggregation.contract import Bulk, Records
+from tallyroom.protocols.aggregation.one_round import OneRound, OneRoundServer
 from tallyroom.protocols.aggregation.rosters import members_of
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.garbling.links import Mask

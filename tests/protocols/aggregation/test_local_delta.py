@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.local.reports import randomizer_of
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.local.auc import AucResponse
 from tallyroom.protocols.local.every_level import EveryLevel

@@ -10,8 +10,8 @@ import pytest
 
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.collector import COLLECTOR_ACCEPTS, CollectorState
-from tallyroom.protocols.aggregation.contract import Memory, OneRound
-from tallyroom.protocols.aggregation.one_round import ServerState
+from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.aggregation.one_round import OneRound, ServerState
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.garbling.links import Mask

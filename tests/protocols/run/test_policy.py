@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from tallyroom.protocols.aggregation import aggregator_named, aggregators
+from tallyroom.protocols.aggregation.additive import Additive
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.local.aggregator import Local
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run import policy as policy_module

@@ -15,7 +15,9 @@ from tallyroom.protocols.statistics.areas import AucByCurve, AveragePrecisionByC
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from tallyroom.protocols.statistics.estimates import plain
 from tallyroom.protocols.statistics.of_pairs import Auc, Pairwise
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation import Federation
+from tests.protocols.statistics.local_form_samples import labelled
 
 KINDS = [Roc, PrCurve, AucByCurve, AveragePrecisionByCurve]
 SPREAD = np.linspace(0.1, 0.9, 24)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tallyroom.protocols.aggregation.local.aggregator import Local, randomizer_of
+from tallyroom.protocols.aggregation.local.aggregator import Local
+from tallyroom.protocols.aggregation.local.reports import randomizer_of
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local.pairs import PairResponse
 from tallyroom.protocols.offers import Offer

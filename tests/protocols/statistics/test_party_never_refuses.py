@@ -4,9 +4,12 @@ Who asks chooses columns, coefficients and how many times there are. Were a part
 its records do not fit those, a few questions would find out any value of it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics.areas import AucByCurve
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
@@ -16,9 +19,11 @@ from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau, Pairwise
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.every_statistic import EVERY, records
+from tests.protocols.statistics.local_form_samples import labelled, locally, quantized
 
 VALUES = (0.0, 1.0, 2.0, 37.0, -1e308, 1.7e308, 5e-324, 0.5)
 HUGE = (0.0, 1e308, -1e308)

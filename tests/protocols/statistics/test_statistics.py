@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.aggregation.additive import Additive
-from tallyroom.protocols.aggregation.contract import OneRound
 from tallyroom.protocols.aggregation.curator import Curator
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.privacy.mechanisms import Placement
