@@ -135,13 +135,6 @@ class Statistic(Parametrized, ABC):
         more, where that is the truth; None where their number is not for a plan to choose."""
         return None
 
-    def tied_by_rounding(self, holdings: Holdings) -> int:
-        """How many distinct values count as equal to another, where that matters."""
-        return 0
-
-    def check_resolution(self, holdings: Holdings) -> None:
-        """Raises `LocalError` where rounding leaves too little of these records' order."""
-
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:
     """Adds up the rows of each party's records in the ring."""

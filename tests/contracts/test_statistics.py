@@ -17,7 +17,6 @@ from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalForm
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
@@ -161,12 +160,11 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model, and those that
-    release no sum but what servers chose, have machines or noise of their own, and their own
-    tests."""
+    """Those of pairs, of points on demand and of a curator, and those that release no sum but what
+    servers chose, have machines or noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, LocalForm)
+    own = (Pairs, OnDemand)
     summed = {
         name
         for name, kind in statistics().items()

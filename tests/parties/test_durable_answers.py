@@ -19,12 +19,12 @@ from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.pairwise.roles.server_and_collector import PairwiseCollector
 from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
+from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import collector_machine, server_machine
 from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.statistics.of_pairs import Gini
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.numbers import milliseconds
@@ -130,22 +130,19 @@ class Room:
 
     @property
     def released(self) -> int:
-        statistic = self.query.statistic
         assert self.total is not None
-        assert isinstance(statistic, Pairs)
-        return int(signed(statistic.measure(self.total.vector))[0])
+        return int(signed(self.query.plan.measure(self.total.vector))[0])
 
     @property
     def expected(self) -> tuple[int, int]:
         """The kernel in the clear over the pairs that the coordinator counts, and their number."""
-        statistic, cells = self.query.statistic, self.collector._cells
-        assert isinstance(statistic, Pairs)
-        parties, entries = draw_meetings(statistic, HOLDINGS.counts.astype(np.int64))
+        plan, cells = pairs_of(self.query), self.collector._cells
+        parties, entries = draw_meetings(plan.sample, HOLDINGS.counts.astype(np.int64))
         counted = cells[parties, entries["slot"]] & (entries["second"] == 0)
-        records, each = statistic.records_of(HOLDINGS), statistic.matchings
+        records, each = plan.measured(HOLDINGS), plan.sample.matchings
         mine = HOLDINGS.starts[parties] + entries["slot"] // each
         theirs = HOLDINGS.starts[entries["partner"]] + entries["theirs"] // each
-        values = statistic.kernel.reference(records[mine[counted]], records[theirs[counted]])
+        values = plan.kernel.reference(records[mine[counted]], records[theirs[counted]])
         return int(values.sum()), int(np.count_nonzero(counted))
 
 

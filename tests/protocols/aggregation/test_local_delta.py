@@ -22,7 +22,7 @@ from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.wire.machine import Continue, Done
 from tallyroom.protocols.wire.messages import Phase, Role
 from tallyroom.simulation.federation import Federation
-from tests.protocols.statistics.local_form_samples import RECORDS, a_query, form_of, holdings
+from tests.protocols.statistics.local_form_samples import RECORDS, a_query, holdings
 from tests.samples import a_message, bitmap
 
 DELTA = 1e-4
@@ -30,7 +30,7 @@ DELTA = 1e-4
 
 def asked(levels: str = "all", **changes: Any) -> Query:
     statistic = Auc(lower=0.0, upper=1.0, bins="4096", levels=levels)
-    return a_query(form_of(statistic), **{"epsilon": Fraction(16), "delta": DELTA, **changes})
+    return a_query(statistic, **{"epsilon": Fraction(16), "delta": DELTA, **changes})
 
 
 def test_the_delta_that_is_granted_is_what_the_release_costs() -> None:
