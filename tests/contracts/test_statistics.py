@@ -124,7 +124,7 @@ class TestRocAtThresholds(WithLabels):
 
 
 class TestLinearRegression(StatisticContract):
-    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"), least_spread=0.5)
+    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"))
 
 
 class TestResidualReach(StatisticContract):
