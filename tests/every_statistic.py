@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Points
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.run.question import Question
@@ -27,7 +29,7 @@ from tallyroom.protocols.statistics.first_above import (
 )
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, LocalPairs, encoded
+from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
@@ -41,7 +43,7 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import (
     CuratedNextAttribute,
@@ -134,14 +136,15 @@ def records(parties: int) -> Holdings:
 def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
-    if isinstance(statistic, LocalForm):
+    plan = planned(statistic).plan
+    if plan.needs is Offer.RANDOMIZE:
         servers, aggregator, noise = 1, "local", Placement.CURATOR
-    elif statistic.curated:
+    elif isinstance(plan, Curated):
         servers, aggregator, noise = 1, "curator", Placement.CURATOR
-    elif statistic.on_demand:
+    elif isinstance(plan, Points):
         aggregator = "fss"
-    elif isinstance(statistic, Pairs):
+    elif plan.machines() is not None:
         noise = Placement.TOTAL
-    elif statistic.choice(8) is not None:
+    elif isinstance(plan, NoisyChoice):
         noise = Placement.JOINT
     return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)

@@ -123,7 +123,7 @@ def test_a_curve_is_decoded_from_the_counts_that_parties_noised() -> None:
 def test_without_noise_parties_submit_their_vectors() -> None:
     query = a_curve_query("shamir", 3, Ecdf(lower=0.0, upper=1.0, thresholds=54), 4, 4)
     exact = replace(query, epsilon=None)
-    assert exact.submitted == exact.statistic.length == 54
-    assert query.submitted == query.statistic.released == query.statistic.noises > 54
+    assert exact.submitted == exact.plan.length == 54
+    assert query.submitted == query.plan.released == query.plan.noises > 54
     with_servers = replace(query, noise=Placement.EACH_SERVER)
     assert with_servers.submitted == 54

@@ -12,6 +12,7 @@ from tallyroom.protocols.statistics.estimates import Curve
 from tallyroom.protocols.statistics.magnitudes import BINS, EDGES, Magnitudes
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini, KendallTau
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.conformance import conducted
 from tallyroom.protocols.studies.contract import Answer, Ask
 from tallyroom.protocols.studies.private_bounds import (
@@ -112,7 +113,7 @@ def test_the_statistic_is_asked_with_the_bounds_and_the_rest() -> None:
     records = holdings_of([3.0] * 50 + [12.0] * 50, 4)
 
     def answering(ask: Ask) -> Answer:
-        return Answer.told(ask.statistic.noiseless(records), np.zeros(BINS), records.rows)
+        return Answer.told(planned(ask.statistic).noiseless(records), np.zeros(BINS), records.rows)
 
     finding, (first, second) = conducted(PrivateBounds(Mean(), 0.3), answering)
     assert (str(first.share), str(second.share)) == ("3/10", "7/10")
