@@ -137,10 +137,10 @@ def test_bad_input_is_one_clear_line() -> None:
     missing = with_columns(years=np.append(people(40)["years"][:39], np.nan))
     with pytest.raises(LocalError, match="'years' has values that are not finite"):
         REGRESSION.reference(missing)
+    narrow = LinearRegression(("age=0:1", "wage=0:100"), ("age",), "wage")
     with pytest.raises(
         LocalError, match=r"'age' has one value only within \[0, 1\]: give it wider"
     ):
-        narrow = LinearRegression(("age=0:1", "wage=0:100"), ("age",), "wage")
         planned(narrow).noiseless(with_columns())
     for ranges, x, words in (
         (("age=1",), ("age",), "COLUMN=LOWER:UPPER"),
