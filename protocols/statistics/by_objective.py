@@ -50,11 +50,6 @@ class TwoClasses(RecordWords):
     def records_of(self, rows: Integers) -> tuple[Integers, NDArray[np.bool]]:
         """Whatever parties sent, as rows of terms within [−1, 1] in `STEPS`, and classes."""
 
-    @property
-    def grid_step(self) -> float:
-        """Of coefficients of terms within [−1, 1]."""
-        return 1 / GRID
-
 
 @dataclass(frozen=True)
 class ObjectiveFit(CuratorMechanism):

@@ -53,6 +53,10 @@ class ClassedAttributes(TwoClasses):
         return len(self.predictors) + 1
 
     @property
+    def grid_step(self) -> float:
+        return 0.0
+
+    @property
     def terms(self) -> int:
         return len(terms_of(self.predictors))
 

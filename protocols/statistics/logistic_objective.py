@@ -11,7 +11,7 @@ from tallyroom.protocols.plans.contract import Curated, Integers
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.scaled import ScaledColumn
-from tallyroom.protocols.privacy.objective import STEPS, minimum
+from tallyroom.protocols.privacy.objective import GRID, STEPS, minimum
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.by_objective import (
     EXACT_PENALTY,
@@ -53,6 +53,11 @@ class LabelledColumns(TwoClasses):
     @property
     def width(self) -> int:
         return len(self.scaled) + 1
+
+    @property
+    def grid_step(self) -> float:
+        """Of coefficients of columns scaled to [−1, 1]."""
+        return 1 / GRID
 
     @property
     def terms(self) -> int:
