@@ -43,7 +43,7 @@ from tallyroom.simulation.question_key import keyed
 from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
 from tallyroom.simulation.statement import Setting, answered
-from tallyroom.simulation.study import Manner, Put, conduct
+from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
 from tallyroom.storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
@@ -200,19 +200,19 @@ class Federation:
         """
         statistic = self._named(statistic)
         whole = Grant(parse_epsilon(str(epsilon)), delta)
-        manner = Manner(noise, unit, min_parties, deadline, fresh, report)
+        options = AskingOptions(noise, unit, min_parties, deadline, fresh, report)
         per_unit = self._setting.max_records_per_party if unit == "party" else 1
         statistic = zoomed(statistic, whole.epsilon, self.holdings.rows, per_unit)
         if isinstance(statistic, Study):
             statistic = statistic.with_bounds(self.data.bounds).of_records(self.holdings.rows)
             statistic = statistic.asked_of(self._aggregator.offers)
         if not isinstance(statistic, Study):
-            return self._ask(statistic, self._spec, whole, manner)[0]
+            return self._ask(statistic, self._spec, whole, options)[0]
         study, present = statistic, self.holdings
 
-        def put(question: Put) -> Result:
+        def put(question: StudyQuestion) -> Result:
             nonlocal present
-            ask, how = question.ask, manner.of(question)
+            ask, how = question.ask, options.of(question)
             spec = ask.aggregator or self._spec
             result, present = self._ask(ask.statistic, spec, question.grant, how, question.salt)
             return result
@@ -224,8 +224,8 @@ class Federation:
         def truth() -> Estimate | None:
             return of_all() if present is self.holdings else study.reference(present)
 
-        def rehearse(question: Put) -> float:
-            ask, how = question.ask, manner.of(question)
+        def rehearse(question: StudyQuestion) -> float:
+            ask, how = question.ask, options.of(question)
             return self._rehearse(ask.statistic, ask.aggregator or self._spec, question.grant, how)
 
         result = conduct(study, whole, self._next_key(), put, rehearse, report, truth)
@@ -242,19 +242,19 @@ class Federation:
         statistic: Statistic,
         spec: str,
         grant: Grant,
-        manner: Manner,
+        options: AskingOptions,
         salt: str | None = None,
     ) -> tuple[Result, Holdings]:
         """The answer, and the records that are in it. A study's question has a `salt`, which makes
         its key."""
-        question = self._question(statistic, spec, grant, manner, "" if salt else self._next_key())
+        question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
         statistic = self._as_put(question)
         clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
-        opened = self.runtime.ask(question, manner.report)
+        opened = self.runtime.ask(question, options.report)
         seconds = {"start": self._started or 0.0} if first else {}
         present = self.holdings
         if len(opened.contributors) < len(self.holdings.ids):
@@ -284,10 +284,12 @@ class Federation:
         statistic.check_resolution(self.holdings)
         return statistic
 
-    def _rehearse(self, statistic: Statistic, spec: str, grant: Grant, manner: Manner) -> float:
+    def _rehearse(
+        self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions
+    ) -> float:
         """The δ that a question would spend. Raises `LocalError` where it could not be asked, or
         where these parties would not answer it, before anything is started."""
-        question = self._question(statistic, spec, grant, manner, "")
+        question = self._question(statistic, spec, grant, options, "")
         query = self._check(question)
         asked = self._as_put(question)
         if query.plan.machines() is None:
@@ -299,12 +301,12 @@ class Federation:
         return aggregator_named(query.aggregator).mechanism(query).delta
 
     def _question(
-        self, statistic: Statistic, spec: str, grant: Grant, manner: Manner, key: str
+        self, statistic: Statistic, spec: str, grant: Grant, options: AskingOptions, key: str
     ) -> Question:
         """Raises `LocalError` for a question that cannot be asked, before anything is started."""
         aggregator = aggregator_named(spec)
         setting = dataclasses.replace(self._setting, aggregator=aggregator)
-        script, min_parties = self.misbehaviour, manner.min_parties
+        script, min_parties = self.misbehaviour, options.min_parties
         parties = len(self.holdings.ids)
         if min_parties is None and script != HONEST:
             min_parties = parties - len(script.silent) - len(script.cheats)
@@ -315,8 +317,8 @@ class Federation:
             )
         statistic = self._with_bounds(statistic).asked_of(aggregator.offers)
         statistic = self._with_bounds(statistic)  # bins need bounds where order did not
-        placement = setting.placement(manner.noise, statistic, manner.for_study)
-        question = manner.question(statistic, spec, grant, placement)
+        placement = setting.placement(options.noise, statistic, options.for_study)
+        question = options.question(statistic, spec, grant, placement)
         question = dataclasses.replace(
             question, data=self.data.name, min_parties=min_parties, key=key
         )

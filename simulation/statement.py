@@ -34,7 +34,7 @@ class Setting:
     def placement(
         self, noise: str | None, statistic: Statistic, for_study: bool = False
     ) -> Placement:
-        """Who adds the noise; `for_study` is as in `Manner`. Raises `LocalError`."""
+        """Who adds the noise; `for_study` is as in `AskingOptions`. Raises `LocalError`."""
         plan = self.plan(statistic)
         if for_study and noise is not None:
             of_pairs = parse_noise(noise)[0].of_pairs

@@ -241,6 +241,9 @@ class Kernel(ABC):
         """The outputs in the bits of their ranges, from the wires of two records.
 
         Whatever the wires say, outputs stay in their ranges and one record moves them by Δ at most.
+        Δ over all codes would cost nothing in the circuit and up to twice the noise, four times for
+        a square; so codes are confined. Where a record can move outputs through all of their
+        ranges, it is enough to confine those: fewer words, and none where a grid has all codes.
         """
         outputs = self.outputs
         ranges = sum(each.high - each.low for each in outputs)

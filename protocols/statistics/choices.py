@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.joint.above_threshold import FirstAbove
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.plans.interval import Interval
@@ -95,10 +95,10 @@ class Chosen(Legacy):
         )
 
     def _indices(self, released: Vector, candidates: int) -> NDArray[np.int64]:
-        """Raises `LocalError` where servers released something that is no index."""
+        """Raises `RunFailed` where servers released something that is no index."""
         found = signed(released)
         if ((found < 0) | (found >= candidates)).any():
-            raise LocalError("the servers' shares do not add up to anything that can be chosen")
+            raise RunFailed("the servers' shares do not add up to anything that can be chosen")
         return found
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
 from tallyroom.protocols.joint.discerned import squares_in
 from tallyroom.protocols.plans.facts import Facts
@@ -168,7 +168,7 @@ class CuratedNextAttribute(ByCurator, NextAttribute):
             return super().decode(released, records, exact)
         picked = int(signed(released)[0])
         if not 0 <= picked < len(self.candidates):
-            raise LocalError("the curator picked an attribute that is not there")
+            raise RunFailed("the curator picked an attribute that is not there")
         return self._told([float(at == picked) for at in range(len(self.candidates))])
 
 

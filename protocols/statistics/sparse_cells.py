@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.projected import refined, together
@@ -117,7 +117,7 @@ class SparseNextAttribute(OfRecords):
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
         picked = int(signed(released)[0])
         if picked not in self._places:
-            raise LocalError("the curator picked an attribute that is not there")
+            raise RunFailed("the curator picked an attribute that is not there")
         told = [float(at == picked) for at in self._places]
         return Counts([each.name for each in self.candidates], told)
 
@@ -195,17 +195,17 @@ class SparseCells(OfRecords):
         return found
 
     def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        """Raises `LocalError` for what no curator publishes."""
+        """Raises `RunFailed` for what no curator publishes."""
         words = signed(released)
         size = int(words[0])
         if not 0 <= size <= self.capacity:
-            raise LocalError("the curator published more cells than there is room for")
+            raise RunFailed("the curator published more cells than there is room for")
         cells = words[1 : 1 + size]
         counts = words[1 + self.capacity : 1 + self.capacity + size]
         inside = ((cells >= 0) & (cells < self.space.size)).all()
         least = 0 if exact else self.threshold
         if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
-            raise LocalError("the curator published cells that cannot be")
+            raise RunFailed("the curator published cells that cannot be")
         return self.rows_with(cells, counts).at_most(MOST_ROWS * records)
 
     def reference(self, holdings: Holdings) -> Estimate:

@@ -53,7 +53,7 @@ class Layout:
 @dataclass(frozen=True)
 class Progress:
     """`question` tells which one of a study it is. `links` is what each has carried so far, and
-    `states` how each party stands (`Standing`); empty where there are too many to show."""
+    `states` how each party stands (`PartyState`); empty where there are too many to show."""
 
     phase: str
     enrolled: int

@@ -22,7 +22,7 @@ from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.storage import party_answers as answers_module
-from tallyroom.storage.party_answers import MOST_BEGUN, MOST_SAID, PartyAnswers
+from tallyroom.storage.party_answers import MOST_SAID, PartyAnswers, things_told
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
 from tests.samples import RUN, a_message, a_query, holdings_of
 
@@ -253,20 +253,71 @@ def test_a_file_that_is_spoilt_is_not_taken_for_an_answer(at: int, tmp_path: Pat
         answers.kept(RUN)
 
 
-def test_old_runs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def number(value: int) -> bytes:
+    return value.to_bytes(8, "big")
+
+
+def test_old_runs_are_forgotten_and_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answers_module, "sync", lambda _: None)
+    monkeypatch.setattr(answers_module, "MOST_BEGUN", 16)
     answers = PartyAnswers(tmp_path)
-    for number in range(MOST_BEGUN + 3):
-        assert answers.begin(number.to_bytes(8, "big"), bytes(32))
-    for number in range(MOST_SAID + 3):
-        answers.keep(number.to_bytes(8, "big"), [])
-    assert len(list(tmp_path.glob("*.begun"))) == MOST_BEGUN
+    for value in range(1, 60):
+        assert answers.begin(number(value), bytes(32))
+        answers.keep(number(value), [])
+    assert 16 <= len(list(tmp_path.glob("*.begun"))) <= 32
     said = [path.stat().st_size for path in sorted(tmp_path.glob("*.said"))]
-    assert [size > 0 for size in said] == [False] * 3 + [True] * MOST_SAID
+    assert [size > 0 for size in said[-MOST_SAID - 1 :]] == [False] + [True] * MOST_SAID
+    assert len(said) <= 32
     with pytest.raises(LocalError, match="cannot be read any more"):
-        answers.kept((0).to_bytes(8, "big"))  # to meet again would give other shares
-    assert answers.kept((MOST_SAID + 2).to_bytes(8, "big")) == []
-    assert not answers.begin((MOST_BEGUN + 2).to_bytes(8, "big"), bytes(31))
+        answers.kept(number(59 - MOST_SAID))  # to meet again would give other shares
+    assert answers.kept(number(59)) == []
+    for started in (answers, PartyAnswers(tmp_path)):
+        assert started.begin(number(59), bytes(32))
+        assert not started.begin(number(59), bytes(31) + b"1")
+        assert not any(started.begin(number(value), bytes(32)) for value in range(28))
+
+
+def test_a_run_is_not_answered_again_after_many_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was started anew since, asked what it answered then."""
+    monkeypatch.setattr(answers_module, "MOST_BEGUN", 4)
+    values, old = [0.1, 0.4, 0.6, 0.9], a_query(nonce=number(1))
+    block = block_of(values, tmp_path)
+    for value in range(1, 14):
+        assert block.handle(asked(a_query(nonce=number(value)))).messages
+    again = block_of(values, tmp_path).handle(asked(old))
+    assert again.messages == []
+    assert "too old" in again.refused[0].reason
+
+
+def test_a_store_without_what_was_said_answers_nothing_of_before(tmp_path: Path) -> None:
+    """A copy of the secret alone, or what an earlier version left."""
+    (tmp_path / f"{number(3).hex()}.begun").write_bytes(bytes(32))
+    answers = PartyAnswers(tmp_path, number(5))
+    assert [answers.begin(number(value), bytes(32)) for value in (3, 5, 6)] == [False, False, True]
+    assert PartyAnswers(tmp_path, number(9)).begin(number(7), bytes(32))
+
+
+def test_what_was_told_outlives_a_torn_end(tmp_path: Path) -> None:
+    answers = PartyAnswers(tmp_path)
+    answers.begin(number(1), bytes(32))
+    first, second = (
+        things_told(a_message(Phase.KEYS, Role.SERVER, Role.PARTY, receivers=(3, 4), body=body))
+        for body in (b"one", b"other")
+    )
+    answers.tell(number(1), first)
+    (path,) = tmp_path.glob("*.begun")
+    with path.open("ab") as file:
+        file.write(b"torn")
+    assert PartyAnswers(tmp_path).told(number(1)) == first
+    later = {b"\0" * 10: b"\1" * 16}
+    answers.tell(number(1), later)
+    assert answers.told(number(1)) == first | later
+    assert first.keys() == second.keys()
+    assert not first.items() & second.items()
 
 
 def test_a_store_that_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tallyroom.parties.data import Dataset
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
 from tallyroom.protocols.statistics.ecdf import Quantile
@@ -125,5 +125,5 @@ def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     assert chosen is not None
     assert (chosen.chosen, chosen.noises) == (statistic.released, statistic.noises)
     beyond = np.array([2**40] * statistic.released, dtype=np.uint64)
-    with pytest.raises(LocalError, match="add up to anything"):
+    with pytest.raises(RunFailed, match="add up to anything"):
         statistic.decode(beyond, 100)

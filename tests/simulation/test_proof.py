@@ -14,6 +14,7 @@ from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.plans.contract import Points
 from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.query import run_name
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.run.evidence import Answered, Evidence
 from tallyroom.protocols.run.question import Question
@@ -167,6 +168,14 @@ def test_a_coordinator_cannot_alter_the_answer(opened: Opened) -> None:
     for words, lie in lies.items():
         with pytest.raises(RunFailed, match=f"the answer is refused: .*{words}"):
             lie.prove(QUESTION)
+
+
+def test_receipts_of_one_run_are_none_of_another(opened: Opened) -> None:
+    """The nonce is not in the query: the same question, asked again, has the same bytes."""
+    evidence = evidence_of(opened)
+    other = run_name(b"run-0002", evidence.query)
+    with pytest.raises(RunFailed, match="receipt is not signed with its certificate's key"):
+        replace(opened, evidence=replace(evidence, run=other)).prove(QUESTION)
 
 
 def test_a_receipt_is_of_its_server_its_share_and_its_charge(opened: Opened) -> None:

@@ -10,6 +10,7 @@ A block's links travel together, and arrive as they were sent or in parts; what 
 same either way.
 """
 
+import hashlib
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -97,6 +98,7 @@ class PairwiseParty:
         self._batches: dict[int, Batch] = {}
         self._slots: dict[int, NDArray[np.intp]] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
+        self._listed: dict[int, NDArray[np.uint64]] = {}
         self._settled: set[int] = set()
         self._early: dict[int, Message] = {}
         self._state = PairwiseState.MEETING
@@ -169,6 +171,10 @@ class PairwiseParty:
             order = np.lexsort((among["slot"] if garbles else among["theirs"], second))
             own = end_of(number, evaluator=not garbles)
             self._slots[own] = place * self._statistic.slots + among["slot"][order].astype(np.intp)
+            columns = (
+                among[name][order].astype(np.uint64) for name in ("slot", "theirs", "second")
+            )
+            self._listed[own] = np.concatenate(list(columns))
             swapped = int(np.count_nonzero(second))
             self._sizes[own] = len(among) - swapped, swapped
             self._awaited += 1
@@ -185,7 +191,9 @@ class PairwiseParty:
         x, y = (self._rows_of(place, first[name]) for name in ("slot", "theirs"))
         values = kernel.reference(x, y)
         if noise is not None:
-            source = self._randomness.of("alone", int(self._ids[place]))
+            # Bound to these pairs: the same noise on others would tell how they differ.
+            pairs = hashlib.blake2s(first.tobytes(), digest_size=16).hexdigest()
+            source = self._randomness.of(f"alone {pairs}", int(self._ids[place]))
             values = values + noise.draw(values.shape, source)
         self._shares[place, first["slot"]] = values.astype(np.int64).view(np.uint64)
         self._done[place, entries["slot"]] = True
@@ -354,9 +362,13 @@ class PairwiseParty:
         )
 
     def _along(self, links: Links, evaluator: bool) -> Randomness:
-        """What we draw on these links, bound to the records of our end of each."""
+        """What we draw on these links, bound to the records of our end of each and to the pairs
+        that meet on it. A machine that is started anew may be told of others, and to one reply of a
+        garbler, two requests from the same secrets show where their bits differ."""
         ends = links & np.uint64(0xFFFFFFFF) if evaluator else links >> np.uint64(32)
-        return self._randomness.along(links, ends.astype(np.uint32))
+        source = self._randomness.along(links, ends.astype(np.uint32))
+        listed = np.stack([self._listed[end_of(number, evaluator)] for number in links.tolist()])
+        return bound_to_rows(source, links, listed)
 
     # --- when all is done ---
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.joint.choice import Choice
 from tallyroom.protocols.joint.computation import Program
 from tallyroom.protocols.joint.discerned import shared_together, squares_in, twice_together
@@ -172,5 +172,5 @@ def test_what_cannot_be_picked_is_one_line() -> None:
             Choice(2, 9, tables=tables, classes=classes)
     pick = NextByMax(SCHEMA, "y", (), 2)
     for index in (2, 2**64 - 1):
-        with pytest.raises(LocalError, match="do not add up"):
+        with pytest.raises(RunFailed, match="do not add up"):
             pick.decode(np.array([index], dtype=np.uint64), 9)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.query import MAX_LENGTH
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, deal
@@ -134,11 +134,11 @@ def test_hostile_codes_are_codes_and_a_lying_curator_is_found_out() -> None:
     for at, value in ((0, 6), (0, 2**64 - 1), (1, 4), (1, 2**63), (2, 99), (6, 2), (7, 2**63)):
         bad = good.copy()
         bad[at] = value
-        with pytest.raises(LocalError, match="the curator published"):
+        with pytest.raises(RunFailed, match="the curator published"):
             statistic.decode(bad, 12)
     one = SparseNextAttribute(attributes=SCHEMA, target="y", bins=3)
     for picked in (3, 2**64 - 1):
-        with pytest.raises(LocalError, match="not there"):
+        with pytest.raises(RunFailed, match="not there"):
             one.decode(np.array([picked], dtype=np.uint64), 12)
 
 
