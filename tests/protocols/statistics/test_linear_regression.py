@@ -120,6 +120,18 @@ def test_noise_that_hides_the_spread_is_said_and_gives_finite_coefficients() -> 
     assert np.isfinite(result.estimate.coefficients).all()
 
 
+@pytest.mark.parametrize(("deviation", "hidden"), [(1.0, 0), (1e5, 2)])
+def test_which_directions_are_hidden_goes_by_the_noise_that_was_drawn(
+    deviation: float, hidden: int
+) -> None:
+    """Noise for a whole party is as many times that for one record as the party has records."""
+    asked = planned(REGRESSION)
+    noise = Noise((deviation * STEPS**2) ** 2)
+    found = asked.read(asked.total(deal(people(1000), 4)), 1000, noise).estimate
+    assert isinstance(found, Coefficients)
+    assert found.weak == hidden
+
+
 def with_columns(**changes: np.ndarray) -> Holdings:
     return deal(people(40) | changes, 2)
 
