@@ -11,12 +11,13 @@ from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.thresholded import Space
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.attributes import MAX_BINS, Attribute, parse_schema
+from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.synthetic_rows import SyntheticRows
 
 
 @dataclass(frozen=True)
-class OfSchema(Legacy):
+class OfSchema(Statistic):
     """About attributes, a target among them, whose values are public."""
 
     attributes: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ def check_bins(bins: int) -> None:
 
 
 @dataclass(frozen=True)
-class Projected(OfSchema):
+class Projected(Legacy, OfSchema):
     """Of which some are `chosen`; numbers are counted in `bins`."""
 
     chosen: tuple[str, ...] = ()
