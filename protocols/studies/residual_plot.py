@@ -19,7 +19,6 @@ from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
-from tallyroom.protocols.statistics.first_above import JointReach
 from tallyroom.protocols.statistics.linear_regression import LinearRegression, least_squares
 from tallyroom.protocols.statistics.option import option, role
 from tallyroom.protocols.statistics.ranged import parse_ranges
@@ -28,6 +27,7 @@ from tallyroom.protocols.statistics.residuals import (
     METHODS,
     CuratedCells,
     CuratedReach,
+    JointReach,
     ResidualCells,
     ResidualReach,
     fitted_and_residuals,
