@@ -7,7 +7,7 @@ of computing:
 - `NoisyChoice`: two servers choose among such sums, and release nothing but what is chosen;
 - `Points`: servers keep comparison keys, and answer point after point;
 - `Curated`: a trusted curator publishes the exact sum under noise that fits it;
-- `Pairs`: a kernel is computed for pairs of records, in circuits.
+- `PairwiseMean`: a kernel is computed for pairs of records, in circuits.
 
 A plan is a frozen dataclass of public values. Its `repr` is its identity: whatever decides what is
 released stands in it, and nothing that is done with the release afterwards. So randomness, reuse
@@ -147,7 +147,9 @@ class PlainSum(Strategy):
     moved: int
     """The most that replacing one record moves the sum, in L1."""
     unit: float = 0.0
-    """The step of a single sum, where it is one of real numbers; 0 where integers are counted."""
+    """The step of sums of real numbers; 0 where integers are counted."""
+    summed: str = ""
+    """What the sums are of, where there are several of real numbers."""
 
     @property
     def sensitivity(self) -> int:
@@ -168,6 +170,9 @@ class PlainSum(Strategy):
         return noise
 
     def words(self, scale: float) -> str:
+        if self.summed:
+            sums = f"{self.length} sums of {self.summed}"
+            return f"discrete Laplace of scale {scale * self.unit:.6g} on {sums}"
         if self.unit:
             step = self.unit
             sized = f"{scale * step:.6g} on the sum, in steps of {step:.2g}"
@@ -308,6 +313,16 @@ class Plan(ABC):
         """Whether an answer that counted so many is about all there is of `records` records; where
         it is not, nobody knows what is missing."""
         return True
+
+    # --- what simulations say of the records at hand ---
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        """How many distinct values count as equal to another, where that matters."""
+        return 0
+
+    def check_resolution(self, holdings: Holdings) -> None:
+        """Raises `LocalError` where rounding leaves too little of these records' order."""
+        return
 
 
 @dataclass(frozen=True)

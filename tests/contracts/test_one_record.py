@@ -37,7 +37,7 @@ OF_NAMES: tuple[Statistic, ...] = (
     ProjectedCells(**NAMED, chosen=("job",)),
     NextAttribute(**NAMED, chosen=("job",)),
     SparseCells(**NAMED, chosen=("job",)),
-    ClassObjective(**NAMED, max_records=4),
+    ClassObjective(**NAMED),
     Roc(lower=0.0, upper=1.0, thresholds=4, positive=2.0),
 )
 ROWS = 8
