@@ -134,7 +134,7 @@ class Strategy(ABC):
 
 
 class LinearMap(Protocol):
-    """A linear map of the sum that nothing but a choice is released of: every `Strategy` is one."""
+    """A linear map of the sum, whose values servers choose among. Every `Strategy` is one."""
 
     def measure(self, total: Vector) -> Vector: ...
 

@@ -18,8 +18,8 @@ from tallyroom.protocols.statistics.estimates import Estimate, Rows
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, Magnitudes
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.residuals import MAX_THRESHOLD
 
+MAX_THRESHOLD = 1 << 32
 BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""
 

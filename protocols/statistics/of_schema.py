@@ -1,4 +1,4 @@
-"""What statistics about a public schema of attributes have in common."""
+"""Statistics about attributes whose values a public schema tells."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What a projected histogram is made of (S4): which attribute to add next, and counts of cells.
+"""The questions of a projected histogram (S4): which attribute to add next, and counts of cells.
 
 The pairs of records of different classes that agree in all chosen attributes are those that a
 projection fails to discern. They follow from contingency tables of the chosen attributes, one more,
@@ -34,6 +34,7 @@ from tallyroom.protocols.plans.contract import (
     pooled,
 )
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.gathered import GatheredRows, RecordWords
 from tallyroom.protocols.plans.tables import CountedCells, Tables
 from tallyroom.protocols.privacy.selection import Exponential
 from tallyroom.protocols.privacy.thresholded import Space, ThresholdedHistogram, threshold_for
@@ -46,16 +47,63 @@ from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS, SyntheticRows
 
 MAX_CELLS = 500_000
-"""Of all tables or cells that a party sends: a vector of them fits a message."""
+"""The most counts that a party sends: a vector of them fits a message."""
 MAX_THRESHOLD = 1 << 40
 MAX_SQUARES = 1 << 14
-"""Of counts, that two servers compute in one question: some 10 kB each for 50,000 records."""
+"""The most squares of counts in one question of two servers: some 10 kB each for 50,000 records."""
 UNSURE = "how sure a pick is depends on how far apart the scores are, which nobody sees"
 
 
 @dataclass(frozen=True)
+class Codes(RecordWords):
+    """A record as the codes of its attributes, of which numbers are counted in `bins`."""
+
+    attributes: tuple[Attribute, ...]
+    bins: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.attributes)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.attributes if each.bounds is None)
+
+    @property
+    def width(self) -> int:
+        return len(self.attributes)
+
+    @property
+    def grid_step(self) -> float:
+        return 0.0
+
+    @cached_property
+    def space(self) -> Space:
+        """All cells of the attributes. Raises `LocalError` past 2^60."""
+        return Space(tuple(each.size(self.bins) for each in self.attributes))
+
+    def words_of(self, holdings: Holdings) -> Integers:
+        return np.stack([each.codes(holdings, self.bins) for each in self.attributes], axis=1)
+
+    def cells_of(self, holdings: Holdings) -> Integers:
+        return self.space.encode(self.words_of(holdings))
+
+    def taken(self, total: Vector, max_records: int) -> Integers:
+        """The codes that parties sent; what is no code of its attribute counts as the nearest."""
+        sizes = np.array([each.size(self.bins) for each in self.attributes])
+        rows = GatheredRows(self, max_records).rows_of(total)
+        found: Integers = np.clip(rows, 0, sizes - 1)
+        return found
+
+    def rows_with(self, cells: Integers, counts: Integers) -> SyntheticRows:
+        """Synthetic rows, by the numbers of cells."""
+        labels = [each.labels(self.bins) for each in self.attributes]
+        return SyntheticRows(list(self.columns), labels, self.space.decode(cells), counts)
+
+
+@dataclass(frozen=True)
 class Projected(OfSchema):
-    """Of which some are `chosen`; numbers are counted in `bins`."""
+    """A question about the `chosen` attributes and the target; numbers are counted in `bins`."""
 
     chosen: tuple[str, ...] = ()
     bins: int = 2
@@ -70,79 +118,56 @@ class Projected(OfSchema):
             raise LocalError("chosen attributes are those of the schema, each once")
 
     @cached_property
-    def projected(self) -> tuple[Attribute, ...]:
+    def codes(self) -> Codes:
         """The chosen attributes, and the target."""
         predictors, target = self.schema
         by_name = {each.name: each for each in predictors}
-        return *(by_name[name] for name in self.chosen), target
-
-    @cached_property
-    def space(self) -> Space:
-        """Of the projected attributes. Raises `LocalError` past 2^60 cells."""
-        return space_of(self.projected, self.bins)
+        return Codes((*(by_name[name] for name in self.chosen), target), self.bins)
 
     def further(self, most: int) -> tuple[Attribute, ...]:
         """The attributes that are not chosen, of at most so many values."""
         left = (each for each in self.schema[0] if each.name not in self.chosen)
         return tuple(each for each in left if each.size(self.bins) <= most)
 
-    def rows_with(self, cells: Integers, counts: Integers) -> SyntheticRows:
-        """Of the projected space, by the numbers of its cells."""
-        return SyntheticRows(
-            [each.name for each in self.projected],
-            [each.labels(self.bins) for each in self.projected],
-            self.space.decode(cells),
-            counts,
-        )
-
-
-def space_of(attributes: tuple[Attribute, ...], bins: int) -> Space:
-    return Space(tuple(each.size(bins) for each in attributes))
-
-
-def codes_of(attributes: tuple[Attribute, ...], bins: int, holdings: Holdings) -> Integers:
-    """A row for each record."""
-    return np.stack([each.codes(holdings, bins) for each in attributes], axis=1)
-
 
 @dataclass(frozen=True)
 class AttributeTables(Tables):
-    """One table for each of the `further` attributes, over it and the projected ones; or, without
-    any, the table of those alone."""
+    """A table for each of the `further` attributes, over it and the projected ones; where there are
+    None, the table of those alone."""
 
     projected: tuple[Attribute, ...]
     bins: int
     further: tuple[Attribute, ...] | None = None
 
+    @cached_property
+    def _every(self) -> Codes:
+        return Codes((*(self.further or ()), *self.projected), self.bins)
+
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(each.name for each in (*(self.further or ()), *self.projected))
+        return self._every.columns
 
     @property
     def named(self) -> tuple[str, ...]:
-        every = (*(self.further or ()), *self.projected)
-        return tuple(each.name for each in every if each.bounds is None)
+        return self._every.named
 
-    @property
-    def tables(self) -> list[tuple[Attribute, ...]]:
+    @cached_property
+    def tables(self) -> list[Codes]:
         if self.further is None:
-            return [self.projected]
-        return [(each, *self.projected) for each in self.further]
+            return [self._every]
+        return [Codes((each, *self.projected), self.bins) for each in self.further]
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(space_of(each, self.bins).size for each in self.tables)
+        return tuple(each.space.size for each in self.tables)
 
     @property
     def classes(self) -> int:
-        """Values of the target."""
+        """How many values the target has."""
         return self.projected[-1].size(self.bins)
 
     def cells_of(self, holdings: Holdings) -> list[Integers]:
-        return [
-            space_of(each, self.bins).encode(codes_of(each, self.bins, holdings))
-            for each in self.tables
-        ]
+        return [each.cells_of(holdings) for each in self.tables]
 
     def check_size(self) -> None:
         """Raises `LocalError` for more counts than fit a message."""
@@ -230,12 +255,12 @@ class NextAttribute(Projected):
     def candidates(self) -> tuple[Attribute, ...]:
         """Those that are not chosen, and whose table is not too large for all of them to be sent:
         the public schema decides."""
-        held = math.prod(each.size(self.bins) for each in self.projected)
+        held = math.prod(each.size(self.bins) for each in self.codes.attributes)
         return self.further(MAX_CELLS // len(self.schema[0]) // held)
 
     @cached_property
     def tables(self) -> AttributeTables:
-        return AttributeTables(self.projected, self.bins, self.candidates)
+        return AttributeTables(self.codes.attributes, self.bins, self.candidates)
 
     @property
     def can_be_squared(self) -> bool:
@@ -357,7 +382,7 @@ class ProjectedCells(Projected):
 
     @cached_property
     def table(self) -> AttributeTables:
-        return AttributeTables(self.projected, self.bins)
+        return AttributeTables(self.codes.attributes, self.bins)
 
     def plan(self, facts: Facts) -> Plan:
         above = self._threshold(facts)
@@ -383,11 +408,11 @@ class ProjectedCells(Projected):
                 held = np.flatnonzero(release.integers > (0 if release.exact else above))
             case _:
                 raise LocalError(f"{self.name} is not read off such a plan")
-        rows = self.rows_with(held, release.integers[held])
+        rows = self.codes.rows_with(held, release.integers[held])
         return release.without_errors(rows.at_most(MOST_ROWS * release.records))
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return self.rows_with(*np.unique(self.table.measured(holdings), return_counts=True))
+        return self.codes.rows_with(*np.unique(self.table.measured(holdings), return_counts=True))
 
 
 @dataclass(frozen=True)

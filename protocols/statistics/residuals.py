@@ -1,4 +1,4 @@
-"""What a residual plot is made of: how far both axes reach, and counts of cells (S2 §4.2).
+"""The questions of a residual plot: how far both axes reach, and counts of cells (S2 §4.2).
 
 Coefficients are public, and parties compute residuals by themselves: what they send are counts. A
 curator, or two servers together, find bounds by the sparse vector technique; other aggregators
@@ -61,7 +61,6 @@ from tallyroom.protocols.statistics.residual_estimates import ResidualCounts
 
 METHODS = ("laplace", "hb", "dawa")
 MAX_DOUBLINGS = 64
-MAX_THRESHOLD = 1 << 32
 FIXED_POINT = 1 << 16
 """A curator publishes estimated counts in such parts of 1."""
 ANY: Bounds = (-math.inf, math.inf)
@@ -75,7 +74,7 @@ TWO_SEARCHES = (
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Of y, by coefficients of the columns x, the intercept's first."""
+    """Predicts y from the columns x by coefficients, the intercept's first."""
 
     x: tuple[str, ...]
     y: str
@@ -86,13 +85,31 @@ class LinearModel:
         return (*self.x, self.y)
 
     def points(self, holdings: Holdings) -> tuple[Column, Column]:
-        """Fitted values and residuals."""
-        return fitted_and_residuals(holdings, self.x, self.y, self.coefficients)
+        """Fitted values and residuals. What overflows, or is no number to begin with, is infinite
+        or NaN, and outside of any plot: a party that refused it would tell, without noise, which of
+        its values exceed what coefficients are chosen for."""
+        intercept, *slopes = self.coefficients
+        fitted = np.full(holdings.rows, intercept)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, slope in zip(self.x, slopes, strict=True):
+                fitted = fitted + slope * holdings.column(name)
+            return fitted, holdings.column(self.y) - fitted
+
+
+@dataclass(frozen=True)
+class ModelTables(Tables):
+    """Tables of fitted values and residuals."""
+
+    model: LinearModel
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.model.columns
 
 
 @dataclass(frozen=True)
 class Residuals(Statistic):
-    """About y and what coefficients, the intercept first, make of the columns x."""
+    """A question about the residuals of a linear model, whose coefficients are public."""
 
     x: tuple[str, ...] = ("x",)
     y: str = "y"
@@ -114,7 +131,7 @@ class Residuals(Statistic):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*self.x, self.y)
+        return self.model.columns
 
     @property
     def model(self) -> LinearModel:
@@ -125,16 +142,11 @@ class Residuals(Statistic):
 
 
 @dataclass(frozen=True)
-class Sizes(Tables):
+class Sizes(ModelTables):
     """Fitted values by signed size and residuals by size, in powers of two of a unit."""
 
-    model: LinearModel
     least_reach: float
     doublings: int
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.model.columns
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -290,17 +302,12 @@ class JointReach(ResidualReach):
 
 
 @dataclass(frozen=True)
-class PlotCells(Tables):
+class PlotCells(ModelTables):
     """The cell of a plot that a record is in. Where they are released in `blocks`, a record is no
     single cell to proofs and local randomizers."""
 
-    model: LinearModel
     grid: PlotGrid
     blocks: bool = False
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.model.columns
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -461,17 +468,3 @@ class CuratedCells(ResidualCells):
     def plan(self, facts: Facts) -> Plan:
         cells = PlotCells(self.model, self.grid(facts.records, facts.epsilon))
         return Curated(cells, DawaCells(cells.length))
-
-
-def fitted_and_residuals(
-    holdings: Holdings, x: tuple[str, ...], y: str, coefficients: tuple[float, ...]
-) -> tuple[Column, Column]:
-    """What overflows, or is no number to begin with, is infinite or NaN, and outside of any plot: a
-    party that refused it would tell, without noise, which of its values exceed what coefficients
-    are chosen for.
-    """
-    fitted = np.full(holdings.rows, coefficients[0])
-    with np.errstate(over="ignore", invalid="ignore"):
-        for name, slope in zip(x, coefficients[1:], strict=True):
-            fitted = fitted + slope * holdings.column(name)
-        return fitted, holdings.column(y) - fitted

@@ -18,12 +18,11 @@ from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.plans.contract import Curated, CuratorMechanism, Integers
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.plans.gathered import GatheredRows, RecordWords
+from tallyroom.protocols.plans.gathered import GatheredRows
 from tallyroom.protocols.privacy.projected import refined, together
 from tallyroom.protocols.privacy.thresholded import (
     MAX_OUTPUT,
     MAX_SPACE,
-    Space,
     ThresholdedHistogram,
     passing_chance,
     threshold_for,
@@ -34,51 +33,16 @@ from tallyroom.protocols.statistics.attributes import Attribute
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.projected import (
     MAX_THRESHOLD,
+    Codes,
     Pick,
     Projected,
     cells_kept,
-    codes_of,
     picked,
-    space_of,
 )
 from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.protocols.statistics.synthetic_rows import MOST_ROWS
 
 SECRET = "what noise did to it depends on the records, so it is secret"
-
-
-@dataclass(frozen=True)
-class Codes(RecordWords):
-    """The codes of a record's attributes."""
-
-    attributes: tuple[Attribute, ...]
-    bins: int
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.attributes)
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.attributes if each.bounds is None)
-
-    @property
-    def width(self) -> int:
-        return len(self.attributes)
-
-    @property
-    def grid_step(self) -> float:
-        return 0.0
-
-    def words_of(self, holdings: Holdings) -> Integers:
-        return codes_of(self.attributes, self.bins, holdings)
-
-    def taken(self, total: Vector, max_records: int) -> Integers:
-        """The codes that parties sent; what is no code of its attribute counts as the nearest."""
-        sizes = np.array([each.size(self.bins) for each in self.attributes])
-        rows = GatheredRows(self, max_records).rows_of(total)
-        found: Integers = np.clip(rows, 0, sizes - 1)
-        return found
 
 
 # --- which attribute to add next ---
@@ -125,14 +89,14 @@ class SparseNextAttribute(Projected):
     @cached_property
     def candidates(self) -> tuple[Attribute, ...]:
         """Those that are not chosen, and with which the space has at most 2^60 cells."""
-        return self.further(MAX_SPACE // self.space.size)
+        return self.further(MAX_SPACE // self.codes.space.size)
 
-    @property
-    def codes(self) -> Codes:
-        return Codes((*self.candidates, *self.projected), self.bins)
+    @cached_property
+    def every(self) -> Codes:
+        return Codes((*self.candidates, *self.codes.attributes), self.bins)
 
     def plan(self, facts: Facts) -> Curated:
-        held = self.codes, facts.max_records_per_party
+        held = self.every, facts.max_records_per_party
         pick = PickOfCodes(*held, len(self.candidates))
         return Curated(GatheredRows(*held), pick, gathered=True)
 
@@ -141,7 +105,7 @@ class SparseNextAttribute(Projected):
         return release.without_errors(picked(self.candidates, index), SECRET)
 
     def reference(self, holdings: Holdings) -> Estimate:
-        scores = pairs_left(self.codes.words_of(holdings), len(self.candidates))
+        scores = pairs_left(self.every.words_of(holdings), len(self.candidates))
         return picked(self.candidates, int(np.argmax(scores)))
 
 
@@ -158,22 +122,18 @@ class ListedCells(CuratorMechanism):
     capacity: int
 
     @property
-    def space(self) -> Space:
-        return space_of(self.codes.attributes, self.codes.bins)
-
-    @property
     def released(self) -> int:
         """How many cells there are, and for each its number and its count."""
         return 1 + 2 * self.capacity
 
     def _cells(self, total: Vector) -> Integers:
-        return self.space.encode(self.codes.taken(total, self.max_records))
+        return self.codes.space.encode(self.codes.taken(total, self.max_records))
 
     def publish(
         self, total: Vector, epsilon: Fraction, delta: float, randomness: Randomness
     ) -> Vector:
         mechanism = ThresholdedHistogram.spending(epsilon, self.threshold)
-        found = mechanism.sample(self._cells(total), self.space.size, randomness)
+        found = mechanism.sample(self._cells(total), self.codes.space.size, randomness)
         return self._listed(found.cells, found.counts)
 
     def publish_exactly(self, total: Vector) -> Vector:
@@ -198,14 +158,14 @@ class ListedCells(CuratorMechanism):
             raise RunFailed("the curator published more cells than there is room for")
         cells = words[1 : 1 + size]
         counts = words[1 + self.capacity : 1 + self.capacity + size]
-        inside = ((cells >= 0) & (cells < self.space.size)).all()
+        inside = ((cells >= 0) & (cells < self.codes.space.size)).all()
         if not (inside and (np.diff(cells) > 0).all() and (counts > least).all()):
             raise RunFailed("the curator published cells that cannot be")
         return cells, counts
 
     def words(self, epsilon: Fraction, delta: float) -> str:
         scale, kept = 2 / float(epsilon), cells_kept(self.threshold)
-        return f"discrete Laplace of scale {scale:.6g} on {self.space.size:.6g} {kept}"
+        return f"discrete Laplace of scale {scale:.6g} on {self.codes.space.size:.6g} {kept}"
 
     def numeric_delta(self, delta: float) -> float:
         return 0.0
@@ -219,11 +179,7 @@ class SparseCells(Projected):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.space  # noqa: B018  # raises past 2^60
-
-    @property
-    def codes(self) -> Codes:
-        return Codes(self.projected, self.bins)
+        self.codes.space  # noqa: B018  # raises past 2^60
 
     def plan(self, facts: Facts) -> Curated:
         held = self.codes, facts.max_records_per_party
@@ -236,9 +192,9 @@ class SparseCells(Projected):
         smallest would be left out then."""
         if facts.epsilon is None:
             return 0, min(facts.records, MAX_OUTPUT)
-        above = threshold_for(self.space.size, facts.records, facts.epsilon)
+        above = threshold_for(self.codes.space.size, facts.records, facts.epsilon)
         above = min(above, MAX_THRESHOLD)
-        expected = float(self.space.size * passing_chance(above, 2 / facts.epsilon))
+        expected = float(self.codes.space.size * passing_chance(above, 2 / facts.epsilon))
         room = math.ceil(facts.records + expected + 12 * math.sqrt(expected) + 40)
         return above, min(room, MAX_OUTPUT)
 
@@ -246,10 +202,10 @@ class SparseCells(Projected):
         match release.plan:
             case Curated(mechanism=ListedCells() as listed):
                 least = 0 if release.exact else listed.threshold
-                rows = self.rows_with(*listed.cells_in(release.integers, least))
+                rows = self.codes.rows_with(*listed.cells_in(release.integers, least))
                 return release.without_errors(rows.at_most(MOST_ROWS * release.records), SECRET)
         raise LocalError(f"{self.name} is not read off such a plan")
 
     def reference(self, holdings: Holdings) -> Estimate:
-        cells = self.space.encode(self.codes.words_of(holdings))
-        return self.rows_with(*np.unique(cells, return_counts=True))
+        cells = self.codes.cells_of(holdings)
+        return self.codes.rows_with(*np.unique(cells, return_counts=True))

@@ -188,8 +188,8 @@ class ProjectedHistogram(Study):
             notes.append(f"no further attribute of {self.picks} fits into {most}")
         if isinstance(asked := self._cells(chosen), SparseCells):
             notes.append(
-                f"{asked.space.size:.3g} cells are too many for a vector: the curator has every "
-                "record's codes, and a threshold that lets few empty cells pass"
+                f"{asked.codes.space.size:.3g} cells are too many for a vector: the curator has "
+                "every record's codes, and a threshold that lets few empty cells pass"
             )
         by_max = sum(self._by_max(chosen[:at]) for at in range(len(chosen))) if self.picks else 0
         if by_max:
