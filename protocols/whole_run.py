@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tallyroom.protocols.aggregation import aggregator_named
-from tallyroom.protocols.aggregation.contract import Ids, Memory, OneRound, Total
+from tallyroom.protocols.aggregation.contract import Ids, Memory, Total
 from tallyroom.protocols.aggregation.mechanism import draw_noise
+from tallyroom.protocols.aggregation.one_round import OneRound
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import RunFailed
 from tallyroom.protocols.query import Query

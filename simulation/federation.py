@@ -16,6 +16,7 @@ from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.privacy.mechanisms import parse_epsilon
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
@@ -23,6 +24,7 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
+from tallyroom.protocols.statistics.pairwise import with_published_bounds
 from tallyroom.protocols.studies import studies
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
@@ -156,14 +158,14 @@ class Federation:
         """With what a question is put; a study as it was chosen: its questions may differ."""
         if isinstance(question, Study):
             return self._aggregator
-        statistic = self._with_bounds(question).asked_of(self._aggregator.offers)
+        statistic = self._as_asked(question, self._aggregator)
         return self._setting.settled(self._spec, statistic)
 
     def predicted_links(self, question: Statistic | Study) -> dict[str, int]:
         """Bytes that links will carry, as far as the aggregator states them in a formula."""
         if isinstance(question, Study):
             return {}
-        statistic = self._with_bounds(question).asked_of(self._aggregator.offers)
+        statistic = self._as_asked(question, self._aggregator)
         query = self._setting.query(self._spec, statistic)
         return {} if query is None else predicted_links(query)
 
@@ -264,7 +266,8 @@ class Federation:
         about = {"runtime": self.runtime.name, "network": self.network, "seed": self.seed}
         result = answered(question, opened, about, self.runtime.trust)
         assert result.proof is not None
-        notes = self._notes(question, opened, clipped) + self._missed(result, opened.refused)
+        plan = result.proof.plan(result.proof.evidence.asked_query)
+        notes = self._notes(question, plan, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
             result,
             truth=truth,
@@ -278,10 +281,11 @@ class Federation:
         """As it will be put: a truth depends on thresholds, not on which pairs are drawn. Raises
         `LocalError` where too little is left of these records' order."""
         here = self._setting
-        statistic = question.prepared(
+        facts = question.facts(
             here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
         )
-        statistic.check_resolution(self.holdings)
+        statistic = question.statistic.prepared(facts)
+        statistic.plan(facts).check_resolution(self.holdings)
         return statistic
 
     def _rehearse(
@@ -315,8 +319,7 @@ class Federation:
             raise LocalError(
                 f"--dropout leaves {answering} parties and --min-parties needs {min_parties}"
             )
-        statistic = self._with_bounds(statistic).asked_of(aggregator.offers)
-        statistic = self._with_bounds(statistic)  # bins need bounds where order did not
+        statistic = self._as_asked(statistic, aggregator)
         placement = setting.placement(options.noise, statistic, options.for_study)
         question = options.question(statistic, spec, grant, placement)
         question = dataclasses.replace(
@@ -356,18 +359,17 @@ class Federation:
         self._asked += 1
         return str(self._asked) if self.seed is not None else os.urandom(8).hex()
 
-    def _with_bounds(self, statistic: Statistic) -> Statistic:
-        """Fills in bounds and categories that the data set publishes; a file's must come from the
+    def _as_asked(self, statistic: Statistic, aggregator: Aggregator) -> Statistic:
+        """With bounds and categories that the data set publishes; a file's must come from the
         user."""
         if known := self.data.categories.get(next(iter(statistic.columns), "")):
             statistic = with_categories(statistic, known)
         named = statistic.named_columns
         self.data.check([column for column in statistic.columns if column not in named])
-        bounded = statistic.with_bounds(self.data.bounds)
-        bounded.check_bounds()
-        return bounded
+        bounded = with_published_bounds(statistic, self.data.bounds, aggregator.offers)
+        return bounded.asked_of(aggregator.offers)
 
-    def _notes(self, question: Question, opened: Opened, clipped: int) -> list[str]:
+    def _notes(self, question: Question, plan: Plan, opened: Opened, clipped: int) -> list[str]:
         """What only a simulation can tell."""
         notes = []
         if self.seed is not None and question.epsilon is not None:
@@ -382,7 +384,7 @@ class Federation:
             notes.append(
                 f"{clipped} of {self.holdings.rows} values lay outside {outside} and were clipped"
             )
-        if tied := question.statistic.tied_by_rounding(self.holdings):
+        if tied := plan.tied_by_rounding(self.holdings):
             notes.append(
                 f"{tied} distinct values were rounded to the same as others and count as equal: "
                 "give --lower and --upper as narrow as they are"

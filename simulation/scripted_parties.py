@@ -122,7 +122,8 @@ def exaggerated(query: Query, holdings: Holdings, liars: Liars) -> Holdings:
 def _false_keys(query: Query, holdings: Holdings, liars: Liars, randomness: Randomness) -> Machine:
     """Two keys for one record: refused only past the number of records of the largest party.
     Where keys are verified, keys that count a thousand times."""
-    from tallyroom.protocols.aggregation.fss.aggregator import Fss, FssParty
+    from tallyroom.protocols.aggregation.fss.aggregator import Fss
+    from tallyroom.protocols.aggregation.fss.roles import FssParty
 
     class HeavyKeys(FssParty):
         def weights(self, ids: Ids, count: int) -> NDArray[np.uint64]:

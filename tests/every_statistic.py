@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Points
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings, deal
@@ -29,7 +28,6 @@ from tallyroom.protocols.statistics.first_above import (
 )
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
@@ -118,9 +116,10 @@ EVERY: tuple[Statistic, ...] = (
     KendallTau(**PAIR),
     Auc(**PAIR),
     Pairwise(**PAIR),
-    LocalPairs("gini", encoded(Gini(**UNIT, bins="4")), 4),
-    LocalAuc("auc", encoded(Auc(**UNIT, bins="8")), 3),
 )
+
+LOCALLY: tuple[Statistic, ...] = (Gini(**UNIT, bins="4"), Auc(**UNIT, bins="8"))
+"""Those that are asked in another way in the local model."""
 
 
 def records(parties: int) -> Holdings:
@@ -137,7 +136,7 @@ def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
     plan = planned(statistic).plan
-    if plan.needs is Offer.RANDOMIZE:
+    if statistic in LOCALLY:
         servers, aggregator, noise = 1, "local", Placement.CURATOR
     elif isinstance(plan, Curated):
         servers, aggregator, noise = 1, "curator", Placement.CURATOR

@@ -7,7 +7,7 @@ of computing:
 - `NoisyChoice`: two servers choose among such sums, and release nothing but what is chosen;
 - `Points`: servers keep comparison keys, and answer point after point;
 - `Curated`: a trusted curator publishes the exact sum under noise that fits it;
-- `Pairs`: a kernel is computed for pairs of records, in circuits.
+- `PairwiseMean`: a kernel is computed for pairs of records, in circuits.
 
 A plan is a frozen dataclass of public values. Its `repr` is its identity: whatever decides what is
 released stands in it, and nothing that is done with the release afterwards. So randomness, reuse
@@ -307,6 +307,16 @@ class Plan(ABC):
         """Whether an answer that counted so many is about all there is of `records` records; where
         it is not, nobody knows what is missing."""
         return True
+
+    # --- what simulations say of the records at hand ---
+
+    def tied_by_rounding(self, holdings: Holdings) -> int:
+        """How many distinct values count as equal to another, where that matters."""
+        return 0
+
+    def check_resolution(self, holdings: Holdings) -> None:
+        """Raises `LocalError` where rounding leaves too little of these records' order."""
+        return
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallyroom.extend import StatisticContract
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistics
@@ -14,7 +15,6 @@ from tallyroom.protocols.statistics.areas import (
 )
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
-from tallyroom.protocols.statistics.contract import StatisticContract
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
@@ -161,9 +161,8 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model, and those that
-    release no sum but what servers chose, have machines or noise of their own, and their own
-    tests."""
+    """Those of pairs, of points on demand and of a curator, and those that release no sum but what
+    servers chose, have machines or noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     plans = {each.name: planned(each).plan for each in EVERY}

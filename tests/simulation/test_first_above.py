@@ -144,7 +144,7 @@ def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     scores = statistic.measure(np.zeros(statistic.length, dtype=np.uint64))
     assert len(scores) == chosen.contests * chosen.candidates
     beyond = np.array([2**40] * statistic.released, dtype=np.uint64)
-    with pytest.raises(LocalError, match="add up to anything"):
+    with pytest.raises(RunFailed, match="add up to anything"):
         statistic.decode(beyond, 100)
 
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.collector import Collector, CollectorState
 from tallyroom.protocols.aggregation.contract import Bulk, Records
-from tallyroom.protocols.aggregation.fss.aggregator import FssServer
+from tallyroom.protocols.aggregation.fss.roles import FssServer
 from tallyroom.protocols.aggregation.fss.submission import compared
 from tallyroom.protocols.aggregation.mechanism import draw_noise
 from tallyroom.protocols.aggregation.one_round import ServerState

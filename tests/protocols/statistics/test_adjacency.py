@@ -23,11 +23,11 @@ from tallyroom.protocols.statistics import Statistic, statistic_names
 from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import Ecdf
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.every_statistic import EVERY
+from tests.protocols.statistics.local_form_samples import form_of
 from tests.samples import a_query
 
 UNIT = {"lower": 0.0, "upper": 1.0}
@@ -47,7 +47,7 @@ MOST_FREE = 3
 def on_the_sum(statistic: Statistic) -> bool:
     """Whether noise of a fixed size is added to the sum of all vectors. Kernels, choices, local
     randomizers and curators have enumerations of their own."""
-    others = isinstance(statistic, Pairs | LocalForm) or statistic.curated or statistic.on_demand
+    others = isinstance(statistic, Pairs) or statistic.curated or statistic.on_demand
     return not others and statistic.choice(9) is None
 
 
@@ -126,8 +126,8 @@ def test_every_statistic_is_enumerated_here_or_where_its_noise_is_not_on_a_sum()
 def test_a_report_of_a_public_label_says_so() -> None:
     """In the local model, code by code: reports of two scores are alike within ε, and the label is
     read off each."""
-    form = LocalAuc("auc", encoded(Auc(**UNIT, bins="4", labels="public")), 2)  # type: ignore[arg-type]
-    told = Adjacency.of(form)
+    auc = Auc(**UNIT, bins="4", labels="public")  # type: ignore[arg-type]
+    told = Adjacency.of(form_of(auc).plan, auc.columns)
     assert (told.public, told.protected) == (("label",), ("score",))
     assert "the label of every record is released without noise" in str(told)
 
