@@ -133,6 +133,12 @@ class Strategy(ABC):
         """The mechanism by name, given the scale of one noise in units of the sum."""
 
 
+class LinearMap(Protocol):
+    """A linear map of the sum, whose values servers choose among. Every `Strategy` is one."""
+
+    def measure(self, total: Vector) -> Vector: ...
+
+
 @dataclass(frozen=True)
 class PlainSum(Strategy):
     """Every element of the sum is released under a noise of its own."""
@@ -403,7 +409,7 @@ class NoisyChoice(EncodedRecords):
     rule: Choice | FirstAbove
     units: int
     """The sensitivity, in units of ε·s for noise of scale s on each score (`units_of_epsilon`)."""
-    strategy: Strategy | None = None
+    strategy: LinearMap | None = None
     """The linear map of the sum that servers choose among, where it is not the sum itself."""
     described: str = ""
     """The rule by name; report noisy max, if it is empty."""

@@ -149,7 +149,7 @@ class TestNextAttribute(StatisticContract):
 
 
 class TestProjectedCells(StatisticContract):
-    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3, threshold=0)
+    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3)
 
 
 class TestRunningSum(StatisticContract):
