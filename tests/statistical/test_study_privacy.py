@@ -15,15 +15,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.laplace import Integers
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Sum
-from tallyroom.protocols.statistics.release import Noise as Law
-from tallyroom.protocols.statistics.release import Release
+from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.release import Noise as ReleaseNoise
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Ask
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
@@ -44,8 +43,7 @@ def records(first: float) -> Holdings:
 
 
 LOWEST = records(NEAR)
-FACTS = Facts.of_one_server(RECORDS, RECORDS)
-BINS = [int(Magnitudes().plan(FACTS).measured(records(value))[0]) for value in (NEAR, FAR)]
+BINS = [int(Magnitudes().measured(records(value))[0]) for value in (NEAR, FAR)]
 
 
 class Noise:
@@ -72,7 +70,8 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
         while True:
             statistic, grant = ask.statistic, budget.grant(ask)
             assert grant.epsilon is not None
-            plan = statistic.plan(FACTS)
+            asked = planned(statistic)
+            plan = asked.plan
             noise = DiscreteLaplace.spending(grant.epsilon, plan.sensitivity)
             total = plan.encode(held)[0]
             released = total + drawn.row(noise, plan.length).astype(np.uint64)
@@ -84,7 +83,7 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
                 seen = values[0] <= plan.encode(LOWEST)[0].view(np.int64)[0]
             if not seen:
                 return False
-            ask = steps.send(statistic.read(Release(plan, released, RECORDS, Law(noise.variance))))
+            ask = steps.send(asked.read(released, RECORDS, ReleaseNoise(noise.variance)))
     except StopIteration:
         return True
 
