@@ -225,7 +225,7 @@ def noises(query: Query, pairs: list[tuple[int, int]]) -> list[int]:
     (sent,) = (m for m in host.handle(told).messages if m.phase is Phase.SUBMIT)
     values = signed(sent.body[0].view("<u8"))
     first, second = np.array(pairs).T
-    records = statistic.records_of(party)
+    records = query.plan.measured(party)
     kernel = statistic.kernel.reference(records[first], records[second])
     found: list[int] = (values[first] - kernel.ravel()).tolist()
     return found
