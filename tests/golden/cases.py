@@ -16,6 +16,7 @@ ALSO = (
 MOST = ("curator", "additive", "fss", "local", "prio3", "shuffle")
 """Where masking and shamir have nothing to add to additive."""
 ROOMS = ("curator", "additive")
+THREE = ("additive", "additive/3", "fss/3")
 CIRCUITS = ("curator", "additive", "fss", "prio3")
 RANDOMIZED = ("local", "shuffle")
 RANDOMIZERS = ("response", "unary", "hadamard", "hashing")
@@ -66,6 +67,10 @@ class Case:
         said += [f"data={row.data}"] if row.data != "uneven" else []
         said += [f"after {row.first}"] if row.first is not None else []
         return " ".join([*said, "over", self.aggregator, "at", self.epsilon])
+
+    @property
+    def exact(self) -> bool:
+        return self.epsilon == "inf"
 
     @property
     def servers(self) -> int | None:
@@ -127,10 +132,10 @@ def each(option: str, choices: tuple[Any, ...], **given: Any) -> list[Row]:
 
 
 PLACED = [
-    *each("noise", ("curator", "each-server", "parties"), over=EVERY),
+    *each("noise", ("curator", "each-server", "parties"), over=EVERY, epsilons=("1",)),
     row(noise="joint", over=CIRCUITS),
-    *each("noise", ("shared", "shared?honest=1"), over=("additive", "additive/3", "fss/3")),
-    *each("noise", ("total", "per-pair"), over=("additive",)),
+    *each("noise", ("shared", "shared?honest=1"), over=THREE, epsilons=("1",)),
+    *each("noise", ("total", "per-pair"), over=("additive",), epsilons=("1",)),
 ]
 CLEAR = row(epsilons=("100",), over=("curator", "additive", "fss"))
 """Intervals that do not end where the statistic does."""
@@ -145,7 +150,7 @@ PRIVATE_BOUNDS: list[Row] = [
         over=("additive", "shamir"),
     ),
 ]
-ELSEWHERE = [row(over=ALSO), row(data="single"), row(data="single", unit="party", over=ROOMS)]
+ELSEWHERE = [row(over=ALSO), row(data="single", over=("additive", "fss", "masking"))]
 SMOOTHED = [
     *each("smooth", ("none", "1", "2"), over=ROOMS),
     *each("smooth", ("none", "1", "2"), mechanism="tree", over=ROOMS),
@@ -381,8 +386,7 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
         "QuantileSearchStudy",
         {**VALUE, "halvings": 3},
         [
-            row(),
-            row(over=("fss",), epsilons=("1000",)),
+            row(epsilons=("inf", "1000")),
             row(quantile=(0.25, 0.75), over=("additive", "fss"), epsilons=("inf", "1000")),
             row(spacing="log", value="positive", lower=0.5, upper=128, over=("additive", "fss")),
         ],
