@@ -397,6 +397,7 @@ TABLE: dict[str, tuple[str, dict[str, Any], list[Row]]] = {
         [
             row(epsilons=LOUD),
             *each("method", ("hb", "dawa"), epsilons=LOUD),
+            row(method="hb", side=24, over=ROOMS, epsilons=LOUD),
             row(fitted_reach=1.0, residual_reach=0.5, over=ROOMS, epsilons=LOUD),
             row(reach_by="sparse-vector", over=("curator", "additive", "fss"), epsilons=LOUD),
             row(coefficients=(), ranges=RANGES, over=ROOMS, epsilons=("inf", "1000")),
