@@ -23,6 +23,7 @@ from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests import samples
 from tests.every_statistic import EVERY, put, records
@@ -270,7 +271,8 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
             facts = dataclasses.replace(Facts.of_one_server(alone.rows), offers=offers)
             assert len(statistic.plan(facts).measured(alone)) == alone.rows
     else:
-        assert len(statistic.encode(alone)) == 4
+        plan = planned(statistic, Facts.of_one_server(alone.rows, 2)).plan
+        assert len(plan.encode(alone)) == 4
 
 
 def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:
