@@ -196,7 +196,7 @@ class Pairs(Bounded):
         labels = 1 << (len(self.columns) - len(self.valued))
         k = corollary_1(facts.records, 1.0 if facts.epsilon is None else float(facts.epsilon))
         most_bins = int((MAX_CELLS / labels) ** (1 / valued) + 1e-9)
-        return max(2, min(int(round(k ** (1 / valued))), most_bins))
+        return max(2, min(round(k ** (1 / valued)), most_bins))
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""
