@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Points
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.run.question import Question
@@ -15,7 +16,7 @@ from tallyroom.protocols.statistics.areas import (
     AveragePrecisionByCurve,
 )
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
-from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
+from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
@@ -42,6 +43,7 @@ from tallyroom.protocols.statistics.of_pairs import (
 )
 from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.private_thresholds import PriRoc, PriRocFix
 from tallyroom.protocols.statistics.projected import (
     CuratedNextAttribute,
@@ -72,11 +74,11 @@ EVERY: tuple[Statistic, ...] = (
     Mean(**UNIT),
     Histogram(**UNIT, bins=4),
     Magnitudes(),
-    MagnitudeBounds(beyond=1),
+    MagnitudeBounds(),
     Ecdf(**GRID),
     CumulativeHistogram(**GRID),
     Quantile(**GRID),
-    QuantileByMax(**UNIT, thresholds=64, within=(0.5, 0.75)),
+    Quantile(**UNIT, mechanism="max", thresholds=64, within=(0.5, 0.75)),
     QuantileSearch(**UNIT),
     EcdfPoints(**UNIT, at=(0.5,)),
     TopK(**UNIT, bins=8, k=2),
@@ -134,14 +136,15 @@ def records(parties: int) -> Holdings:
 def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
+    plan = planned(statistic).plan
     if isinstance(statistic, LocalForm):
         servers, aggregator, noise = 1, "local", Placement.CURATOR
-    elif statistic.curated:
+    elif isinstance(plan, Curated):
         servers, aggregator, noise = 1, "curator", Placement.CURATOR
-    elif statistic.on_demand:
+    elif isinstance(plan, Points):
         aggregator = "fss"
     elif isinstance(statistic, Pairs):
         noise = Placement.TOTAL
-    elif statistic.choice(8) is not None:
+    elif isinstance(plan, NoisyChoice):
         noise = Placement.JOINT
     return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)

@@ -52,7 +52,7 @@ def shares(query: Query) -> list[Message]:
             Role.PARTY,
             Role.SERVER,
             (i,),
-            body=np.full(query.statistic.length, i + 1, dtype="<u8").tobytes(),
+            body=np.full(query.plan.length, i + 1, dtype="<u8").tobytes(),
             run=query.run,
             round_=2,
         )

@@ -44,7 +44,7 @@ def question(query: Query, index: int = 0) -> Message:
 
 def release(asked: AggregationServer, query: Query) -> Reply:
     """Everybody submits, then the coordinator asks for the release."""
-    body = np.ones((query.parties, 8 * query.statistic.length), dtype=np.uint8)
+    body = np.ones((query.parties, 8 * query.plan.length), dtype=np.uint8)
     everyone = tuple(range(query.parties))
     asked.handle(
         a_message(Phase.SUBMIT, Role.PARTY, Role.SERVER, everyone, body=body, run=query.run)

@@ -16,6 +16,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import statistic_named
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protos.identity_files import read_identity
 from tallyroom.servers.logs import JsonLines
@@ -53,7 +54,7 @@ def test_a_submission_in_the_clear_is_not_logged(
     with caplog.at_level(logging.DEBUG):
         opened = asyncio.run(scenario())
     assert opened.records == 2
-    vector = mean.encode(holdings)
+    vector = planned(mean).plan.encode(holdings)
     raw = vector.astype("<u8").tobytes()
     forms = [
         *(repr(score) for score in SCORES.tolist()),

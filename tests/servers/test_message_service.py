@@ -85,7 +85,7 @@ class Slow(AggregationServer):
 
 
 def submission(party: int, query: Query) -> Message:
-    body = bytes(8 * query.statistic.length)
+    body = bytes(8 * query.plan.length)
     return a_message(
         Phase.SUBMIT, Role.PARTY, Role.SERVER, (party,), body=body, run=query.run, round_=2
     )

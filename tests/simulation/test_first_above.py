@@ -13,6 +13,8 @@ import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.joint.above_threshold import FirstAbove
+from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.estimates import Rows
@@ -24,6 +26,7 @@ from tallyroom.protocols.statistics.first_above import (
 )
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.protocols.studies.residual_plot import ResidualPlot
 from tallyroom.protocols.wire.messages import Message, Phase
@@ -130,7 +133,7 @@ def test_what_cannot_be_found_is_one_line(options: dict[str, object], words: str
     "statistic",
     [
         FirstAboveThreshold(lower=0.0, upper=1.0, threshold=3),
-        MagnitudeBounds(beyond=4),
+        MagnitudeBounds(),
         JointReach(("x",), "y", (0.0, 1.0), doublings=5),
     ],
     ids=lambda each: each.name,
@@ -138,14 +141,15 @@ def test_what_cannot_be_found_is_one_line(options: dict[str, object], words: str
 def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     sent = json.loads(json.dumps(statistic.parameters(), allow_nan=False))
     assert type(statistic).from_parameters(sent) == statistic
-    chosen = statistic.choice(100)
-    assert chosen is not None
-    assert (chosen.chosen, chosen.noises) == (statistic.released, statistic.noises)
-    scores = statistic.measure(np.zeros(statistic.length, dtype=np.uint64))
+    asked = planned(statistic)
+    assert isinstance(asked.plan, NoisyChoice)
+    chosen = asked.plan.rule
+    assert (chosen.chosen, chosen.noises) == (asked.plan.released, asked.plan.noises)
+    scores = asked.plan.measure(np.zeros(asked.plan.length, dtype=np.uint64))
     assert len(scores) == chosen.contests * chosen.candidates
-    beyond = np.array([2**40] * statistic.released, dtype=np.uint64)
+    beyond = np.array([2**40] * chosen.chosen, dtype=np.uint64)
     with pytest.raises(LocalError, match="add up to anything"):
-        statistic.decode(beyond, 100)
+        asked.decode(beyond, 100)
 
 
 # --- bounds ---
@@ -170,17 +174,25 @@ def test_bounds_are_found_by_an_index_each(values: np.ndarray, bounds: tuple[flo
     assert result.questions[0].bill.by_phase()["share"].bytes < 700
 
 
+def beyond_bounds(known: Facts) -> int:
+    """How many records may lie beyond a bound."""
+    plan = MagnitudeBounds().plan(known)
+    assert isinstance(plan.rule, FirstAbove)
+    [within] = set(plan.rule.thresholds)
+    return known.records - within
+
+
 def test_noise_seldom_leads_beyond_all_records() -> None:
     """10,000 searches in the clear by numpy, alpha 1e-9: no more than BEYOND on either side go past
     the outermost bin that has records."""
     scale = 2.0
     known = Facts.of_one_server(1000, 1, Fraction(2), False, b"")
-    statistic = MagnitudeBounds().prepared(known)
-    assert statistic.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
-    party = MagnitudeBounds().prepared(replace(known, records_per_unit=5))
-    assert party.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * 5 * scale)
+    beyond = beyond_bounds(known)
+    assert beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
+    party = beyond_bounds(replace(known, records_per_unit=5))
+    assert party == math.ceil(math.log(1 / (2 * BEYOND)) * 5 * scale)
     draws = np.floor(np.random.default_rng(1).exponential(scale, (2, 10_000)))
-    past = np.count_nonzero(draws[0] + statistic.beyond < draws[1])
+    past = np.count_nonzero(draws[0] + beyond < draws[1])
     assert past <= 165  # of 100 at most on average: Poisson(100) is above 165 once in 10^9
 
 
@@ -232,4 +244,4 @@ def test_three_servers_have_no_such_index() -> None:
         pytest.raises(LocalError, match="two servers, not by 3"),
     ):
         federation.run(PrivateBounds(Mean("value"), method="sparse-vector"), 1.0)
-    assert Histogram().choice(5) is None
+    assert isinstance(planned(Histogram(lower=0.0, upper=1.0)).plan, NoisySum)

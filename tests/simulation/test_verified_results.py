@@ -18,7 +18,7 @@ from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import CollisionEntropy, Gini
-from tallyroom.protocols.statistics.on_demand import EcdfPoints, QuantileSearch
+from tallyroom.protocols.statistics.on_demand import EcdfPoints, OnDemand, QuantileSearch
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
 from tallyroom.simulation import Federation
 from tallyroom.simulation.result import Result
@@ -64,7 +64,7 @@ READING = {"smooth", "box", "solver", "nonnegative"}
 
 def answer_of(kind: int, **more: Any) -> dict[str, Any]:
     aggregator, servers, statistic, asked = ASKED[kind]
-    if statistic.on_demand:
+    if isinstance(statistic, OnDemand):
         statistic = EcdfPoints(value="score", at=(0.25, 0.5))
     with Federation(3, servers, aggregator, data="synthetic:scores?n=12") as federation:
         return document_of(federation.run(statistic, **({"epsilon": 1} | asked | more)))
@@ -77,7 +77,7 @@ def test_whatever_is_changed_in_a_result_is_found_out(kind: int) -> None:
     document = answer_of(kind)
     aggregator = ASKED[kind][0]
     assert check_every_change(document, redundant=aggregator == "shamir") > 80
-    reading = {*READING, "thresholds"} if ASKED[kind][2].on_demand else READING
+    reading = {*READING, "thresholds"} if isinstance(ASKED[kind][2], OnDemand) else READING
     for path in leaves(document["receipts"][0]["asked"]):
         if path[0] == "parameters" and path[1] in reading:
             continue

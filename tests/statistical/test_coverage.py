@@ -31,6 +31,8 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import AskedOf, planned
+from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.studies.contract import Answer
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
@@ -59,7 +61,8 @@ def holdings() -> Holdings:
 def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
     """What noise is added to, and what it is divided by."""
     if not isinstance(statistic, Pairs):
-        return statistic.measure(statistic.encode(held)[0]), held.rows
+        plan = AskedOf(statistic, Facts.of_one_server(held.rows)).plan
+        return plan.measure(plan.encode(held)[0]), held.rows
     from tallyroom.protocols.kernels.matchings import distinct_matchings
 
     pairs = distinct_matchings(held.rows, statistic.matchings, statistic.seed).reshape(-1, 2)
@@ -73,17 +76,14 @@ def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUN
     if isinstance(statistic, Pairs):
         statistic = statistic.prepared(Facts.of_one_server(held.rows, 1, None, False, bytes(16)))
     exact, records = exact_release(statistic, held)
-    truth = shape_of(statistic.noiseless(held)).values()
-    scale = statistic.sensitivity / epsilon
-    variance = servers * variance_of(scale)
-    in_value = statistic.noises_in_value(records)
-    width = laplace_width(servers * in_value)
-    if statistic.whole_noises:
-        width = noise_width(servers * in_value, variance * in_value)
+    asked = AskedOf(statistic, Facts.of_one_server(held.rows))
+    plan, truth = asked.plan, shape_of(asked.noiseless(held)).values()
+    scale = plan.sensitivity / epsilon
+    law = Noise(servers * variance_of(scale), servers)
     hits = 0
-    for noise in noises(scale, servers, runs, statistic.noises, seed=len(truth)):
-        released = exact + statistic.place(noise.view(np.uint64))
-        found = statistic.interval(released, records, variance, width)
+    for noise in noises(scale, servers, runs, plan.noises, seed=len(truth)):
+        released = exact + plan.place(noise.view(np.uint64))
+        found = asked.interval(released, records, law)
         assert (found.low <= found.high).all()
         hits += int(((found.low <= truth) & (truth <= found.high)).sum())
     return hits / (runs * len(truth))
@@ -198,15 +198,15 @@ def test_counts_are_held_by_the_fewest_integers_that_hold_enough(
     """By the law itself, with nothing drawn. A count has one noise per server; with little noise no
     interval of integers has 95 %, and the next larger one is told."""
     statistic = Histogram(lower=0, upper=1, bins=2)
-    ratio = float(np.exp(-epsilon / statistic.sensitivity))
+    sensitivity = planned(statistic).plan.sensitivity
+    ratio = float(np.exp(-epsilon / sensitivity))
     reach = np.arange(-800, 801)
     one = (1 - ratio) / (1 + ratio) * ratio ** np.abs(reach)
     law = one
     for _ in range(servers - 1):
         law = np.convolve(law, one, mode="same")
-    variance = servers * variance_of(statistic.sensitivity / epsilon)
-    width = noise_width(servers, variance)
-    found = statistic.interval(np.array([100, 5], dtype=np.uint64), 105, variance, width)
+    noise = Noise(servers * variance_of(sensitivity / epsilon), servers)
+    found = planned(statistic).interval(np.array([100, 5], dtype=np.uint64), 105, noise)
     for count, low, high in zip((100, 5), found.low, found.high, strict=True):
         assert low == round(low)
         assert high - count == count - low
@@ -225,6 +225,6 @@ def test_much_noise_is_as_good_as_continuous() -> None:
 def test_noise_that_is_nothing_leaves_nothing_open() -> None:
     statistic = Mean(lower=0, upper=1)
     exact, records = exact_release(statistic, holdings())
-    found = statistic.interval(exact, records, 0.0, NORMAL)
+    found = planned(statistic).interval(exact, records, Noise(0.0))
     assert found.low == found.high
     assert signed(exact)[0] > 0

@@ -21,6 +21,7 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.budget import Budget, Grant
 from tallyroom.protocols.studies.contract import Answer, Ask
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
@@ -41,7 +42,7 @@ def records(first: float) -> Holdings:
 
 
 LOWEST = records(NEAR)
-BINS = [int(Magnitudes().measured(records(value))[0]) for value in (NEAR, FAR)]
+BINS = [int(planned(Magnitudes()).plan.measured(records(value))[0]) for value in (NEAR, FAR)]
 
 
 class Noise:
@@ -67,20 +68,21 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
         ask: Ask = next(steps)
         while True:
             statistic, grant = ask.statistic, budget.grant(ask)
+            asked = planned(statistic)
             assert grant.epsilon is not None
-            noise = DiscreteLaplace.spending(grant.epsilon, statistic.sensitivity)
-            total = statistic.encode(held)[0]
-            released = total + drawn.row(noise, statistic.length).astype(np.uint64)
+            noise = DiscreteLaplace.spending(grant.epsilon, asked.plan.sensitivity)
+            total = asked.plan.encode(held)[0]
+            released = total + drawn.row(noise, asked.plan.length).astype(np.uint64)
             values = released.view(np.int64)
             if isinstance(statistic, Magnitudes):
                 near, far = values[BINS]
                 seen = near >= RECORDS and far <= 0
             else:
-                seen = values[0] <= statistic.encode(LOWEST)[0].view(np.int64)[0]
+                seen = values[0] <= asked.plan.encode(LOWEST)[0].view(np.int64)[0]
             if not seen:
                 return False
-            deviation = statistic.deviations(noise.variance, RECORDS)
-            ask = steps.send(Answer.told(statistic.decode(released, RECORDS), deviation, RECORDS))
+            deviation = asked.deviations(released, noise.variance, RECORDS)
+            ask = steps.send(Answer.told(asked.decode(released, RECORDS), deviation, RECORDS))
     except StopIteration:
         return True
 

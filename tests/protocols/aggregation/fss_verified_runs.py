@@ -71,7 +71,7 @@ def total_of(exchange: Exchange) -> Total:
 def exact_over(holdings: Holdings, query: Query, left_out: Iterable[int]) -> list[int]:
     """The sum of the other parties' vectors, by numpy."""
     kept = ~np.isin(holdings.ids, list(left_out))
-    vectors = query.statistic.encode(holdings)
+    vectors = query.plan.encode(holdings)
     counts: list[int] = vectors[kept].sum(axis=0, dtype=np.uint64).tolist()
     return counts
 

@@ -17,6 +17,7 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.messages import Message, Phase
 from tallyroom.simulation.scripted_parties import lying_machine
 from tests.samples import a_query
@@ -107,7 +108,7 @@ def exchange_of(query: Query, vectors: Vector, cheater: int, spoil: Spoil) -> Ex
 
 
 def name_of(statistic: Statistic) -> str:
-    return f"{statistic.name}-{statistic.length}"
+    return f"{statistic.name}-{planned(statistic).plan.length}"
 
 
 def total_of(exchange: Exchange) -> Total:

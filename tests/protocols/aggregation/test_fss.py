@@ -16,6 +16,7 @@ from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.machine import Continue, Done, Rejected
 from tallyroom.protocols.wire.messages import Message
 from tests.protocols.aggregation.fss_samples import (
@@ -39,7 +40,7 @@ def a_server(query: Query, index: int) -> SummingServer:
 def counted(
     query: Query, messages: tuple[Message, ...], members: np.typing.NDArray[np.bool]
 ) -> Curve:
-    total = np.zeros(query.statistic.length, dtype=np.uint64)
+    total = np.zeros(query.plan.length, dtype=np.uint64)
     for index in range(query.servers):
         server = a_server(query, index)
         for message in messages:
@@ -51,7 +52,7 @@ def counted(
         assert isinstance(step, Continue)
         total += step.messages[0].body[0].view("<u8")
     records = int(some_holdings().counts[members].sum())
-    answer = query.statistic.decode(total, records, exact=True)
+    answer = planned(query.statistic).decode(total, records, exact=True)
     assert isinstance(answer, Curve)
     return answer
 

@@ -85,7 +85,7 @@ def test_a_bad_grid_key_costs_its_party_and_nobody_else(name: str) -> None:
     holdings = some_holdings()
     query = query_about(holdings, GRID_CURVE)
     assert isinstance(verified_keys(query), GridKeys)
-    cells = query.statistic.measured(holdings)[holdings.starts[4] :][:2]
+    cells = query.plan.measured(holdings)[holdings.starts[4] :][:2]
     assert (cells[0] - cells[1]) % 8 != 0, "a low part of the other record would be the right one"
     exchange = exchange_over(holdings, query, spoiled([4], GRID_SPOILS[name]))
     check_caught(exchange, holdings, [4], INVALID)

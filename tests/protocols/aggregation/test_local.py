@@ -28,6 +28,7 @@ from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.wire.machine import Continue, Done, Rejected
 from tallyroom.protocols.wire.messages import Message, Phase, Role
@@ -89,9 +90,9 @@ def test_estimates_have_the_deviation_that_is_stated(statistic: Statistic) -> No
         payloads = reports.payloads(np.arange(records), 1, Randomness.from_seed(run, "parties"))
         opened = reports.open_from([(holdings.ids, payloads.reshape(records, -1))])
         assert (opened.records, opened.refused) == (records, 0)
-        values.append(as_array(statistic.decode(opened.vector, records)))
+        values.append(as_array(planned(statistic).decode(opened.vector, records)))
     exact = as_array(statistic.reference(holdings))
-    encoded = statistic.measure(statistic.encode(holdings).sum(axis=0, dtype=np.uint64))
+    encoded = query.plan.measure(query.plan.encode(holdings).sum(axis=0, dtype=np.uint64))
     released = Local().mechanism(query).release(encoded, records, records)
     stated = statistic.read(released).deviations
     assert stated.shape == exact.shape

@@ -22,6 +22,7 @@ from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.on_demand import QuantileSearch
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.vdaf import flp
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
@@ -46,7 +47,7 @@ from tests.protocols.aggregation.prio3_runs import (
 def test_every_sum_is_exact(statistic: Bounded, servers: int) -> None:
     holdings = uneven_holdings(*statistic.bounds)
     total = total_of(exchange_about(query_about(statistic, servers), holdings))
-    expected = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+    expected = planned(statistic).plan.encode(holdings).sum(axis=0, dtype=np.uint64)
     assert total.vector.tolist() == expected.tolist()
     assert total.contributors.tolist() == list(range(PARTIES))
     assert (total.records, total.caught) == (holdings.rows, ())
@@ -65,7 +66,10 @@ def test_every_statistic_is_proved_or_refused() -> None:
     [
         ({"servers": 1}, "at least 2 servers, not 1"),
         ({"noise": Placement.PARTIES}, "noise would break its proof"),
-        ({"statistic": Histogram(bins=1 << 18)}, "a party can send 0 records, not 3"),
+        (
+            {"statistic": Histogram(lower=0.0, upper=1.0, bins=1 << 18)},
+            "a party can send 0 records, not 3",
+        ),
         ({"statistic": Sum()}, "needs public bounds"),
         ({"parties": 1 << 22, "records": 1 << 23}, "too many for a roster"),
     ],
@@ -100,7 +104,7 @@ def test_chunks_change_nothing_but_the_number_of_steps(
     monkeypatch.setattr(prio3_reports, "CHUNK_BYTES", size)
     holdings = uneven_holdings(*statistic.bounds)
     total = total_of(exchange_about(query, holdings, liars=[4]))
-    expected = statistic.encode(holdings)[without(4)].sum(axis=0, dtype=np.uint64)
+    expected = planned(statistic).plan.encode(holdings)[without(4)].sum(axis=0, dtype=np.uint64)
     assert total.vector.tolist() == expected.tolist()
     assert total.caught == ((4, INVALID),)
     everyone = np.ones(PARTIES, dtype=bool)
@@ -121,16 +125,17 @@ def test_chunks_change_nothing_but_the_number_of_steps(
 def test_every_server_adds_the_whole_noise(statistic: Bounded, servers: int) -> None:
     """Released minus measured, 5 runs of 400 or more integers: sums of discrete Laplace noises."""
     holdings = uneven_holdings(*statistic.bounds)
-    exact = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+    plan = planned(statistic).plan
+    exact = plan.encode(holdings).sum(axis=0, dtype=np.uint64)
     drawn = []
     for run in range(5):
         query = query_about(statistic, servers, epsilon=Fraction(1), nonce=run.to_bytes(8, "big"))
         exchange = Exchange(Prio3(), query, seed=run, records=holdings.counts.astype(np.int64))
         exchange.enter(holdings.ids, Prio3().party(query, holdings, exchange.randomness))
         exchange.run()
-        drawn.append(total_of(exchange).vector - statistic.measure(exact))
+        drawn.append(total_of(exchange).vector - plan.measure(exact))
     noise = np.concatenate(drawn).view(np.int64)
-    one = discrete_laplace_pmf(np.arange(-500, 501), float(statistic.sensitivity))
+    one = discrete_laplace_pmf(np.arange(-500, 501), float(plan.sensitivity))
     pmf = one
     for _ in range(servers - 1):
         pmf = np.convolve(pmf, one)
@@ -143,7 +148,7 @@ def test_tree_noise_is_added_in_place() -> None:
     statistic = Ecdf(lower=0.0, upper=1.0, thresholds=512, mechanism="tree")
     holdings = uneven_holdings(0.0, 1.0)
     query = query_about(statistic, 2, epsilon=Fraction(1))
-    exact = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
+    exact = query.plan.encode(holdings).sum(axis=0, dtype=np.uint64)
     exchange = exchange_about(query, holdings)
     servers = [
         Prio3().server(query, index, Randomness.from_seed(1, f"server-{index}"), Memory())

@@ -45,7 +45,7 @@ def test_who_exaggerates_is_named_and_left_out(statistic: Bounded, servers: int)
     query = query_about(statistic, servers, min_parties=4)
     total = total_of(exchange_about(query, holdings, liars=[1, 3]))
     honest = [0, 2, 4, 5]
-    expected = statistic.encode(holdings)[honest].sum(axis=0, dtype=np.uint64)
+    expected = query.plan.encode(holdings)[honest].sum(axis=0, dtype=np.uint64)
     assert total.vector.tolist() == expected.tolist()
     assert total.contributors.tolist() == honest
     assert total.records == holdings.counts[honest].sum()
@@ -209,7 +209,7 @@ def test_other_numbers_of_reports_than_records_are_caught(
     exchange.enter(holdings.ids, Prio3().party(query, holdings, exchange.randomness))
     exchange.expire()
     assert exchange.total is not None
-    expected = statistic.encode(holdings)[without(2)].sum(axis=0, dtype=np.uint64)
+    expected = query.plan.encode(holdings)[without(2)].sum(axis=0, dtype=np.uint64)
     assert exchange.total.vector.tolist() == expected.tolist()
     assert [party for party, _ in exchange.total.caught] == [2]
 
@@ -231,7 +231,7 @@ def test_one_false_record_of_many_costs_a_party_all_of_them() -> None:
     exchange.run()
     total = total_of(exchange)
     assert total.caught == ((5, INVALID),)
-    expected = statistic.encode(holdings)[:5].sum(axis=0, dtype=np.uint64)
+    expected = query.plan.encode(holdings)[:5].sum(axis=0, dtype=np.uint64)
     assert total.vector.tolist() == expected.tolist()
     assert total.records == holdings.counts[:5].sum()
 

@@ -17,6 +17,7 @@ from tallyroom.protocols.joint.noise import draw_noise
 from tallyroom.protocols.joint.noise_circuit import JointGeometric
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.planned import planned
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 
@@ -141,7 +142,7 @@ def contests(rows: NDArray[np.int64], noise: JointGeometric, seed: int) -> NDArr
 
 def test_what_can_be_measured_stays_below_epsilon_and_halved_noise_is_caught() -> None:
     """ε = 2/s = 4/3; halved noise makes it 8/3, and proves more than 4/3."""
-    epsilon = Mode(bins=2).sensitivity / float(NOISE.scale)
+    epsilon = planned(Mode(bins=2, lower=0.0, upper=1.0)).plan.sensitivity / float(NOISE.scale)
     assert 0.5 * epsilon < measured_epsilon(NOISE) < epsilon
     assert measured_epsilon(HALVED) > epsilon
 

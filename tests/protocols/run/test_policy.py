@@ -10,6 +10,7 @@ from tallyroom.protocols.aggregation import aggregator_named, aggregators
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.run import policy as policy_module
@@ -21,6 +22,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalForm, encoded
 from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests import samples
 from tests.every_statistic import EVERY, put, records
@@ -268,7 +270,7 @@ def test_a_statistic_reads_the_columns_that_its_policy_is_asked_about(statistic:
     elif isinstance(statistic, LocalForm):
         assert len(statistic.measured(alone)) == alone.rows
     else:
-        assert len(statistic.encode(alone)) == 4
+        assert len(planned(statistic, Facts.of_one_server(8, 4)).plan.encode(alone)) == 4
 
 
 def test_infinite_epsilon_is_allowed_only_by_that_name() -> None:

@@ -12,6 +12,7 @@ from tallyroom.protocols.statistics.estimates import Curve
 from tallyroom.protocols.statistics.magnitudes import BINS, EDGES, Magnitudes
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Gini, KendallTau
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.conformance import conducted
 from tallyroom.protocols.studies.contract import Answer, Ask
 from tallyroom.protocols.studies.private_bounds import (
@@ -37,7 +38,7 @@ SHAPES: dict[str, Column] = {
 
 
 def counts(values: Column, noise: Column, deviation: float) -> Answer:
-    curve = Magnitudes().noiseless(holdings_of(values.tolist(), 1))
+    curve = planned(Magnitudes()).noiseless(holdings_of(values.tolist(), 1))
     assert isinstance(curve, Curve)
     noisy = Curve(curve.x, (np.asarray(curve.y) + noise).tolist())
     return Answer.told(noisy, np.full(BINS, deviation), len(values))
@@ -112,7 +113,7 @@ def test_the_statistic_is_asked_with_the_bounds_and_the_rest() -> None:
     records = holdings_of([3.0] * 50 + [12.0] * 50, 4)
 
     def answering(ask: Ask) -> Answer:
-        return Answer.told(ask.statistic.noiseless(records), np.zeros(BINS), records.rows)
+        return Answer.told(planned(ask.statistic).noiseless(records), np.zeros(BINS), records.rows)
 
     finding, (first, second) = conducted(PrivateBounds(Mean(), 0.3), answering)
     assert (str(first.share), str(second.share)) == ("3/10", "7/10")
@@ -143,8 +144,7 @@ def test_values_that_are_not_numbers_count_as_zero() -> None:
     def measured(*values: float) -> list[int]:
         column = np.array(values)
         ids, starts = np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp)
-        return [
-            int(each) for each in Magnitudes().measured(Holdings(ids, starts, {"value": column}))
-        ]
+        held = Holdings(ids, starts, {"value": column})
+        return [int(each) for each in planned(Magnitudes()).plan.measured(held)]
 
     assert measured(1, np.nan, np.inf, -np.inf) == measured(1, 0, 0, 0)
