@@ -30,6 +30,8 @@ from tallyroom.protocols.joint.choice import Choice
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.strategies import PlainSum as PlainSum
+from tallyroom.protocols.privacy.strategies import Strategy as Strategy
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 
@@ -102,82 +104,10 @@ class Encoding(ABC):
         raise LocalError("a curator cannot check these vectors")
 
 
-class Strategy(ABC):
-    """A linear map of the sum, and how noises add to it. A frozen dataclass."""
-
-    @property
-    @abstractmethod
-    def sensitivity(self) -> int:
-        """The L1 norm, in units of the noises, of the change that replacing one record makes."""
-
-    @property
-    @abstractmethod
-    def noises(self) -> int:
-        """How many independent noises a release takes."""
-
-    @property
-    @abstractmethod
-    def released(self) -> int:
-        """How many values are released."""
-
-    @abstractmethod
-    def measure(self, total: Vector) -> Vector:
-        """The released values, of the sum of all vectors: linear, so it applies to shares."""
-
-    @abstractmethod
-    def place(self, noise: Vector) -> Vector:
-        """How the noises add to the measured values."""
-
-    @abstractmethod
-    def words(self, scale: float) -> str:
-        """The mechanism by name, given the scale of one noise in units of the sum."""
-
-
 class LinearMap(Protocol):
     """A linear map of the sum, whose values servers choose among. Every `Strategy` is one."""
 
     def measure(self, total: Vector) -> Vector: ...
-
-
-@dataclass(frozen=True)
-class PlainSum(Strategy):
-    """Every element of the sum is released under a noise of its own."""
-
-    length: int
-    moved: int
-    """The most that replacing one record moves the sum, in L1."""
-    unit: float = 0.0
-    """The step of sums of real numbers; 0 where integers are counted."""
-    summed: str = ""
-    """What the sums are of, where there are several of real numbers."""
-
-    @property
-    def sensitivity(self) -> int:
-        return self.moved
-
-    @property
-    def noises(self) -> int:
-        return self.length
-
-    @property
-    def released(self) -> int:
-        return self.length
-
-    def measure(self, total: Vector) -> Vector:
-        return total
-
-    def place(self, noise: Vector) -> Vector:
-        return noise
-
-    def words(self, scale: float) -> str:
-        if self.summed:
-            sums = f"{self.length} sums of {self.summed}"
-            return f"discrete Laplace of scale {scale * self.unit:.6g} on {sums}"
-        if self.unit:
-            step = self.unit
-            sized = f"{scale * step:.6g} on the sum, in steps of {step:.2g}"
-            return f"discrete Laplace of scale {sized}"
-        return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"
 
 
 class Plan(ABC):
@@ -385,7 +315,7 @@ class NoisySum(EncodedRecords):
 
     @property
     def measures(self) -> bool:
-        return not isinstance(self.strategy, PlainSum)
+        return self.strategy.measures
 
     def measure(self, total: Vector) -> Vector:
         return self.strategy.measure(total)
@@ -463,9 +393,9 @@ class PointSearch(Protocol):
 class NodeTree(Protocol):
     """The noise of points that are asked one after another: that of nodes, each drawn once."""
 
-    def touched(self, indices: Integers) -> Integers: ...
+    def touched(self, indices: Integers) -> Vector: ...
 
-    def noise_at(self, indices: Integers, nodes: Integers, noise: Integers) -> Integers: ...
+    def noise_at(self, indices: Integers, nodes: Vector, noise: Integers) -> Integers: ...
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ class ClassCurves:
     @property
     def words(self) -> str:
         """What noise is added to."""
-        curves = f"{self.curve.words}, for each class"
+        curves = f"{self.curve.noisy}, for each class"
         if self.scores > 1:
             curves += f" and each of {self.scores} scores"
         if self.public:
