@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics import Statistic, statistics
+from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.areas import (
     AucByCurve,
     AveragePrecision,
@@ -17,15 +18,14 @@ from tallyroom.protocols.statistics.contract import StatisticContract
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalForm
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
-from tallyroom.protocols.statistics.on_demand import OnDemand
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tests.every_statistic import EVERY
 
 
 class TestSum(StatisticContract):
@@ -166,10 +166,7 @@ def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand, LocalForm)
-    summed = {
-        name
-        for name, kind in statistics().items()
-        if not (issubclass(kind, own) or kind.curated) and kind.choice is Statistic.choice
-    }
+    plans = [(each.name, planned(each).plan) for each in EVERY]
+    assert {name for name, _ in plans} == statistics().keys()
+    summed = {name for name, plan in plans if isinstance(plan, NoisySum) and plan.needs is None}
     assert summed == tested

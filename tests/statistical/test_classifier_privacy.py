@@ -55,11 +55,11 @@ def views(statistic: Statistic, epsilon: Fraction, records: list[Record], runs: 
         epsilon=epsilon,
         noise=Placement.CURATOR,
     )
-    total = statistic.encode(deal({"score": score, "label": label}, 1))[0]
+    total = query.plan.encode(deal({"score": score, "label": label}, 1))[0]
     seen = []
     for run in range(runs):
         # A curator's noise follows from its own randomness: every run has another.
-        if not run or statistic.curated:
+        if not run or query.curated is not None:
             source = Randomness.from_seed(run, f"server {records[0]}")
             server = aggregator_named("curator").server(query, 0, source, Memory())
         assert isinstance(server, SummingServer)

@@ -17,6 +17,7 @@ from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.of_pairs import Auc, KendallTau
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.every_statistic import EVERY, records
@@ -46,7 +47,8 @@ def one_record(value: float) -> Holdings:
 )
 @pytest.mark.parametrize("value", VALUES)
 def test_any_record_is_answered_for(statistic: Statistic, value: float) -> None:
-    assert statistic.encode(one_record(value)).shape == (1, statistic.length)
+    plan = planned(statistic).plan
+    assert plan.encode(one_record(value)).shape == (1, plan.length)
 
 
 @pytest.mark.parametrize("statistic", EVERY, ids=lambda statistic: statistic.name)
@@ -59,9 +61,10 @@ def test_no_statistic_refuses_a_number(statistic: Statistic) -> None:
         elif isinstance(statistic, LocalForm):
             assert len(statistic.measured(holdings)) == 1
         else:
-            assert statistic.encode(holdings).shape == (1, statistic.length)
-            if statistic.measurement is not None:
-                assert len(statistic.measured(holdings)) == 1
+            plan = planned(statistic).plan
+            assert plan.encode(holdings).shape == (1, plan.length)
+            if plan.measurement is not None:
+                assert len(plan.measured(holdings)) == 1
 
 
 @pytest.mark.parametrize("value", VALUES)
