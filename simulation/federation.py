@@ -29,7 +29,7 @@ from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.quantile_zoom import zoomed
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.servers.coordinator import Coordinator
-from tallyroom.simulation.known_data import noiseless, with_categories
+from tallyroom.simulation.known_data import beside, noiseless, with_categories
 from tallyroom.simulation.misbehaviour import (
     HONEST,
     Cheat,
@@ -267,7 +267,7 @@ class Federation:
         notes = self._notes(question, opened, clipped) + self._missed(result, opened.refused)
         result = dataclasses.replace(
             result,
-            truth=truth,
+            truth=beside(truth, result.estimate),
             seconds=seconds | opened.seconds,
             notes=(*result.notes, *notes),
             noiseless=noiseless(result.proof, opened, present),

@@ -30,6 +30,8 @@ from tallyroom.protocols.joint.choice import Choice
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.strategies import PlainSum as PlainSum
+from tallyroom.protocols.privacy.strategies import Strategy as Strategy
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
 
@@ -100,73 +102,6 @@ class Encoding(ABC):
         one by one, and has to ask: its noise depends on the sum, so it is private for sums of
         records alone."""
         raise LocalError("a curator cannot check these vectors")
-
-
-class Strategy(ABC):
-    """A linear map of the sum, and how noises add to it. A frozen dataclass."""
-
-    @property
-    @abstractmethod
-    def sensitivity(self) -> int:
-        """The L1 norm, in units of the noises, of the change that replacing one record makes."""
-
-    @property
-    @abstractmethod
-    def noises(self) -> int:
-        """How many independent noises a release takes."""
-
-    @property
-    @abstractmethod
-    def released(self) -> int:
-        """How many values are released."""
-
-    @abstractmethod
-    def measure(self, total: Vector) -> Vector:
-        """The released values, of the sum of all vectors: linear, so it applies to shares."""
-
-    @abstractmethod
-    def place(self, noise: Vector) -> Vector:
-        """How the noises add to the measured values."""
-
-    @abstractmethod
-    def words(self, scale: float) -> str:
-        """The mechanism by name, given the scale of one noise in units of the sum."""
-
-
-@dataclass(frozen=True)
-class PlainSum(Strategy):
-    """Every element of the sum is released under a noise of its own."""
-
-    length: int
-    moved: int
-    """The most that replacing one record moves the sum, in L1."""
-    unit: float = 0.0
-    """The step of a single sum, where it is one of real numbers; 0 where integers are counted."""
-
-    @property
-    def sensitivity(self) -> int:
-        return self.moved
-
-    @property
-    def noises(self) -> int:
-        return self.length
-
-    @property
-    def released(self) -> int:
-        return self.length
-
-    def measure(self, total: Vector) -> Vector:
-        return total
-
-    def place(self, noise: Vector) -> Vector:
-        return noise
-
-    def words(self, scale: float) -> str:
-        if self.unit:
-            step = self.unit
-            sized = f"{scale * step:.6g} on the sum, in steps of {step:.2g}"
-            return f"discrete Laplace of scale {sized}"
-        return f"discrete Laplace of scale {scale:.6g} on {self.noises} integers"
 
 
 class Plan(ABC):
@@ -364,7 +299,7 @@ class NoisySum(EncodedRecords):
 
     @property
     def measures(self) -> bool:
-        return not isinstance(self.strategy, PlainSum)
+        return self.strategy.measures
 
     def measure(self, total: Vector) -> Vector:
         return self.strategy.measure(total)

@@ -189,10 +189,19 @@ class Auc(Ordered):
             return LocalAuc(self.name, encoded(self))
         if self.method == "pairs":
             return self
-        from tallyroom.protocols.statistics.areas import AucByCurve, way
-        from tallyroom.protocols.statistics.curated import SmoothAuc
+        from tallyroom.protocols.statistics.areas import AucOfCounts
 
-        return way(self, AucByCurve if self.method == "curve" else SmoothAuc, score=(self.score,))
+        return AucOfCounts(
+            lower=self.lower,
+            upper=self.upper,
+            score=(self.score,),
+            label=self.label,
+            positive=self.positive,
+            thresholds=self.thresholds,
+            labels=self.labels,
+            mechanism=self.mechanism,
+            method=self.method,
+        )
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         if self.method != "pairs":

@@ -38,6 +38,7 @@ from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import listed
 from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.pilots import Piloted
 from tallyroom.protocols.wire.messages import MAX_ROW
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ DEFAULT_DELTA = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Pairs(Legacy, Bounded):
+class Pairs(Piloted, Legacy, Bounded):
     """The mean of a kernel over pairs of records.
 
     A record is in `pairs_per_party` pairs: a number, `all`, or `auto`, the number with the least
@@ -125,8 +126,6 @@ class Pairs(Legacy, Bounded):
 
     # --- what the coordinator decides ---
 
-    takes_pilot: ClassVar[bool] = True
-
     def prepared(self, known: Facts) -> Self:
         """The statistic with its pairs decided. Raises `LocalError` if there are none."""
         if known.records < 2:
@@ -160,6 +159,10 @@ class Pairs(Legacy, Bounded):
         bounded = self.with_bounds(bounds)
         zetas = Zetas.of_pilot(bounded.kernel, bounded.records_of(pilot)[:MOST_PILOT])
         return replace(self, pilot=(zetas.one, zetas.two))
+
+    @property
+    def open_to_pilot(self) -> bool:
+        return False
 
     @property
     def by_servers(self) -> bool:

@@ -7,11 +7,7 @@ import numpy as np
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistics
-from tallyroom.protocols.statistics.areas import (
-    AucByCurve,
-    AveragePrecision,
-    AveragePrecisionByCurve,
-)
+from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.contract import StatisticContract
@@ -98,9 +94,9 @@ class TestPrCurve(WithLabels):
     statistic = PrCurve(lower=0.0, upper=1.0, thresholds=16, mechanism="tree", labels="public")
 
 
-class TestAucByCurve(WithLabels):
+class TestAucOfCounts(WithLabels):
     __test__ = True
-    statistic = AucByCurve(lower=0.0, upper=1.0, thresholds=1000)
+    statistic = AucOfCounts(lower=0.0, upper=1.0, thresholds=1000)
 
 
 class TestAveragePrecision(WithLabels):
@@ -108,9 +104,9 @@ class TestAveragePrecision(WithLabels):
     statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000)
 
 
-class TestAveragePrecisionByCurve(WithLabels):
+class TestAveragePrecisionByHb(WithLabels):
     __test__ = True
-    statistic = AveragePrecisionByCurve(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
+    statistic = AveragePrecision(lower=0.0, upper=1.0, thresholds=1000, mechanism="hb")
 
 
 class TestCalibrationCounts(WithLabels):

@@ -14,7 +14,7 @@ from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.areas import Area, AucByCurve, AveragePrecisionByCurve
+from tallyroom.protocols.statistics.areas import Area, AucOfCounts, AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.cumulative import Cumulative
@@ -31,6 +31,8 @@ from tallyroom.protocols.statistics.of_pairs import (
     Variance,
 )
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import AskedOf, planned
+from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.protocols.studies.contract import Answer
 from tallyroom.protocols.studies.gini_coefficient import GiniCoefficient
@@ -39,6 +41,7 @@ from tests.statistical.discrete_noise import noises, variance_of
 RUNS = 6000
 MANY = 2000
 RECORDS = 4000
+KNOWN = Facts.of_one_server(RECORDS, 1, None, False, bytes(16))
 
 
 def holdings() -> Holdings:
@@ -56,10 +59,11 @@ def holdings() -> Holdings:
     return Holdings(np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp), columns)
 
 
-def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
+def exact_release(asked: AskedOf, held: Holdings) -> tuple[Vector, int]:
     """What noise is added to, and what it is divided by."""
+    statistic = asked.statistic
     if not isinstance(statistic, Pairs):
-        return statistic.measure(statistic.encode(held)[0]), held.rows
+        return asked.plan.measure(asked.total(held)), held.rows
     from tallyroom.protocols.kernels.matchings import distinct_matchings
 
     pairs = distinct_matchings(held.rows, statistic.matchings, statistic.seed).reshape(-1, 2)
@@ -68,22 +72,18 @@ def exact_release(statistic: Statistic, held: Holdings) -> tuple[Vector, int]:
     return totals.astype(np.uint64), len(pairs)
 
 
-def coverage(statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS) -> float:
-    held = holdings()
-    if isinstance(statistic, Pairs):
-        statistic = statistic.prepared(Facts.of_one_server(held.rows, 1, None, False, bytes(16)))
-    exact, records = exact_release(statistic, held)
-    truth = shape_of(statistic.noiseless(held)).values()
-    scale = statistic.sensitivity / epsilon
-    variance = servers * variance_of(scale)
-    in_value = statistic.noises_in_value(records)
-    width = laplace_width(servers * in_value)
-    if statistic.whole_noises:
-        width = noise_width(servers * in_value, variance * in_value)
+def coverage(
+    statistic: Statistic, servers: int, epsilon: float, runs: int = RUNS, known: Facts = KNOWN
+) -> float:
+    held, asked = holdings(), planned(statistic, known)
+    exact, records = exact_release(asked, held)
+    truth = shape_of(asked.noiseless(held)).values()
+    scale = asked.plan.sensitivity / epsilon
+    law = Noise(servers * variance_of(scale), servers)
     hits = 0
-    for noise in noises(scale, servers, runs, statistic.noises, seed=len(truth)):
-        released = exact + statistic.place(noise.view(np.uint64))
-        found = statistic.interval(released, records, variance, width)
+    for noise in noises(scale, servers, runs, asked.plan.noises, seed=len(truth)):
+        released = exact + asked.plan.place(noise.view(np.uint64))
+        found = asked.interval(released, records, law)
         assert (found.low <= found.high).all()
         hits += int(((found.low <= truth) & (truth <= found.high)).sum())
     return hits / (runs * len(truth))
@@ -126,14 +126,14 @@ def test_of_each_statistic(statistic: Statistic, epsilon: float) -> None:
     assert 0.93 <= coverage(statistic, 2, epsilon, MANY if several else RUNS) <= 0.97
 
 
-@pytest.mark.parametrize("kind", [AucByCurve, AveragePrecisionByCurve])
+@pytest.mark.parametrize("kind", [AucOfCounts, AveragePrecision])
 def test_of_areas_by_the_thresholds_that_are_chosen(kind: type[Area]) -> None:
     """16 of them. Of 100 runs, more than 20 miss with probability below 10^-6 if intervals hold
     94 %; if they are half as wide, about 33 do."""
     known = Facts.of_one_server(RECORDS, 1, Fraction(1, 5), False, bytes(16))
-    statistic = kind(lower=0, upper=1).prepared(known)
-    assert statistic.points == 16
-    assert coverage(statistic, 2, 0.2, 100) >= 0.80
+    statistic = kind(lower=0, upper=1)
+    assert planned(statistic, known).plan.length == 2 * 16
+    assert coverage(statistic, 2, 0.2, 100, known) >= 0.80
 
 
 FIVE = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -223,8 +223,8 @@ def test_much_noise_is_as_good_as_continuous() -> None:
 
 
 def test_noise_that_is_nothing_leaves_nothing_open() -> None:
-    statistic = Mean(lower=0, upper=1)
-    exact, records = exact_release(statistic, holdings())
-    found = statistic.interval(exact, records, 0.0, NORMAL)
+    asked = planned(Mean(lower=0, upper=1))
+    exact, records = exact_release(asked, holdings())
+    found = asked.interval(exact, records, Noise(0.0))
     assert found.low == found.high
     assert signed(exact)[0] > 0

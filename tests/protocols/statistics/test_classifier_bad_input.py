@@ -11,14 +11,15 @@ from sklearn.metrics import roc_auc_score
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import Column, Holdings, deal
-from tallyroom.protocols.statistics.areas import AucByCurve, AveragePrecisionByCurve
+from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, PrCurve, Roc
 from tallyroom.protocols.statistics.estimates import plain
 from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
 from tallyroom.protocols.statistics.of_pairs import Auc, Pairwise
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation import Federation
 
-KINDS = [Roc, PrCurve, AucByCurve, AveragePrecisionByCurve]
+KINDS = [Roc, PrCurve, AucOfCounts, AveragePrecision]
 SPREAD = np.linspace(0.1, 0.9, 24)
 MIXED = np.arange(24.0) % 2
 ODD = {
@@ -51,10 +52,10 @@ def is_json(found: object) -> bool:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("odd", ODD)
 def test_a_defined_answer_without_and_with_noise(kind: type[ClassifierCurves], odd: str) -> None:
-    data, statistic = holdings(*ODD[odd]), asked(kind)
+    data, statistic = holdings(*ODD[odd]), planned(asked(kind))
     assert is_json(plain(statistic.noiseless(data)))
     generator = np.random.default_rng(1)
-    total = statistic.measure(statistic.encode(data)[0])
+    total = statistic.plan.measure(statistic.plan.encode(data)[0])
     for reach in (3, 1 << 30):
         drawn = generator.integers(-reach, reach, len(total)).astype(np.uint64)
         assert is_json(plain(statistic.decode(total + drawn, data.rows)))
@@ -73,8 +74,8 @@ def test_other_labels_are_named_and_how_to_name_the_positive_one(
 
 
 def test_a_named_positive_label_is_taken() -> None:
-    one = asked(Roc, positive=2.0).encode(holdings(SPREAD, 2 - MIXED))
-    two = asked(Roc).encode(holdings(SPREAD, 1 - MIXED))
+    one = planned(asked(Roc, positive=2.0)).plan.encode(holdings(SPREAD, 2 - MIXED))
+    two = planned(asked(Roc)).plan.encode(holdings(SPREAD, 1 - MIXED))
     assert (one == two).all()
 
 
@@ -86,7 +87,8 @@ def test_scores_that_are_no_numbers_count_as_the_lower_bound(
     """A party that refused them would tell of its records. Simulations do (`Dataset.check`)."""
     scores, least = SPREAD.copy(), SPREAD.copy()
     scores[3], least[3] = wrong, 0.0
-    taken, meant = (asked(kind).encode(holdings(each, MIXED)) for each in (scores, least))
+    plan = planned(asked(kind)).plan
+    taken, meant = (plan.encode(holdings(each, MIXED)) for each in (scores, least))
     assert (taken == meant).all()
 
 
@@ -116,8 +118,8 @@ def test_auc_takes_a_named_positive_label_however_it_is_computed(labels: Column)
         same = replace(form, asked=encoded(unnamed))
         assert (form.measured(given) == same.measured(plain_ones)).all()
     for method in ("curve", "smooth"):
-        asked_now = replace(named, method=method).asked_of(frozenset())
-        same_now = replace(unnamed, method=method).asked_of(frozenset())
+        asked_now = planned(replace(named, method=method).asked_of(frozenset())).plan
+        same_now = planned(replace(unnamed, method=method).asked_of(frozenset())).plan
         assert (asked_now.encode(given) == same_now.encode(plain_ones)).all()
     with pytest.raises(LocalError, match=f"has .*{positive:g}.*--positive"):
         unnamed.reference(given)
