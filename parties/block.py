@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tallyroom.protocols.errors import LocalError, PeerError
 from tallyroom.protocols.fingerprints import bound_to_data
-from tallyroom.protocols.identity.vouchers import Signet
+from tallyroom.protocols.identity.vouchers import PartySigner
 from tallyroom.protocols.query import Query, decode_query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -37,7 +37,7 @@ class PartyBlock(Participant):
         randomness: Randomness,
         consent: "Consent | None" = None,
         answers: PartyAnswers | None = None,
-        signet: Signet | None = None,
+        signet: PartySigner | None = None,
     ) -> None:
         super().__init__(Role.PARTY, lambda _: None)
         self._consent = consent

@@ -20,15 +20,15 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import VERSION_BYTES
 from tallyroom.protocols.run.machines import check, collector_machine
 from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.party_states import party_states
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.run.refusal import Refusals, refusal_words
-from tallyroom.protocols.run.standing import party_states
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Step
 from tallyroom.protocols.wire.messages import NONCE_BYTES, Message, Phase, Role, address, body_of
 from tallyroom.protocols.wire.meter import Direction, Meter
 from tallyroom.protocols.wire.numbers import number, time_of
+from tallyroom.servers.evidence_keeper import EvidenceKeeper
 from tallyroom.servers.releases import Releases
-from tallyroom.servers.witness import Witness
 from tallyroom.storage.ledger import Ledger
 
 Ids = NDArray[np.uint32]
@@ -42,7 +42,7 @@ MAX_RECORDS_EACH = 1 << 24
 KEY_BYTES = 16
 
 
-class Coordinator(Witness):
+class Coordinator(EvidenceKeeper):
     """`seeded`: questions without a key get one from the seed as well, and not at random.
     `last_time` is that of the last run that was numbered (`protocols.run.begun`)."""
 

@@ -17,8 +17,8 @@ from tallyroom.protocols.errors import LocalError, RunFailed, TallyError
 from tallyroom.protocols.identity.certificates import Credentials, Identity
 from tallyroom.protocols.privacy.caps import Composition
 from tallyroom.protocols.run.participant import Reply
+from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.run.question import Question
-from tallyroom.protocols.run.standing import MOST_SHOWN
 from tallyroom.protocols.wire.messages import Role
 from tallyroom.protocols.wire.meter import Tally, tallies_by_link
 from tallyroom.protos import tally_pb2 as pb

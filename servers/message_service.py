@@ -16,7 +16,7 @@ import numpy as np
 
 from tallyroom.protocols.identity.certificates import Identity
 from tallyroom.protocols.run.participant import Participant, Reply
-from tallyroom.protocols.run.standing import MOST_SHOWN
+from tallyroom.protocols.run.party_states import MOST_SHOWN
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import RUN_BYTES, Message, Phase, Role, decode
 from tallyroom.protos import tally_pb2 as pb

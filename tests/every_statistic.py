@@ -5,26 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Curated, NoisyChoice, Points
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.records import Column, Holdings, deal
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from tallyroom.protocols.statistics.first_above import (
-    FirstAboveThreshold,
-    JointReach,
-    MagnitudeBounds,
-)
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
-from tallyroom.protocols.statistics.local_forms import LocalAuc, LocalPairs, encoded
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
@@ -49,6 +43,7 @@ from tallyroom.protocols.statistics.projected import (
 from tallyroom.protocols.statistics.residuals import (
     CuratedCells,
     CuratedReach,
+    JointReach,
     ResidualCells,
     ResidualReach,
 )
@@ -81,18 +76,18 @@ EVERY: tuple[Statistic, ...] = (
     RunningSum(**UNIT, steps=12),
     Roc(**GRID, at=(0.2, 0.5, 0.7)),
     PrCurve(**GRID),
-    AucOfCounts(**GRID),
+    Auc(**GRID, method="curve"),
     AveragePrecision(**GRID),
     CalibrationCounts(at=(0.2, 0.5, 0.7)),
-    AucOfCounts(**GRID, method="smooth"),
+    Auc(**GRID, method="smooth"),
     AveragePrecision(**GRID, method="smooth"),
     Roc(**GRID, method="binormal"),
     Roc(**GRID, method="priroc"),
     Roc(**GRID, method="priroc-fix"),
     LinearRegression(("x=0:1", "y=0:1"), ("x",)),
     LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
-    LogisticObjective(ranges=("a=0:1",), x=("a",), max_records=4),
-    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y", max_records=4),
+    LogisticObjective(ranges=("a=0:1",), x=("a",)),
+    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y"),
     ResidualReach(**MODEL),
     CuratedReach(**MODEL),
     JointReach(**MODEL),
@@ -101,19 +96,20 @@ EVERY: tuple[Statistic, ...] = (
     NextAttribute(**OF_CELLS),
     NextByMax((*SCHEMA, "x=0:1"), "y", ("b",), 3),
     CuratedNextAttribute(**OF_CELLS),
-    SparseNextAttribute(**OF_CELLS, max_records=4),
+    SparseNextAttribute(**OF_CELLS),
     ProjectedCells(**OF_CELLS),
     CuratedProjectedCells(**OF_CELLS),
-    SparseCells(**OF_CELLS, max_records=4, capacity=8),
+    SparseCells(**OF_CELLS),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),
     KendallTau(**PAIR),
     Auc(**PAIR),
     Pairwise(**PAIR),
-    LocalPairs("gini", encoded(Gini(**UNIT, bins="4")), 4),
-    LocalAuc("auc", encoded(Auc(**UNIT, bins="8")), 3),
 )
+
+LOCALLY: tuple[Statistic, ...] = (Gini(**UNIT, bins="4"), Auc(**UNIT, bins="8"))
+"""Those that are asked in another way in the local model."""
 
 
 def records(parties: int) -> Holdings:
@@ -130,7 +126,7 @@ def put(statistic: Statistic) -> tuple[int, Question]:
     """How many servers it is put to, and as which question."""
     servers, aggregator, noise = 2, "additive", Placement.EACH_SERVER
     plan = planned(statistic).plan
-    if plan.needs is Offer.RANDOMIZE:
+    if statistic in LOCALLY:
         servers, aggregator, noise = 1, "local", Placement.CURATOR
     elif isinstance(plan, Curated):
         servers, aggregator, noise = 1, "curator", Placement.CURATOR

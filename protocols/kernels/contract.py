@@ -142,6 +142,16 @@ class Kernel(ABC):
             raise LocalError(f"{self.name} needs bounds for the columns {', '.join(self.columns)}")
         self.grids = tuple(grids)
 
+    def __repr__(self) -> str:
+        """All that its outputs depend on: plans that have a kernel are told apart by it."""
+        return f"{type(self).__name__}({self.name!r}, {self.grids!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     @property
     @abstractmethod
     def outputs(self) -> tuple[Output, ...]: ...

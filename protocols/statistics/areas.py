@@ -19,7 +19,7 @@ from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.class_counts import true_auc
 from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, parts_of
 from tallyroom.protocols.statistics.classifier_estimates import Judgement
-from tallyroom.protocols.statistics.curated import SECRET_SCALE, SmoothArea, of_secret_noise
+from tallyroom.protocols.statistics.curated import SECRET_SCALE, SmoothArea
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.release import Answer, Release
@@ -65,7 +65,7 @@ class Area(ClassifierCurves):
     def read(self, release: Release) -> Answer:
         if isinstance(release.plan, Curated):
             assert isinstance(release.plan.mechanism, SmoothArea)
-            return of_secret_noise(release.plan.mechanism.read(release), release, SECRET_SCALE)
+            return release.without_errors(release.plan.mechanism.read(release), SECRET_SCALE)
         value, records = self.estimate(release), release.records
         if (noise := release.noise) is None:
             return Answer(value, None, records, foretold=True)
@@ -100,10 +100,10 @@ class Area(ClassifierCurves):
 
 @dataclass(frozen=True)
 class AucOfCounts(Area):
-    """The AUC without pairs; scores between two thresholds are ties, ½."""
+    """The AUC without pairs, as the statistic of that name asks for it; scores between two
+    thresholds are ties, ½."""
 
-    name: ClassVar[str] = "auc-of-counts"
-    way_of: ClassVar[str] = "auc"
+    name: ClassVar[str] = "auc"
     area: ClassVar[str] = "auc"
 
     def of_curve(self, curve: Judgement) -> float:

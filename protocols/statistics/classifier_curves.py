@@ -41,7 +41,6 @@ from tallyroom.protocols.statistics.curated import (
     CountsInBins,
     SmoothArea,
     binormal_curve,
-    of_secret_noise,
 )
 from tallyroom.protocols.statistics.estimates import Estimate
 from tallyroom.protocols.statistics.labels import positives_of
@@ -358,7 +357,7 @@ class Roc(ClassifierCurves):
         else:
             assert isinstance(mechanism, SmoothArea)
             found = binormal_curve(mechanism.read(release))
-        return of_secret_noise(RocEstimate({self.score[0]: found}), release, why)
+        return release.without_errors(RocEstimate({self.score[0]: found}), why)
 
     def reference(self, holdings: Holdings) -> Estimate:
         if self.method == "curve":

@@ -14,7 +14,6 @@ import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.plans.contract import CuratorMechanism
-from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.class_curves import ClassCurves
 from tallyroom.protocols.privacy.priroc import PrirocRelease, priroc
 from tallyroom.protocols.privacy.smooth_sensitivity import (
@@ -29,20 +28,11 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.class_counts import ClassCounts, cells_of
 from tallyroom.protocols.statistics.classifier_estimates import Judgement
-from tallyroom.protocols.statistics.estimates import Estimate, shape_of
-from tallyroom.protocols.statistics.release import Answer, Release
+from tallyroom.protocols.statistics.release import Release
 
 CURATED_STEPS = 1024
 SECRET_SCALE = "the scale of the noise follows the data, so it is secret"
 SECRET_COURSE = "how the curve runs between its thresholds is secret"
-
-
-def of_secret_noise(estimate: Estimate, release: Release, why: str) -> Answer:
-    """An answer without an interval, since nobody but the curator may know what it would be."""
-    if release.exact:
-        return Answer(estimate, None, release.records, foretold=True)
-    size = len(shape_of(estimate).values())
-    return Answer(estimate, Interval.none(size, why), release.records)
 
 
 # --- areas ---

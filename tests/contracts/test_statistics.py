@@ -4,19 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallyroom.extend import StatisticContract
 from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import statistics
-from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
+from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
-from tallyroom.protocols.statistics.contract import StatisticContract
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
+from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
@@ -94,9 +95,9 @@ class TestPrCurve(WithLabels):
     statistic = PrCurve(lower=0.0, upper=1.0, thresholds=16, mechanism="tree", labels="public")
 
 
-class TestAucOfCounts(WithLabels):
+class TestAucByCurve(WithLabels):
     __test__ = True
-    statistic = AucOfCounts(lower=0.0, upper=1.0, thresholds=1000)
+    statistic = Auc(lower=0.0, upper=1.0, method="curve", thresholds=1000)
 
 
 class TestAveragePrecision(WithLabels):
@@ -120,7 +121,7 @@ class TestRocAtThresholds(WithLabels):
 
 
 class TestLinearRegression(StatisticContract):
-    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"), least_spread=0.5)
+    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"))
 
 
 class TestResidualReach(StatisticContract):
@@ -145,7 +146,7 @@ class TestNextAttribute(StatisticContract):
 
 
 class TestProjectedCells(StatisticContract):
-    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3, threshold=0)
+    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3)
 
 
 class TestRunningSum(StatisticContract):
@@ -157,9 +158,8 @@ class TestRunningSum(StatisticContract):
 
 
 def test_every_installed_statistic_of_sums_is_under_contract() -> None:
-    """Those of pairs, of points on demand, of a curator and of the local model, and those that
-    release no sum but what servers chose, have machines or noise of their own, and their own
-    tests."""
+    """Those of pairs, of points on demand and of a curator, and those that release no sum but what
+    servers chose, have machines or noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
     plans = [(each.name, planned(each).plan) for each in EVERY]

@@ -12,7 +12,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.wire.messages import Message, Phase, Role, body_of
 from tallyroom.simulation.runtimes.contract import Opened
-from tallyroom.simulation.runtimes.desk import Begun
+from tallyroom.simulation.runtimes.coordinator_facade import BegunRun
 from tallyroom.simulation.runtimes.inprocess import InProcess
 from tests.servers.other_values import (
     COUNTS,
@@ -93,7 +93,7 @@ class LyingCoordinator(InProcess):
         """Raises `RunFailed` where there is no answer."""
         return self.ask(question, lambda _: None)
 
-    def _put(self, question: Question) -> Begun:
+    def _put(self, question: Question) -> BegunRun:
         begun = super()._put(question)
         self.truth, self.other = begun.query, self.told(begun.query)
         return begun

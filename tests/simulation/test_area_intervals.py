@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tallyroom.protocols.aggregation.curator import Curator
 from tallyroom.protocols.plans.contract import Curated
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.randomness import Randomness
@@ -83,8 +82,7 @@ def test_a_curator_rounds_to_1024_steps_or_more() -> None:
             AveragePrecision(method="smooth", thresholds=asked),
             Roc(method="priroc", thresholds=asked),
         ):
-            bounded = replace(each, lower=0.0, upper=1.0).asked_of(Curator.offers)
-            plan = planned(bounded).plan
+            plan = planned(replace(each, lower=0.0, upper=1.0)).plan
             assert isinstance(plan, Curated)
             assert isinstance(plan.encoding, ClassCounts)
             assert plan.encoding.points == steps

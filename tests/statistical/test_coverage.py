@@ -13,6 +13,7 @@ import pytest
 from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, noise_width
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.areas import Area, AucOfCounts, AveragePrecision
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
@@ -30,7 +31,6 @@ from tallyroom.protocols.statistics.of_pairs import (
     KendallTau,
     Variance,
 )
-from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.statistics.planned import AskedOf, planned
 from tallyroom.protocols.statistics.release import Noise
 from tallyroom.protocols.statistics.running_sum import RunningSum
@@ -61,15 +61,9 @@ def holdings() -> Holdings:
 
 def exact_release(asked: AskedOf, held: Holdings) -> tuple[Vector, int]:
     """What noise is added to, and what it is divided by."""
-    statistic = asked.statistic
-    if not isinstance(statistic, Pairs):
-        return asked.plan.measure(asked.total(held)), held.rows
-    from tallyroom.protocols.kernels.matchings import distinct_matchings
-
-    pairs = distinct_matchings(held.rows, statistic.matchings, statistic.seed).reshape(-1, 2)
-    first, second = statistic.records_of(held)[pairs].transpose(1, 0, 2)
-    totals = statistic.kernel.reference(first, second).sum(axis=0)
-    return totals.astype(np.uint64), len(pairs)
+    if isinstance(asked.plan, PairwiseMean):
+        return asked.plan.without_noise(held), asked.plan.sample.count(held.rows)
+    return asked.plan.measure(asked.total(held)), held.rows
 
 
 def coverage(

@@ -42,7 +42,7 @@ def half_width(
     assert query.mechanism is not None
     put = query.statistic
     middle = RECORDS << 30 if isinstance(put, Gini) else 10**9  # far from where it would be clipped
-    released = np.full(put.released, middle, dtype=np.uint64)
+    released = np.full(query.plan.released, middle, dtype=np.uint64)
     release = AddedNoise(query).release(released, RECORDS, contributors)
     found = put.read(release).interval
     assert found is not None

@@ -29,7 +29,7 @@ from tallyroom.protocols.aggregation.masking.server import MaskingServer
 from tallyroom.protocols.aggregation.vouched import Vouched
 from tallyroom.protocols.algebra.ring import add_shares
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.identity.vouchers import Signet, Vouchers
+from tallyroom.protocols.identity.vouchers import PartySigner, Vouchers
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -109,7 +109,7 @@ class Masking(Vouched):
         return make_plan(query.parties, self.neighbours, self.threshold, time)
 
     def vouched_party(
-        self, query: Query, holdings: Holdings, randomness: Randomness, signet: Signet
+        self, query: Query, holdings: Holdings, randomness: Randomness, signet: PartySigner
     ) -> Machine:
         return MaskingParty(self.plan(query), query, holdings, randomness, signet)
 

@@ -317,9 +317,9 @@ def test_a_run_is_named_for_its_query(query: Query, place: int, flip: int) -> No
 
 def test_pairs_that_no_message_could_account_for_are_refused() -> None:
     """A server would keep a bit for each of them: 2^24 parties with 2^15 slots are 64 GB."""
-    pairs = Gini(lower=0.0, upper=1.0, matchings=1 << 15)
-    few = a_query(statistic=pairs, parties=1000, noise=Placement.TOTAL)
-    assert few.statistic == pairs
+    pairs = Gini(lower=0.0, upper=1.0, pairs_per_party=str(1 << 15))
+    few = a_query(statistic=pairs, parties=1000, records=1 << 16, noise=Placement.TOTAL)
+    assert few.plan.length == 1 << 15
     with pytest.raises(LocalError, match="too many to account for"):
         a_query(statistic=pairs, parties=1 << 24, noise=Placement.TOTAL)
 

@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import metrics
 
-from tallyroom.protocols.aggregation.fss.aggregator import Fss
 from tallyroom.protocols.algebra.ring import Vector, add_rows
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.offers import Offer
 from tallyroom.protocols.plans.contract import Curated, NoisySum
 from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.privacy.smooth_sensitivity import SmoothNoise, local_auc, smooth_auc
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
+from tallyroom.protocols.statistics.areas import AveragePrecision
+from tallyroom.protocols.statistics.class_counts import ClassCounts
 from tallyroom.protocols.statistics.classifier_curves import Roc
 from tallyroom.protocols.statistics.classifier_estimates import RocEstimate
 from tallyroom.protocols.statistics.curated import CountsInBins, SmoothArea, binormal
@@ -32,7 +33,7 @@ from tallyroom.simulation.federation import Federation
 from tests.every_statistic import EVERY
 from tests.samples import a_query
 
-AUC = AucOfCounts(lower=0.0, upper=1.0, method="smooth")
+AUC = Auc(lower=0.0, upper=1.0, method="smooth")
 AVERAGE = AveragePrecision(lower=0.0, upper=1.0, method="smooth")
 BINORMAL = Roc(lower=0.0, upper=1.0, method="binormal")
 
@@ -182,11 +183,11 @@ def test_one_class_alone_has_a_defined_area(statistic: Statistic, label: float) 
 
 
 def test_methods_are_plans_of_their_own() -> None:
-    asked = Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0).asked_of(Fss.offers)
-    assert (asked.name, asked.way_of) == ("auc-of-counts", "auc")
-    assert asked.parameters()["score"] == ("s",)
-    assert asked.parameters()["thresholds"] == 32
-    assert Auc().asked_of(Fss.offers) == Auc()
+    asked = planned(Auc(method="curve", score="s", thresholds=32, lower=0.0, upper=1.0))
+    assert isinstance(asked.plan, NoisySum)
+    assert isinstance(asked.plan.encoding, ClassCounts)
+    assert (asked.plan.encoding.scores, asked.plan.encoding.points) == (("s",), 32)
+    assert isinstance(planned(Auc()).plan, PairwiseMean)
     assert isinstance(planned(AveragePrecision(lower=0.0, upper=1.0)).plan, NoisySum)
     assert curated(AVERAGE).mechanism == SmoothArea("average-precision")
     assert curated(AUC).mechanism == curated(BINORMAL).mechanism == SmoothArea("auc")

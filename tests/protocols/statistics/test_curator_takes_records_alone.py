@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 
 from tallyroom.protocols.aggregation.contract import Memory
-from tallyroom.protocols.algebra.ring import Vector
-from tallyroom.protocols.plans.contract import Curated
+from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.plans.contract import Curated, Encoding, Integers
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.tables import Tables
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.run.machines import server_machine
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.areas import AucOfCounts, AveragePrecision
-from tallyroom.protocols.statistics.classifier_curves import ClassifierCurves, Roc
+from tallyroom.protocols.statistics.areas import AveragePrecision
+from tallyroom.protocols.statistics.classifier_curves import Roc
+from tallyroom.protocols.statistics.of_pairs import Auc
 from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import CuratedNextAttribute, CuratedProjectedCells
 from tallyroom.protocols.statistics.residuals import CuratedCells, CuratedReach
@@ -30,7 +33,7 @@ from tests.samples import a_message, a_query
 
 SCHEMA = ("x=0:1", "y=0:1", "label=0,1")
 ASKED: list[Statistic] = [
-    AucOfCounts(lower=0.0, upper=1.0, method="smooth"),
+    Auc(lower=0.0, upper=1.0, method="smooth"),
     AveragePrecision(lower=0.0, upper=1.0, method="smooth"),
     Roc(lower=0.0, upper=1.0, method="binormal"),
     Roc(lower=0.0, upper=1.0, method="priroc"),
@@ -48,29 +51,35 @@ def three_each() -> Holdings:
     return deal(columns | {"label": np.arange(12.0) % 2}, 4)
 
 
-def curated(statistic: Statistic) -> Curated:
-    plan = planned(statistic).plan
+def plan_of(statistic: Statistic) -> Curated:
+    plan = planned(statistic, Facts.of_one_server(12, 3, Fraction(1))).plan
     assert isinstance(plan, Curated)
     return plan
+
+
+def counts(encoding: Encoding, honest: Vector) -> tuple[Integers, tuple[int, ...]]:
+    """How many records are in each cell, and how many cells each table has."""
+    if isinstance(encoding, Tables):
+        return signed(honest), encoding.sizes
+    return np.diff(signed(honest), prepend=0), (encoding.length,)
 
 
 def forged(statistic: Statistic, honest: Vector) -> list[Vector]:
     """A record less than none in one cell and one more in another, none at all, too many, and one
     that is missing from the last table alone."""
-    cumulative = isinstance(statistic, ClassifierCurves)
-    cells = np.diff(honest.view(np.int64), prepend=0) if cumulative else honest.view(np.int64)
+    cells, tables = counts(plan_of(statistic).encoding, honest)
     moved, less = cells.copy(), cells.copy()
     moved[0] -= 4
     moved[1] += 4
     less[-1 - int(np.argmax(cells[::-1] > 0))] -= 1
-    several = isinstance(statistic, CuratedNextAttribute)
-    wrong = [moved, 0 * cells, 5 * cells] + [less] * several
+    wrong = [moved, 0 * cells, 5 * cells] + [less] * (len(tables) > 1)
+    cumulative = not np.array_equal(cells, honest.view(np.int64))
     return [(np.cumsum(each) if cumulative else each).astype(np.uint64) for each in wrong]
 
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
 def test_vectors_of_records_are_taken_and_no_others(statistic: Statistic) -> None:
-    encoding = curated(statistic).encoding
+    encoding = plan_of(statistic).encoding
     vectors = encoding.encode(three_each())
     assert encoding.possible(vectors, 3).all()
     assert not encoding.possible(vectors, 2).any()
@@ -84,7 +93,7 @@ def test_every_statistic_of_a_curators_sum_is_tried_here() -> None:
         for name, plan in plans
         if isinstance(plan, Curated) and not plan.gathered
     }
-    assert summed == {(each.name, type(curated(each).mechanism)) for each in ASKED}
+    assert summed == {(each.name, type(plan_of(each).mechanism)) for each in ASKED}
 
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)

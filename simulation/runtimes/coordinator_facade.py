@@ -16,7 +16,7 @@ from tallyroom.servers.coordinator import Coordinator
 
 
 @dataclass(frozen=True)
-class Begun:
+class BegunRun:
     """A question that was put: its query, the run it is asked in, and what the coordinator says
     first. `earlier` is the run whose release answers it; then nothing is asked."""
 
@@ -39,11 +39,11 @@ def time_after(last: int, seeded: bool) -> int | None:
     return None if seeded else next_time(last, time.time())
 
 
-class Desk:
+class CoordinatorFacade:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    def put(self, question: Question, kept: Container[bytes], of_time: int | None) -> Begun:
+    def put(self, question: Question, kept: Container[bytes], of_time: int | None) -> BegunRun:
         """`kept` are runs whose answers are there still, `of_time` numbers the run: a coordinator
         that is told again what it forgot numbers it as before. Raises `LocalError` and
         `RunFailed`."""
@@ -51,10 +51,10 @@ class Desk:
         query = coordinator.query(question, of_time)
         earlier = coordinator.releases.released(query, coordinator.data)
         if earlier is not None and earlier in kept:
-            return Begun(query, query.run, Reply(query.run), earlier)
+            return BegunRun(query, query.run, Reply(query.run), earlier)
         coordinator.releases.disown(query, coordinator.data)
         run = coordinator.name_of(query)
-        return Begun(query, run, coordinator.ask(query))
+        return BegunRun(query, run, coordinator.ask(query))
 
     def close(self, query: Query, run: bytes, contributors: Ids) -> Closed:
         """A run has its answer. One that asked a stored tree again is remembered as that tree."""
