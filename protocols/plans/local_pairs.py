@@ -248,8 +248,10 @@ class LabelledScores(CountedCells):
 
     @property
     def grid_words(self) -> str:
-        padded = f", padded to 2^{self.depth}" if self.domain != 1 << self.depth else ""
-        return f"scores are cut into {self.domain} values{padded}; equal ones count ½"
+        padded = f"{self.domain} values, padded to 2^{self.depth}"
+        whole = self.domain == 1 << self.depth
+        cut = f"2^{self.depth} values" if whole else padded
+        return f"scores are cut into {cut}; equal ones count ½"
 
 
 @dataclass(frozen=True)

@@ -195,8 +195,8 @@ class Pairs(Piloted, Bounded):
         valued = max(1, len(self.valued))
         labels = 1 << (len(self.columns) - len(self.valued))
         k = corollary_1(facts.records, 1.0 if facts.epsilon is None else float(facts.epsilon))
-        most_bins = int((MAX_CELLS / labels) ** (1 / valued) + 1e-9)
-        return max(2, min(round(k ** (1 / valued)), most_bins))
+        most, wanted = ((cells ** (1 / valued)) for cells in (MAX_CELLS / labels, k))
+        return max(2, min(round(float(wanted)), math.floor(float(most) + 1e-9)))
 
     def planned_by(self, pilot: Holdings, bounds: Mapping[str, Bounds]) -> Self:
         """With ζ1 and ζ2 of the kernel, estimated on the first 2,000 of the public records."""

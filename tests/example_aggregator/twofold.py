@@ -5,11 +5,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tallyroom.protocols.privacy.laplace import Integers
-from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
-from tallyroom.protocols.privacy.noise_law import Ids, NoiseLaw, Sensitivity
-from tallyroom.protocols.randomness import Randomness
+import numpy as np
+from numpy.typing import NDArray
+
+from tallyroom.extend import (
+    DiscreteLaplace,
+    Ids,
+    NoiseLaw,
+    PrivacyLoss,
+    Randomness,
+    Sensitivity,
+)
+
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

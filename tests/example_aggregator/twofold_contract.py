@@ -4,8 +4,7 @@ from fractions import Fraction
 
 from twofold import Twofold
 
-from tallyroom.protocols.privacy.conformance import NoiseLawContract
-from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
+from tallyroom.extend import DiscreteLaplace, NoiseLawContract
 
 
 class TestTwofold(NoiseLawContract):

@@ -92,7 +92,6 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "within": lambda value: (0.25, 0.5),
     "fanned": lambda value: not value,
     "penalty": lambda value: value + 1,
-    "max_records": lambda value: value + 1,
     "of_class": lambda value: value + 1,
     "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,

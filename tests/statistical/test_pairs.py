@@ -266,8 +266,8 @@ def is_centred(errors: NDArray[np.float64]) -> bool:
 
 
 def test_noise_on_every_pair_errs_as_the_corrected_theorem_says() -> None:
-    """S1, Theorem 5, with 4PΔ²/(nε²) for its privacy term; its own 2P/(nε²) is refuted. n = 500."""
-    errors = errors_of_runs(500, Fraction(1, 2), Placement.PER_PAIR, servers=1)
+    """S1, Theorem 5, with 4PΔ²/(nε²) for its privacy term; its own 2P/(nε²) is refuted. n = 1500."""
+    errors = errors_of_runs(1500, Fraction(1, 2), Placement.PER_PAIR, servers=1)
     sampling = DESIGN.sampling_variance(ZETAS)
     noise = DESIGN.per_pair_variance(1.0, 0.5)
     assert noise == pytest.approx(4 * MATCHINGS / (sum(COUNTS) * 0.5**2))
@@ -277,8 +277,8 @@ def test_noise_on_every_pair_errs_as_the_corrected_theorem_says() -> None:
 
 
 def test_noise_on_the_total_errs_as_a_trusted_curator_would() -> None:
-    """8Δ²/(n²ε²) and what sampling adds; n = 500. Noise of both servers is refuted."""
-    errors = errors_of_runs(500, Fraction(1, 2), Placement.TOTAL, servers=2)
+    """8Δ²/(n²ε²) and what sampling adds; n = 1500. Noise of both servers is refuted."""
+    errors = errors_of_runs(1500, Fraction(1, 2), Placement.TOTAL, servers=2)
     sampling = DESIGN.sampling_variance(ZETAS)
     noise = DESIGN.total_variance(1.0, 0.5)
     assert noise == pytest.approx(8 / (sum(COUNTS) ** 2 * 0.5**2))

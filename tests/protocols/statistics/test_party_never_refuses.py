@@ -42,7 +42,7 @@ def one_record(value: float) -> Holdings:
         Auc(lower=0.0, upper=1.0, method="curve"),
         Auc(lower=0.0, upper=1.0, method="smooth"),
         LogisticStep(("x=0:1",)),
-        LogisticObjective(ranges=("x=0:1",)),
+        LogisticObjective(ranges=("x=0:1",), max_records=1),
     ],
     ids=lambda statistic: statistic.name,
 )
@@ -60,11 +60,11 @@ def test_no_statistic_refuses_a_number(statistic: Statistic) -> None:
         if isinstance(statistic, Pairs):
             for facts in (Facts.of_one_server(1000), locally()):
                 assert len(statistic.plan(facts).measured(holdings)) == 1
-        else:
-            plan = planned(statistic).plan
-            assert plan.encode(holdings).shape == (1, plan.length)
-            if plan.measurement is not None:
-                assert len(plan.measured(holdings)) == 1
+            continue
+        plan = planned(statistic).plan
+        assert plan.encode(holdings).shape == (1, plan.length)
+        if plan.measurement is not None:
+            assert len(plan.measured(holdings)) == 1
 
 
 @pytest.mark.parametrize("value", VALUES)
