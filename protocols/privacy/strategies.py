@@ -53,6 +53,8 @@ class PlainSum(Strategy):
     summed: str = ""
     """What the sums are of, where there are several of real numbers."""
 
+    measures: ClassVar[bool] = False
+
     @property
     def sensitivity(self) -> int:
         return self.moved
