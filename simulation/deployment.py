@@ -151,7 +151,6 @@ class Deployment:
             )
         aggregator = aggregator_named(spec)
         setting = replace(self._setting(there), aggregator=aggregator)
-        statistic = statistic.asked_of(aggregator.offers)
         return options.question(
             statistic, spec, grant, setting.placement(options.noise, statistic, options.for_study)
         )

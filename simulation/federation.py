@@ -24,6 +24,7 @@ from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
+from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.pairwise import with_published_bounds
 from tallyroom.protocols.studies import studies
 from tallyroom.protocols.studies.budget import Grant
@@ -250,7 +251,9 @@ class Federation:
         question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
         statistic = self._as_put(question)
-        clipped = 0 if salt else statistic.clipped(self.holdings)  # a study says what it means
+        clipped = (
+            0 if salt else clipped_records(statistic, self.holdings)
+        )  # a study says what it means
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
@@ -282,7 +285,7 @@ class Federation:
         facts = question.facts(
             here.parties, here.servers, here.records, here.max_records_per_party, bytes(32)
         )
-        statistic = question.statistic.prepared(facts)
+        statistic = question.statistic
         statistic.plan(facts).check_resolution(self.holdings)
         return statistic
 
@@ -366,7 +369,7 @@ class Federation:
         named = statistic.named_columns
         self.data.check([column for column in statistic.columns if column not in named])
         bounded = with_published_bounds(statistic, self.data.bounds, aggregator.offers)
-        return bounded.asked_of(aggregator.offers)
+        return bounded
 
     def _notes(self, question: Question, plan: Plan, opened: Opened, clipped: int) -> list[str]:
         """What only a simulation can tell."""

@@ -3,7 +3,7 @@
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics import Estimate, Statistic
 from tallyroom.protocols.statistics.classifier_estimates import Judgements
-from tallyroom.protocols.statistics.legacy import estimate_without_noise
+from tallyroom.protocols.statistics.planned import estimate_without_noise
 from tallyroom.simulation.proof import Proof
 from tallyroom.simulation.runtimes import Opened
 

@@ -114,7 +114,7 @@ def _is_asked(ask: Ask, query: Query, put: Statistic) -> bool:
     data set publishes are filled in elsewhere."""
     unit = "record" if query.records_per_unit == 1 else "party"
     offers = aggregator_named(query.aggregator).offers
-    statistic = with_published_bounds(ask.statistic, put.column_bounds, offers).asked_of(offers)
+    statistic = with_published_bounds(ask.statistic, put.column_bounds, offers)
     question = Question(statistic, query.aggregator, query.epsilon, query.noise, unit=unit)
     asked = replace(question, honest=query.honest, delta=query.delta).as_put(query).statistic
     found = put.parameters()

@@ -55,7 +55,7 @@ class Setting:
         facts = asked.facts(
             self.parties, self.servers, self.records, self.max_records_per_party, bytes(32)
         )
-        return statistic.prepared(facts).plan(facts)
+        return statistic.plan(facts)
 
     def query(self, spec: str, statistic: Statistic) -> Query | None:
         """A query such as would be put; None where none can be, and the run will say why."""

@@ -23,7 +23,7 @@ def test_every_name_is_there_and_is_what_its_home_calls_so() -> None:
 
 def test_every_statistic_is_a_name() -> None:
     """But those that are asked under another's name: nobody writes them."""
-    offered = [kind for kind in statistics().values() if not kind.way_of]
+    offered = [kind for kind in statistics().values() if not kind.part_of]
     assert len(offered) > 15
     missing = [kind for kind in offered if not hasattr(tallyroom, kind.__name__)]
     assert missing == []

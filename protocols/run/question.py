@@ -79,18 +79,11 @@ class Question:
     def _may_reuse(self, query: Query) -> bool:
         return not self.fresh and query.plan.reusable
 
-    def prepared(
-        self, parties: int, servers: int, records: int, max_records_per_party: int, seed: bytes
-    ) -> Statistic:
-        """The statistic with what is decided before it is put to such a federation. Raises
-        `LocalError` for a unit of privacy that there is not."""
-        facts = self.facts(parties, servers, records, max_records_per_party, seed)
-        return self.statistic.prepared(facts)
-
     def facts(
         self, parties: int, servers: int, records: int, max_records_per_party: int, seed: bytes
     ) -> Facts:
-        """What is public before it is put to such a federation."""
+        """What is public before it is put to such a federation. Raises `LocalError` for a unit of
+        privacy that there is not."""
         return Facts(
             records=records,
             parties=parties,
@@ -121,13 +114,7 @@ class Question:
         """
         query = Query(
             nonce=nonce,
-            statistic=self.prepared(
-                parties,
-                servers,
-                records,
-                max_records_per_party,
-                hashlib.blake2s(nonce, person=b"matching").digest(),
-            ),
+            statistic=self.statistic,
             aggregator=self.aggregator,
             parties=parties,
             servers=servers,

@@ -23,7 +23,7 @@ def statistics() -> dict[str, type[Statistic]]:
 
 def offered() -> dict[str, type[Statistic]]:
     """Those of them that users ask by their own name."""
-    return {name: kind for name, kind in statistics().items() if not kind.way_of}
+    return {name: kind for name, kind in statistics().items() if not kind.part_of}
 
 
 @cache

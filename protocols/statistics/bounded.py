@@ -104,3 +104,12 @@ def finite_column(holdings: Holdings, name: str) -> Column:
     if not np.isfinite(values).all():
         raise LocalError(f"column {name!r} has values that are not finite numbers")
     return values
+
+
+def clipped_records(statistic: Statistic, holdings: Holdings) -> int:
+    """How many records have a value outside the public bounds."""
+    outside = np.zeros(holdings.rows, dtype=bool)
+    for name, (lower, upper) in statistic.column_bounds.items():
+        values = holdings.column(name)
+        outside |= (values < lower) | (values > upper)
+    return int(np.count_nonzero(outside))

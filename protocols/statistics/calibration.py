@@ -98,7 +98,7 @@ class CalibrationCounts(Statistic):
     at: tuple[float, ...] = ()
 
     name: ClassVar[str] = "calibration-counts"
-    way_of: ClassVar[str] = "hosmer-lemeshow"
+    part_of: ClassVar[str] = "hosmer-lemeshow"
 
     def __post_init__(self) -> None:
         if len(self.at) >= MAX_GROUPS or not all(0 <= each <= 1 for each in self.at):

@@ -91,7 +91,7 @@ class ClassObjective(OfSchema):
     penalty: float = 0.0
 
     name: ClassVar[str] = "class-objective"
-    way_of: ClassVar[str] = "multinomial-regression"
+    part_of: ClassVar[str] = "multinomial-regression"
 
     def __post_init__(self) -> None:
         super().__post_init__()

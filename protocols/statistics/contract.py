@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.offers import Offers
 from tallyroom.protocols.plans.contract import Plan
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
@@ -31,8 +30,8 @@ class Statistic(Parametrized, ABC):
     its parameters.
     """
 
-    way_of: ClassVar[str] = ""
-    """The statistic under whose name it is asked (`asked_of`); the command does not offer it."""
+    part_of: ClassVar[str] = ""
+    """The study whose question it is, if only that study asks it: the command does not offer it."""
 
     def __post_init__(self) -> None:
         self._take_python()
@@ -61,7 +60,7 @@ class Statistic(Parametrized, ABC):
     @property
     def asked_as(self) -> str:
         """The name that a user knows it by."""
-        return self.way_of or self.name
+        return self.part_of or self.name
 
     @abstractmethod
     def reference(self, holdings: Holdings) -> Estimate:
@@ -96,27 +95,6 @@ class Statistic(Parametrized, ABC):
         """Raises `LocalError` where bounds are needed and not known."""
         if missing := [name for name in self.bounded if name not in self.column_bounds]:
             raise LocalError(f"{self.name} needs public bounds of column {missing[0]!r}")
-
-    def clipped(self, holdings: Holdings) -> int:
-        """How many records have a value outside the public bounds."""
-        outside = np.zeros(holdings.rows, dtype=bool)
-        for name, (lower, upper) in self.column_bounds.items():
-            values = holdings.column(name)
-            outside |= (values < lower) | (values > upper)
-        return int(np.count_nonzero(outside))
-
-    def asked_of(self, offers: Offers) -> "Statistic":
-        """The statistic that is put to a federation whose aggregator offers that.
-
-        Most are asked as they are. One with several ways to its answer (in pairs, from a curve,
-        from reports of the local model) is asked as the statistic of the way that is chosen; that
-        one's name and parameters are what everybody is bound to.
-        """
-        return self
-
-    def prepared(self, known: Facts) -> Self:
-        """What the coordinator decides before it asks: most statistics leave nothing open."""
-        return self
 
 
 def sum_by_party(rows: NDArray[np.uint64], holdings: Holdings) -> Vector:

@@ -110,7 +110,7 @@ class MagnitudeBounds(OneColumn):
     """
 
     name: ClassVar[str] = "magnitude-bounds"
-    way_of: ClassVar[str] = "magnitudes"
+    part_of: ClassVar[str] = "magnitudes"
 
     def plan(self, facts: Facts) -> NoisyChoice:
         units = units_of_epsilon(2, monotone=True)

@@ -43,7 +43,7 @@ class LogisticColumns(Ranged):
     label: str = "label"
     positive: float | None = None
 
-    way_of: ClassVar[str] = "logistic-regression"
+    part_of: ClassVar[str] = "logistic-regression"
 
     def __post_init__(self) -> None:
         if not self.x or len(set(self.columns)) != len(self.columns):

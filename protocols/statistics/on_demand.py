@@ -195,7 +195,7 @@ class QuantileSearch(OfQuantiles, OnDemand):
     """Quantiles by S0's Algorithm 1 on the stored tree: up to 32 questions, one ε."""
 
     name: ClassVar[str] = "quantile-search"
-    way_of: ClassVar[str] = "quantile-search"  # the study, which is asked as this over fss
+    part_of: ClassVar[str] = "quantile-search"  # the study, which is asked as this over fss
 
     def next_points(self, known: Mapping[int, float]) -> list[int]:
         searches = (self._search(quantile, known) for quantile in self.quantile)

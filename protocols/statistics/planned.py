@@ -14,7 +14,6 @@ from tallyroom.protocols.plans.pairs import PairwiseMean
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.legacy import estimate_without_noise
 from tallyroom.protocols.statistics.release import Answer, Noise, Release
 
 
@@ -59,4 +58,11 @@ class AskedOf:
 def planned(statistic: Statistic, facts: Facts | None = None) -> AskedOf:
     """Asked of a thousand records of as many parties, if nobody says."""
     facts = facts or Facts.of_one_server(1000)
-    return AskedOf(statistic.prepared(facts), facts)
+    return AskedOf(statistic, facts)
+
+
+def estimate_without_noise(
+    statistic: Statistic, plan: Plan, holdings: Holdings, counted: int
+) -> Estimate:
+    """The same computation without noise: clipped, rounded, and read as it is released."""
+    return statistic.read(Release(plan, plan.without_noise(holdings), counted, None)).estimate

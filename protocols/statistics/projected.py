@@ -108,7 +108,7 @@ class Projected(OfSchema):
     chosen: tuple[str, ...] = ()
     bins: int = 2
 
-    way_of: ClassVar[str] = "projected-histogram"
+    part_of: ClassVar[str] = "projected-histogram"
 
     def __post_init__(self) -> None:
         super().__post_init__()

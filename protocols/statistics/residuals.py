@@ -115,7 +115,7 @@ class Residuals(Statistic):
     y: str = "y"
     coefficients: tuple[float, ...] = (0.0, 1.0)
 
-    way_of: ClassVar[str] = "residual-plot"
+    part_of: ClassVar[str] = "residual-plot"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from tallyroom.protocols.errors import LocalError, RunFailed
 from tallyroom.protocols.names import look_up
 from tallyroom.protocols.offers import Offers
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.by_objective import CERTAIN
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
@@ -98,7 +99,7 @@ class LogisticRegression(Study):
         return (Ask(self._step(np.zeros(len(self.x) + 1)), self.shares()[0]),)
 
     def clipped(self, holdings: Holdings) -> int:
-        return self._objective().clipped(holdings)
+        return clipped_records(self._objective(), holdings)
 
     def steps(self) -> Steps:
         beta = np.zeros(len(self.x) + 1)

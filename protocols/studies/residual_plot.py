@@ -15,6 +15,7 @@ from tallyroom.protocols.offers import Offer, Offers
 from tallyroom.protocols.privacy.loss import as_written
 from tallyroom.protocols.privacy.prirp import REACH_SHARE, SIDES, Axis, PlotGrid, side_for
 from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Bounds
 from tallyroom.protocols.statistics.drawing import Style
@@ -170,7 +171,7 @@ class ResidualPlot(Study):
 
     def clipped(self, holdings: Holdings) -> int:
         """For the fit: residuals are of the columns as they are."""
-        return 0 if self.coefficients else self._fit().clipped(holdings)
+        return 0 if self.coefficients else clipped_records(self._fit(), holdings)
 
     def steps(self) -> Steps:
         *first, last = self.shares()

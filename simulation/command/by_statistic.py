@@ -126,8 +126,8 @@ def kind_named(name: str) -> Any:
     if name in registry.registered(registry.STUDIES):
         return registry.named(registry.STUDIES, name)
     kind = statistic_named(name)
-    if kind.way_of:
-        raise LocalError(f"{name} is a way of asking {kind.way_of}: ask for that")
+    if kind.part_of:
+        raise LocalError(f"{name} is a way of asking {kind.part_of}: ask for that")
     return kind
 
 
@@ -290,7 +290,7 @@ class StatisticGroup(LightGroup):
             ("Studies, which ask several questions", registry.STUDIES),
         ):
             found = registry.loadable(group).items()
-            if shown := [(name, k.summary()) for name, k in found if not getattr(k, "way_of", "")]:
+            if shown := [(name, k.summary()) for name, k in found if not getattr(k, "part_of", "")]:
                 with formatter.section(title):
                     formatter.write_dl(shown)
 

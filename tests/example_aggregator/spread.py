@@ -1,24 +1,57 @@
 """A statistic and a study of a package of its own: how many values are far from the mean."""
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
-from tallyroom import Ask, Finding, Mean, Study
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.bounded import OneColumn
-from tallyroom.protocols.statistics.estimates import Estimate
-from tallyroom.protocols.statistics.legacy import Legacy
-from tallyroom.protocols.statistics.option import option, role
-from tallyroom.protocols.studies.contract import Steps
+from tallyroom import Mean
+from tallyroom.extend import (
+    Answer,
+    Ask,
+    Encoding,
+    Estimate,
+    Facts,
+    Finding,
+    Holdings,
+    NoisySum,
+    OneColumn,
+    PlainSum,
+    Release,
+    Steps,
+    Study,
+    Vector,
+    option,
+    role,
+)
 
 
 @dataclass(frozen=True)
-class Within(Legacy, OneColumn):
+class Near(Encoding):
+    """One element: 1 where a value is within a reach of a centre, else 0."""
+
+    column: str
+    centre: float
+    reach: float
+
+    length = 1
+    sensitivity = 1
+    measurement = None
+    grid_step = 0.0
+    grid_words = "values count exactly"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        near = np.abs(holdings.column(self.column) - self.centre) <= self.reach
+        return np.add.reduceat(near.astype(np.uint64), holdings.starts)[:, None]
+
+
+@dataclass(frozen=True)
+class Within(OneColumn):
     """How many values are within a reach of a centre."""
 
     centre: float = option(0.0, "Where.")
@@ -26,23 +59,11 @@ class Within(Legacy, OneColumn):
 
     name: ClassVar[str] = "within"
 
-    @property
-    def length(self) -> int:
-        return 1
+    def plan(self, facts: Facts) -> NoisySum:
+        return NoisySum(Near(self.value, float(self.centre), float(self.reach)), PlainSum(1, 1))
 
-    @property
-    def sensitivity(self) -> int:
-        return 1
-
-    def encode(self, holdings: Holdings) -> Vector:
-        near = np.abs(holdings.column(self.value) - self.centre) <= self.reach
-        return np.add.reduceat(near.astype(np.uint64), holdings.starts)[:, None]
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return float(signed(released)[0])
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.array([math.sqrt(noise_variance)])
+    def read(self, release: Release) -> Answer:
+        return release.linear(float(release.integers[0]), 1.0)
 
     def reference(self, holdings: Holdings) -> Estimate:
         return float(np.sum(np.abs(holdings.column(self.value) - self.centre) <= self.reach))

@@ -10,6 +10,7 @@ import pytest
 
 from tallyroom.parties.data import BUNDLED, load
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.moments import Mean
 
 TEXT = "age,city,height\n30,a,1.5\n40,b,1.75\n50,a,2\n"
@@ -158,7 +159,7 @@ def test_public_bounds_hold_the_data(spec: str) -> None:
     data = load(spec)
     assert data.bounds.keys() == data.columns.keys()
     for name, (lower, upper) in data.bounds.items():
-        outside = Mean(value=name, lower=lower, upper=upper).clipped(data.deal(1))
+        outside = clipped_records(Mean(value=name, lower=lower, upper=upper), data.deal(1))
         assert outside == 0, f"{name} has {outside} values outside [{lower}, {upper}]"
     assert data.roles["value"] in data.columns
 

@@ -283,7 +283,7 @@ ELSEWHERE = {
 def test_every_statistic_has_a_case() -> None:
     """Its own, or that of the one under whose name it is asked."""
     for name, kind in statistics().items():
-        assert name in CASES or kind.way_of or Path(ELSEWHERE[name]).exists()
+        assert name in CASES or kind.part_of or Path(ELSEWHERE[name]).exists()
     assert CASES.keys() | ELSEWHERE.keys() <= statistics().keys()
 
 

@@ -8,21 +8,22 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.records import Column, Holdings, deal
-from tallyroom.protocols.statistics.bounded import Bounded, BoundedColumn
+from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.records import Holdings, deal
+from tallyroom.protocols.statistics.bounded import Bounded, BoundedColumn, clipped_records
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.of_pairs import Pairwise
+from tallyroom.protocols.statistics.release import Answer, Release
 from tallyroom.simulation.statement import stated_bounds
 
 TWO = Pairwise(kernel_name="abs(a.x - b.y)")
 
 
 @dataclass(frozen=True)
-class Schema(Legacy):
+class Schema(Statistic):
     """How many records there are, of two columns with a range each: no `value`, no `lower`."""
 
     name: ClassVar[str] = "schema"
@@ -39,25 +40,14 @@ class Schema(Legacy):
     def column_bounds(self) -> Mapping[str, Bounds]:
         return {"age": (0.0, 100.0), "pay": (0.0, 9000.0)}
 
-    @property
-    def length(self) -> int:
-        return 1
+    def plan(self, facts: Facts) -> Plan:
+        raise LocalError("nobody asks this")
 
-    @property
-    def sensitivity(self) -> int:
-        return 0
-
-    def encode(self, holdings: Holdings) -> Vector:
-        return holdings.counts.astype(np.uint64)[:, None]
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> float:
-        return float(released[0])
+    def read(self, release: Release) -> Answer:
+        raise LocalError("nobody asks this")
 
     def reference(self, holdings: Holdings) -> float:
         return float(holdings.rows)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.zeros(1)
 
 
 @dataclass(frozen=True)
@@ -77,7 +67,7 @@ def test_the_base_has_no_column_and_no_bounds_of_its_own() -> None:
 
 def test_several_columns_have_a_range_each() -> None:
     columns = {"age": np.array([-1.0, 50.0, 101.0, 7.0]), "pay": np.array([1.0, 2.0, 1e4, 9e4])}
-    assert Schema().clipped(deal(columns, 2)) == 3
+    assert clipped_records(Schema(), deal(columns, 2)) == 3
     Schema().check_bounds()
     assert stated_bounds(Schema()) == {"age": [0, 100], "pay": [0, 9000]}
     with pytest.raises(LocalError, match="schema needs public bounds of column 'pay'"):

@@ -23,6 +23,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import decode_query, run_name
 from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics import statistics
+from tallyroom.protocols.statistics.bounded import clipped_records
 from tallyroom.protocols.statistics.of_pairs import (
     Auc,
     CollisionEntropy,
@@ -287,9 +288,9 @@ def test_records_outside_bounds_are_counted_once_whatever_their_columns() -> Non
         "label": np.array([0.0, 1.0, 1.0, 0.0]),
     }
     holdings = deal(columns, 2)
-    assert KendallTau(**UNIT).clipped(holdings) == 3
+    assert clipped_records(KendallTau(**UNIT), holdings) == 3
     written = Pairwise(**UNIT, kernel_name="if(a.label > b.label, a.x, b.x)")
-    assert written.clipped(holdings) == 2
+    assert clipped_records(written, holdings) == 2
     assert written.bounded == ("x",)
     assert Pairwise(**UNIT, kernel_name="abs(a.x - b.y)").bounded == ("x", "y")
 
@@ -300,7 +301,7 @@ def test_bounds_are_public_or_not_needed() -> None:
     for statistic in (CollisionEntropy(), KendallTau(), Auc()):
         assert isinstance(statistic.grid, OrderedGrid)
         assert statistic.bounded == ()
-        assert statistic.clipped(some()) == 0
+        assert clipped_records(statistic, some()) == 0
         assert not isinstance(replace(statistic, lower=0.0, upper=1.0).grid, OrderedGrid)
 
 

@@ -20,7 +20,7 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Curve, Estimate, Statistic, statistics
-from tallyroom.protocols.statistics.bounded import Bounded
+from tallyroom.protocols.statistics.bounded import Bounded, clipped_records
 from tallyroom.protocols.statistics.estimates import Bins
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
@@ -137,7 +137,7 @@ def test_negative_noisy_counts_stay_negative() -> None:
 def test_values_outside_are_counted(values: list[float]) -> None:
     statistic = Sum(lower=-1.0, upper=1.0)
     outside = sum(value < -1 or value > 1 for value in values)
-    assert statistic.clipped(holdings_of(values, 1)) == outside
+    assert clipped_records(statistic, holdings_of(values, 1)) == outside
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
