@@ -135,9 +135,10 @@ def _values(content: Any, name: str, owner: str) -> Column | None:
     if values.ndim != 1:
         raise LocalError(f"column {name!r} of {owner} has {values.ndim} dimensions, not one")
     if values.dtype.kind in "biuf":
-        column = values.astype(np.float64) + 0.0  # -0 is 0
-        strange = ~np.isfinite(column)
-        column[strange] = encode_cells(map(_text, column[strange].tolist()))
+        column = values.astype(np.float64)
+        column[column == 0] = 0.0  # -0 is 0
+        infinite = np.isinf(column)
+        column[infinite] = encode_cells(map(_text, column[infinite].tolist()))
         return column
     if isinstance(content, list | tuple):  # numpy has all of them in the form of one
         return encode_cells(map(_text, content))

@@ -9,18 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from tallyroom.parties.frames import Data, dataset_of
 from tallyroom.parties.peer_config import PeerConfig
 from tallyroom.protocols.aggregation import aggregator_named
 from tallyroom.protocols.aggregation.contract import Aggregator
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.contract import Plan
+from tallyroom.protocols.privacy.caps import Caps
+from tallyroom.protocols.privacy.ledger import check_spend
 from tallyroom.protocols.privacy.mechanisms import parse_epsilon
 from tallyroom.protocols.query import Query
-from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
+from tallyroom.protocols.run.machines import check
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Estimate, Statistic, statistic_named
@@ -29,8 +29,7 @@ from tallyroom.protocols.studies import studies
 from tallyroom.protocols.studies.budget import Grant
 from tallyroom.protocols.studies.contract import Study
 from tallyroom.protocols.studies.quantile_zoom import zoomed
-from tallyroom.protocols.wire.messages import Role
-from tallyroom.servers.coordinator import Coordinator
+from tallyroom.protocols.wire.messages import NONCE_BYTES, Role
 from tallyroom.simulation.known_data import noiseless, with_categories
 from tallyroom.simulation.misbehaviour import (
     HONEST,
@@ -46,7 +45,6 @@ from tallyroom.simulation.result import Result
 from tallyroom.simulation.runtimes import Layout, Opened, Progress, Report, Runtime, runtime_named
 from tallyroom.simulation.statement import Setting, answered
 from tallyroom.simulation.study import AskingOptions, StudyQuestion, conduct
-from tallyroom.storage.ledger import Ledger
 
 DEFAULT_DATA = "synthetic:scores?n=2000"
 BLOCK_HOSTS = 4
@@ -344,14 +342,15 @@ class Federation:
         return kind.from_parameters({**roles, **published})
 
     def _check(self, question: Question) -> Query:
-        """Asks it of a coordinator that has nobody behind it."""
-        ledger = Ledger(None, self.runtime.layout.cap, self.runtime.layout.cap_delta)
-        coordinator = Coordinator(
-            self.servers, len(self.holdings.ids), ledger, Randomness.from_seed(0, "rehearsal")
+        """The query that it would be. Raises `LocalError` where it cannot be asked, and
+        `LedgerRefusal` where the cap could not hold it."""
+        here, layout = self._setting, self.runtime.layout
+        query = question.query(
+            bytes(NONCE_BYTES), here.parties, here.servers, here.records, here.max_records_per_party
         )
-        coordinator.enrol(self.holdings.ids, self.holdings.counts.astype(np.uint32))
-        query = coordinator.query(question)
-        ledger.close()
+        check(query)
+        spend = aggregator_named(query.aggregator).mechanism(query).spend
+        check_spend(query.foreseen(spend), [], Caps(layout.cap, layout.cap_delta))
         return query
 
     def _next_key(self) -> str:

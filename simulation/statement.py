@@ -152,9 +152,14 @@ def describe_data(query: Query, proof: Proof) -> dict[str, object]:
         "columns": list(statistic.columns),
         "records": query.records,
     }
+    if bounds := stated_bounds(statistic):
+        description["bounds"] = bounds
+    return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}
+
+
+def stated_bounds(statistic: Statistic) -> list[float] | dict[str, list[float]]:
+    """One range where all columns have the same, else each column's; empty if there are none."""
     bounds = statistic.column_bounds
     if len(set(bounds.values())) == 1:
-        description["bounds"] = list(next(iter(bounds.values())))
-    elif bounds:
-        description["bounds"] = {name: list(each) for name, each in bounds.items()}
-    return description | {"grid": plan.grid_words, "grid_step": plan.grid_step}
+        return list(next(iter(bounds.values())))
+    return {name: list(each) for name, each in bounds.items()}

@@ -21,11 +21,7 @@ from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.curated import BinormalRoc, SmoothAuc, SmoothAveragePrecision
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
-from tallyroom.protocols.statistics.first_above import (
-    FirstAboveThreshold,
-    JointReach,
-    MagnitudeBounds,
-)
+from tallyroom.protocols.statistics.first_above import FirstAboveThreshold, MagnitudeBounds
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_objective import LogisticObjective
@@ -53,6 +49,7 @@ from tallyroom.protocols.statistics.projected import (
 from tallyroom.protocols.statistics.residuals import (
     CuratedCells,
     CuratedReach,
+    JointReach,
     ResidualCells,
     ResidualReach,
 )
@@ -96,8 +93,8 @@ EVERY: tuple[Statistic, ...] = (
     PriRocFix(**GRID),
     LinearRegression(("x=0:1", "y=0:1"), ("x",)),
     LogisticStep(("a=0:1",), ("a",), "label", None, (0.5, -1.0)),
-    LogisticObjective(ranges=("a=0:1",), x=("a",), max_records=4),
-    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y", max_records=4),
+    LogisticObjective(ranges=("a=0:1",), x=("a",)),
+    ClassObjective(attributes=("a=p,q", "y=p,q"), target="y"),
     ResidualReach(**MODEL),
     CuratedReach(**MODEL),
     JointReach(**MODEL),
@@ -106,10 +103,10 @@ EVERY: tuple[Statistic, ...] = (
     NextAttribute(**OF_CELLS),
     NextByMax((*SCHEMA, "x=0:1"), "y", ("b",), 3),
     CuratedNextAttribute(**OF_CELLS),
-    SparseNextAttribute(**OF_CELLS, max_records=4),
+    SparseNextAttribute(**OF_CELLS),
     ProjectedCells(**OF_CELLS),
     CuratedProjectedCells(**OF_CELLS),
-    SparseCells(**OF_CELLS, max_records=4, capacity=8),
+    SparseCells(**OF_CELLS),
     Gini(**PAIR),
     Variance(**PAIR),
     CollisionEntropy(**PAIR),

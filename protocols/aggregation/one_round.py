@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.collector import Collector
 from tallyroom.protocols.aggregation.contract import Aggregator, Bodies, Bulk, Ids, Records
+from tallyroom.protocols.aggregation.mechanism import draw_noise
 from tallyroom.protocols.aggregation.rosters import (
     Fault,
     parse_members,
@@ -23,7 +24,7 @@ from tallyroom.protocols.algebra.ring import Vector, add_shares
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.computation import Program
 from tallyroom.protocols.joint.noise_circuit import JointGeometric
-from tallyroom.protocols.privacy.mechanisms import Placement, honest_servers
+from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -387,16 +388,12 @@ class SummingServer(CollectingServer):
 
     def noise(self) -> Vector | None:
         """This server's noise, in place; None where it adds none."""
-        plan, mechanism = self._query.plan, self._query.mechanism
+        plan = self._query.plan
         if self.drawn is not None:
             return plan.place(self.drawn)
-        if mechanism is None or not self._adds_noise:
+        if self._query.mechanism is None or not self._adds_noise:
             return None
-        if self._query.noise is Placement.SHARED:
-            honest = honest_servers(self._query.servers, self._query.honest)
-            drawn = mechanism.draw_server_share(honest, plan.noises, self._randomness)
-        else:
-            drawn = mechanism.draw(plan.noises, self._randomness)
+        (drawn,) = draw_noise(self._query, plan.noises, self._randomness)
         return plan.place(drawn.view(np.uint64))
 
     @property

@@ -133,6 +133,12 @@ class Strategy(ABC):
         """The mechanism by name, given the scale of one noise in units of the sum."""
 
 
+class LinearMap(Protocol):
+    """A linear map of the sum, whose values servers choose among. Every `Strategy` is one."""
+
+    def measure(self, total: Vector) -> Vector: ...
+
+
 @dataclass(frozen=True)
 class PlainSum(Strategy):
     """Every element of the sum is released under a noise of its own."""
@@ -141,7 +147,9 @@ class PlainSum(Strategy):
     moved: int
     """The most that replacing one record moves the sum, in L1."""
     unit: float = 0.0
-    """The step of a single sum, where it is one of real numbers; 0 where integers are counted."""
+    """The step of sums of real numbers; 0 where integers are counted."""
+    summed: str = ""
+    """What the sums are of, where there are several of real numbers."""
 
     @property
     def sensitivity(self) -> int:
@@ -162,6 +170,9 @@ class PlainSum(Strategy):
         return noise
 
     def words(self, scale: float) -> str:
+        if self.summed:
+            sums = f"{self.length} sums of {self.summed}"
+            return f"discrete Laplace of scale {scale * self.unit:.6g} on {sums}"
         if self.unit:
             step = self.unit
             sized = f"{scale * step:.6g} on the sum, in steps of {step:.2g}"
@@ -398,7 +409,7 @@ class NoisyChoice(EncodedRecords):
     rule: Choice | FirstAbove
     units: int
     """The sensitivity, in units of ε·s for noise of scale s on each score (`units_of_epsilon`)."""
-    strategy: Strategy | None = None
+    strategy: LinearMap | None = None
     """The linear map of the sum that servers choose among, where it is not the sum itself."""
     described: str = ""
     """The rule by name; report noisy max, if it is empty."""

@@ -38,7 +38,7 @@ def next_time(last: int, now: float) -> int:
     return milliseconds(now) if ahead else max(milliseconds(now), last + 1)
 
 
-class Begun:
+class BegunRuns:
     """With a `clock`, numbers of the future are refused: whoever chooses numbers could raise the
     mark past all that will ever be asked. With those that are left, it takes the next five minutes
     from us at most. Without one, as in simulations, all names are kept, however many: there, runs

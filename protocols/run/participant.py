@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tallyroom.protocols.errors import PeerError, TallyError
-from tallyroom.protocols.run.begun import Begun
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.wire.machine import Continue, Done, Failed, Machine, Rejected, Spend, Step
 from tallyroom.protocols.wire.messages import MAX_ROUND, NONCE_BYTES, Message, Phase, Role
 from tallyroom.protocols.wire.meter import Direction, Meter
@@ -50,7 +50,7 @@ class Participant(ABC):
         self.replaying = False
         self._record_spends = record_spends
         self._machines: dict[bytes, Machine] = {}
-        self.begun = Begun()
+        self.begun = BegunRuns()
         self._over: dict[bytes, str] = {}
         self._rounds: dict[bytes, int] = {}
         self._asked: dict[bytes, int] = {}

@@ -3,7 +3,6 @@ index is all that is released (`protocols.joint.above_threshold`)."""
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
@@ -12,7 +11,6 @@ from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove, units_of_epsilon
 from tallyroom.protocols.plans.facts import Facts
-from tallyroom.protocols.privacy.prirp import REACH_UNITS, SHAPES, wanted
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.choices import MAX_CANDIDATES, Chosen
 from tallyroom.protocols.statistics.drawing import Style
@@ -20,8 +18,8 @@ from tallyroom.protocols.statistics.estimates import Estimate, Rows
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, Magnitudes
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.residuals import MAX_THRESHOLD, ResidualReach
 
+MAX_THRESHOLD = 1 << 32
 BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""
 
@@ -158,45 +156,3 @@ class MagnitudeBounds(Searched, Magnitudes):
         bins = self.measured(holdings)
         lower, upper = float(LEFT[bins.min()]), float(RIGHT[bins.max()])
         return Rows(["end", "value"], [["lower", lower], ["upper", upper]])
-
-
-@dataclass(frozen=True)
-class JointReach(Searched, ResidualReach):
-    """How far a residual plot reaches, as a curator finds it (S2's Algorithm 2), between two
-    servers."""
-
-    name: ClassVar[str] = "residual-reach-joint"
-    searches: ClassVar[int] = 2
-
-    @property
-    def sensitivity(self) -> int:
-        """ε·s of both searches: counts of fitted values move either way."""
-        return sum(REACH_UNITS)
-
-    def _noise_at_a_bound(self, noises: Fraction) -> float:
-        return self.sensitivity
-
-    @property
-    def candidates(self) -> int:
-        return len(SHAPES) * self.doublings
-
-    @property
-    def noises(self) -> int:
-        return 2 * (self.candidates + 1)
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    def measure(self, total: Vector) -> Vector:
-        """Both searches have as many scores. After those of residuals come empty ones, which stand
-        for the widest bound, as if none were above."""
-        fitted, residuals = self.within(total)
-        return np.concatenate([fitted, np.pad(residuals, (0, len(fitted) - len(residuals)))])
-
-    def choice(self, records: int) -> FirstAbove:
-        return FirstAbove(self.candidates, records, (self.threshold or wanted(records),) * 2)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        across, up = self._indices(released, self.candidates + 1).tolist()
-        return self._told(across, up)

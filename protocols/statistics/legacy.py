@@ -164,7 +164,7 @@ class Legacy(Statistic):
     publishes what `published` says."""
     gathered: ClassVar[bool] = False
     """Whether the curator is to see parties' vectors one after another rather than their sum: for
-    what no sum tells (`protocols.statistics.gathered`)."""
+    what no sum tells."""
     span: ClassVar[Bounds] = (-math.inf, math.inf)
     """Where an estimate can lie."""
     after_release: ClassVar[frozenset[str]] = frozenset()

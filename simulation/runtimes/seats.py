@@ -32,7 +32,7 @@ from tallyroom.protocols.identity.vouchers import Vouchers
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.run.begun import Begun
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.run.participant import Participant, Reply
 from tallyroom.protocols.run.policy import Policy
 from tallyroom.protocols.run.receipts import signer
@@ -63,7 +63,7 @@ class SeatState:
     which runs are over, and at the coordinator whose answers are given again."""
 
     spends: list[Spend] = field(default_factory=list)
-    begun: Begun = field(default_factory=Begun)
+    begun: BegunRuns = field(default_factory=BegunRuns)
     kept: list[tuple[Query, Ids]] = field(default_factory=list)
 
 

@@ -1,8 +1,9 @@
 """For packages that add to Tallyroom: the contracts to fulfil, and the suites that hold them to it.
 
-An aggregator, a statistic, a study, a kernel of pairs, or a runtime is found by its name through an
-entry point of your package (`tallyroom.aggregators`, `tallyroom.statistics`, `tallyroom.studies`,
-`tallyroom.kernels`, `tallyroom.runtimes`). `docs/extending.md` has examples.
+An aggregator, a statistic, a study, a kernel of pairs, a noise law, or a runtime is found by its
+name through an entry point of your package (`tallyroom.aggregators`, `tallyroom.statistics`,
+`tallyroom.studies`, `tallyroom.kernels`, `tallyroom.noise_laws`, `tallyroom.runtimes`).
+`docs/extending.md` has examples.
 
 The suites need pytest and hypothesis, and are loaded when they are asked for:
 
@@ -43,7 +44,8 @@ from tallyroom.protocols.plans.encodings import ClippedNumber, EqualBins, Names
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.privacy.loss import PrivacyLoss
-from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace, Placement
+from tallyroom.protocols.privacy.noise_law import NoiseLaw, Sensitivity
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Column, Holdings
@@ -59,12 +61,14 @@ if TYPE_CHECKING:
     from tallyroom.protocols.aggregation.conformance import (
         AggregatorContract as AggregatorContract,
     )
+    from tallyroom.protocols.privacy.conformance import NoiseLawContract as NoiseLawContract
     from tallyroom.protocols.statistics.conformance import StatisticContract as StatisticContract
     from tallyroom.protocols.studies.conformance import StudyContract as StudyContract
     from tallyroom.simulation.runtimes.conformance import RuntimeContract as RuntimeContract
 
 SUITES = {
     "AggregatorContract": "tallyroom.protocols.aggregation.conformance",
+    "NoiseLawContract": "tallyroom.protocols.privacy.conformance",
     "StatisticContract": "tallyroom.protocols.statistics.conformance",
     "StudyContract": "tallyroom.protocols.studies.conformance",
     "RuntimeContract": "tallyroom.simulation.runtimes.conformance",
@@ -94,6 +98,7 @@ __all__ = [
     "Curated",
     "CuratorMechanism",
     "Curve",
+    "DiscreteLaplace",
     "Encoding",
     "EqualBins",
     "Estimate",
@@ -109,6 +114,7 @@ __all__ = [
     "Mechanism",
     "Names",
     "Noise",
+    "NoiseLaw",
     "NoisyChoice",
     "NoisySum",
     "Offer",
@@ -128,6 +134,7 @@ __all__ = [
     "Report",
     "RunFailed",
     "Runtime",
+    "Sensitivity",
     "Statistic",
     "Steps",
     "Strategy",

@@ -36,8 +36,8 @@ OF_NAMES: tuple[Statistic, ...] = (
     Histogram(value="job", categories="nurse,NA,1"),
     ProjectedCells(**NAMED, chosen=("job",)),
     NextAttribute(**NAMED, chosen=("job",)),
-    SparseCells(**NAMED, chosen=("job",), max_records=4, capacity=8),
-    ClassObjective(**NAMED, max_records=4),
+    SparseCells(**NAMED, chosen=("job",)),
+    ClassObjective(**NAMED),
     Roc(lower=0.0, upper=1.0, thresholds=4, positive=2.0),
 )
 ROWS = 8

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from tallyroom.extend import StatisticContract
+from tallyroom.protocols.plans.contract import NoisySum
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics import Statistic, statistics
+from tallyroom.protocols.statistics import statistics
 from tallyroom.protocols.statistics.areas import (
     AucByCurve,
     AveragePrecision,
@@ -20,11 +21,11 @@ from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Mean, Sum
-from tallyroom.protocols.statistics.on_demand import OnDemand
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 from tallyroom.protocols.statistics.running_sum import RunningSum
+from tests.every_statistic import EVERY
 
 
 class TestSum(StatisticContract):
@@ -123,7 +124,7 @@ class TestRocAtThresholds(WithLabels):
 
 
 class TestLinearRegression(StatisticContract):
-    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"), least_spread=0.5)
+    statistic = LinearRegression(("r=0:1", "s=-2:5", "y=0:1"), ("r", "s"))
 
 
 class TestResidualReach(StatisticContract):
@@ -148,7 +149,7 @@ class TestNextAttribute(StatisticContract):
 
 
 class TestProjectedCells(StatisticContract):
-    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3, threshold=0)
+    statistic = ProjectedCells(("a=0:1", "b=0:1", "y=0:1"), "y", ("b",), 3)
 
 
 class TestRunningSum(StatisticContract):
@@ -164,10 +165,9 @@ def test_every_installed_statistic_of_sums_is_under_contract() -> None:
     servers chose, have machines or noise of their own, and their own tests."""
     kinds = [*StatisticContract.__subclasses__(), *WithLabels.__subclasses__()]
     tested = {kind.statistic.name for kind in kinds if hasattr(kind, "statistic")}
-    own = (Pairs, OnDemand)
+    plans = {each.name: planned(each).plan for each in EVERY}
+    assert plans.keys() == statistics().keys()
     summed = {
-        name
-        for name, kind in statistics().items()
-        if not (issubclass(kind, own) or kind.curated) and kind.choice is Statistic.choice
+        name for name, plan in plans.items() if isinstance(plan, NoisySum) and plan.needs is None
     }
     assert summed == tested

@@ -1,7 +1,10 @@
 """A host that is killed and started again says what it said, or nothing: at whatever moment of a
 run of pairs, the total is right over the pairs that count."""
 
+import datetime as dt
 import errno
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,19 +12,25 @@ import numpy as np
 import pytest
 
 from tallyroom.parties.block import PartyBlock
+from tallyroom.parties.process import PartyConfig, PartyHost
 from tallyroom.protocols.aggregation.contract import Memory, Total
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.identity.certificates import Authority, Identity
 from tallyroom.protocols.pairwise.roles.server_and_collector import PairwiseCollector
 from tallyroom.protocols.pairwise.sampling.pair_assignment import draw_meetings
 from tallyroom.protocols.pairwise.sampling.schedule import pairs_of
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import collector_machine, server_machine
+from tallyroom.protocols.run.participant import Reply
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.wire.machine import Done, Failed, Rejected, Step
 from tallyroom.protocols.wire.messages import Message, Phase, Role
+from tallyroom.protocols.wire.numbers import milliseconds
+from tallyroom.protocols.wire.numbers import number as run_number
 from tallyroom.storage import party_answers as answers_module
+from tallyroom.storage.mark import Mark
 from tallyroom.storage.party_answers import MOST_SAID, PartyAnswers, things_told
 from tests.protocols.pairwise.gathering import a_pairs_query, deal_base_ots, held
 from tests.samples import RUN, a_message, a_query, holdings_of
@@ -276,6 +285,24 @@ def test_old_runs_are_forgotten_and_not_begun_again(
         assert not any(started.begin(number(value), bytes(32)) for value in range(28))
 
 
+def test_the_mark_is_on_disk_before_what_is_below_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "sync", lambda _: None)
+    monkeypatch.setattr(answers_module, "MOST_BEGUN", 2)
+    answers = PartyAnswers(tmp_path)
+    for value in range(1, 5):
+        answers.begin(number(value), bytes(32))
+
+    def killed(*_: object) -> None:
+        raise OSError("killed")
+
+    monkeypatch.setattr(Mark, "write", killed)
+    with pytest.raises(OSError, match="killed"):
+        answers.begin(number(5), bytes(32))
+    assert len(list(tmp_path.glob("*.begun"))) == 5
+
+
 def test_a_run_is_not_answered_again_after_many_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +342,32 @@ def test_what_was_told_outlives_a_torn_end(tmp_path: Path) -> None:
     assert answers.told(number(1)) == first | later
     assert first.keys() == second.keys()
     assert not first.items() & second.items()
+
+
+def put_to_host(query: Query, folder: Path) -> Reply:
+    """To a party as it is started for a deployment, with a store and its own clock."""
+    now = dt.datetime.now(dt.UTC)
+    authority = Authority.create("test", now, dt.timedelta(days=1))
+    shown = authority.issue(Identity(Role.PARTY, 0, 3), now, dt.timedelta(days=1))
+    held = holdings_of([0.1, 0.4, 0.6, 0.9], 4)
+    host = PartyHost(PartyConfig(shown, "127.0.0.1:1", held, store=folder))
+    return host._block.handle(asked(query))
+
+
+def of_time(seconds: float) -> Query:
+    return a_query(nonce=run_number(milliseconds(time.time() + seconds), 0))
+
+
+def test_a_deployed_party_goes_by_its_clock_and_its_store(tmp_path: Path) -> None:
+    for seconds, words in ((400, "ahead of our clock"), (-90_000, "long before our clock")):
+        assert words in put_to_host(of_time(seconds), tmp_path).refused[0].reason
+    old, never = of_time(-60), of_time(-30)
+    first = put_to_host(old, tmp_path).messages
+    assert [m.encode() for m in put_to_host(old, tmp_path).messages] == [m.encode() for m in first]
+    shutil.rmtree(tmp_path / "answers")  # a copy of its secret and its ledger alone
+    for query in (old, never):
+        assert "too old" in put_to_host(query, tmp_path).refused[0].reason
+    assert put_to_host(of_time(1), tmp_path).messages
 
 
 def test_a_store_that_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tallyroom.fss.ring import Bytes
 from tallyroom.parties.block import PartyBlock
 from tallyroom.protocols.aggregation.contract import Memory
+from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.garbling.base_ot import POINT_BYTES
 from tallyroom.protocols.garbling.batch import NUMBER_BYTES
 from tallyroom.protocols.garbling.direct_session import DirectGarbler
@@ -26,6 +27,7 @@ from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.machines import server_machine
 from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.pairwise import Pairs
 from tallyroom.protocols.wire.machine import Continue
 from tallyroom.protocols.wire.messages import Message, Phase, Role, body_of
 from tallyroom.storage import party_answers as answers_module
@@ -207,6 +209,37 @@ def test_two_lists_of_pairs_do_not_show_where_records_differ(pairs: int) -> None
     elif its_own is not None:
         columns = (ask ^ its_own)[NUMBER_BYTES:-CHECK_BYTES].reshape(128, -1)
         assert len(np.unique(columns, axis=0)) > 120
+
+
+def noises(query: Query, pairs: list[tuple[int, int]]) -> list[int]:
+    """What a party adds to the values of its own pairs, as a curator sees it."""
+    statistic, party = query.statistic, next(PAIRED.blocks(2))
+    assert isinstance(statistic, Pairs)
+    entries = np.zeros((len(pairs), 2), dtype=ENTRY)
+    entries["slot"], entries["theirs"] = pairs, np.array(pairs)[:, ::-1]
+    entries["second"] = [0, 1]
+    host = PartyBlock(party, Randomness(bytes(16)))
+    host.handle(asked(query, (0,)))
+    body = entries.size.to_bytes(4, "little") + entries.tobytes()
+    told = a_message(Phase.PAIRING, Role.COORDINATOR, Role.PARTY, body=body, run=query.run)
+    (sent,) = (m for m in host.handle(told).messages if m.phase is Phase.SUBMIT)
+    values = signed(sent.body[0].view("<u8"))
+    first, second = np.array(pairs).T
+    records = query.plan.measured(party)
+    kernel = statistic.kernel.reference(records[first], records[second])
+    found: list[int] = (values[first] - kernel.ravel()).tolist()
+    return found
+
+
+def test_noise_on_a_partys_own_pairs_is_for_those_pairs() -> None:
+    """The same noise on other pairs would tell how they differ."""
+    gini = Gini(lower=0.0, upper=1.0, bits=16, pairs_per_party="1")
+    query = a_pairs_query(gini, PAIRED, 1, Fraction(1, 100), Placement.PER_PAIR, delta=1e-3)
+    lists = [(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 2), (1, 3), (4, 6), (5, 7)]
+    first, other = (noises(query, pairs) for pairs in lists)
+    assert max(map(abs, first)) > 1000
+    assert noises(query, lists[0]) == first
+    assert not set(first) & set(other)
 
 
 def test_a_host_that_was_told_whom_to_meet_is_told_nothing_else(tmp_path: Path) -> None:

@@ -93,8 +93,6 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "within": lambda value: (0.25, 0.5),
     "fanned": lambda value: not value,
     "penalty": lambda value: value + 1,
-    "max_records": lambda value: value + 1,
-    "capacity": lambda value: value + 1,
     "of_class": lambda value: value + 1,
     "beyond": lambda value: value + 1,
     "least_reach": lambda value: value + 1,
@@ -114,7 +112,6 @@ OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
     ("logistic-step", "x"): {"x": ("other",), "ranges": ("other=0:1",)},
     ("quantile-by-max", "fanned"): {"fanned": True, "within": (0.25, 0.5)},
     ("residual-cells", "method"): {"method": "hb"},
-    ("residual-cells-curated", "method"): {"method": "hb"},
     ("roc", "counts"): {"counts": "dawa", "method": "priroc"},
     ("roc", "method"): {"method": "binormal"},
     ("roc", "thresholds"): {"thresholds": 3, "at": (0.2, 0.5)},
@@ -127,6 +124,7 @@ ONE_VALUE = {
     ("mode", "categories"),
     ("mode", "k"),
     ("quantile-search", "mechanism"),
+    ("residual-cells-curated", "method"),
     ("top-k", "categories"),
 }
 """Parameters that have one value only: there is nothing else that anybody could be told."""

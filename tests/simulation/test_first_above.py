@@ -13,17 +13,19 @@ import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.estimates import Rows
 from tallyroom.protocols.statistics.first_above import (
     BEYOND,
     FirstAboveThreshold,
-    JointReach,
     MagnitudeBounds,
 )
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.residuals import JointReach
 from tallyroom.protocols.studies.private_bounds import PrivateBounds
 from tallyroom.protocols.studies.residual_plot import ResidualPlot
 from tallyroom.protocols.wire.messages import Message, Phase
@@ -138,14 +140,16 @@ def test_what_cannot_be_found_is_one_line(options: dict[str, object], words: str
 def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     sent = json.loads(json.dumps(statistic.parameters(), allow_nan=False))
     assert type(statistic).from_parameters(sent) == statistic
-    chosen = statistic.choice(100)
-    assert chosen is not None
-    assert (chosen.chosen, chosen.noises) == (statistic.released, statistic.noises)
-    scores = statistic.measure(np.zeros(statistic.length, dtype=np.uint64))
+    asked = planned(statistic, Facts.of_one_server(100))
+    plan = asked.plan
+    assert isinstance(plan, NoisyChoice)
+    chosen = plan.rule
+    assert (chosen.chosen, chosen.noises) == (plan.released, plan.noises)
+    scores = plan.measure(np.zeros(plan.length, dtype=np.uint64))
     assert len(scores) == chosen.contests * chosen.candidates
-    beyond = np.array([2**40] * statistic.released, dtype=np.uint64)
-    with pytest.raises(LocalError, match="add up to anything"):
-        statistic.decode(beyond, 100)
+    beyond = np.array([2**40] * plan.released, dtype=np.uint64)
+    with pytest.raises(RunFailed, match="add up to anything"):
+        asked.decode(beyond, 100)
 
 
 # --- bounds ---

@@ -8,12 +8,15 @@ that it fails with probability below 10^-6.
 import numpy as np
 import pytest
 
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval, laplace_width
 from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.coefficients import Coefficients
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.estimates import shape_of
-from tallyroom.protocols.studies.contract import Answer, Finding, Study
+from tallyroom.protocols.statistics.planned import planned
+from tallyroom.protocols.statistics.release import Noise, Release
+from tallyroom.protocols.studies.contract import Finding, Study
 from tallyroom.protocols.studies.logistic_regression import LogisticRegression
 from tallyroom.protocols.studies.roc_medians import RocMedians
 from tests.statistical.discrete_noise import noises, variance_of
@@ -34,15 +37,13 @@ def concluded(
     while True:
         statistic = ask.statistic
         asked.append(statistic)
-        scale = statistic.sensitivity / (epsilon * float(ask.share))
-        noise = noises(scale, SERVERS, 1, statistic.noises, seed=seed * 100 + len(asked))[0]
-        total = statistic.measure(statistic.encode(held)[0])
-        total = total + statistic.place(noise.view(np.uint64))
-        variance = SERVERS * variance_of(scale)
-        deviations = statistic.deviations_given(total, variance, held.rows)
-        answer = Answer.told(statistic.decode(total, held.rows), deviations, held.rows)
+        plan = statistic.plan(Facts.of_one_server(held.rows, held.rows))
+        scale = plan.sensitivity / (epsilon * float(ask.share))
+        noise = noises(scale, SERVERS, 1, plan.noises, seed=seed * 100 + len(asked))[0]
+        total = plan.measure(plan.encode(held)[0]) + plan.place(noise.view(np.uint64))
+        drawn = Noise(SERVERS * variance_of(scale), SERVERS)
         try:
-            ask = steps.send(answer)
+            ask = steps.send(statistic.read(Release(plan, total, held.rows, drawn)))
         except StopIteration as stop:
             finding = stop.value
             break
@@ -123,6 +124,6 @@ def test_of_a_roc_curve_at_private_thresholds() -> None:
     shares = []
     for seed in range(1200):
         finding, asked = concluded(study, held, 1.0, seed)
-        truth = shape_of(asked[-1].noiseless(held)).values()
+        truth = shape_of(planned(asked[-1]).noiseless(held)).values()
         shares.append(held_share(study, finding, truth))
     assert 0.93 <= np.mean(shares) <= 0.97

@@ -11,6 +11,7 @@ import pytest
 
 from tallyroom.protocols.errors import LocalError
 from tallyroom.storage.journal import Journal, Kind, Record, read_records
+from tallyroom.storage.mark import Mark
 
 RUN, OTHER = b"run-0001", b"run-0002"
 RECORDS: list[Record] = [
@@ -292,7 +293,7 @@ def test_the_mark_is_on_disk_before_the_names_go(
             await journal.forget(value.to_bytes(8, "big"))
 
     asyncio.run(forget(4))
-    monkeypatch.setattr(Path, "replace", _fails)
+    monkeypatch.setattr(Mark, "write", _fails)
     with pytest.raises(OSError, match="killed"):
         asyncio.run(forget(1))
     assert len(list(Journal(tmp_path).forgotten())) == 4

@@ -8,7 +8,7 @@ from tallyroom.protocols.run.begun import (
     AHEAD_SECONDS,
     BEHIND_SECONDS,
     MOST_NAMES,
-    Begun,
+    BegunRuns,
     next_time,
 )
 from tallyroom.protocols.wire.numbers import last_number, milliseconds, number, time_of
@@ -21,7 +21,7 @@ def run_of(value: int, digest: int = 0) -> bytes:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_number_is_taken_twice_in_any_order(seed: int) -> None:
     order = random.Random(seed)
-    begun = Begun(most=4)
+    begun = BegunRuns(most=4)
     taken: set[int] = set()
     for step in range(400):
         value = order.randrange(max(0, step - 30), step + 10)  # old ones among the new
@@ -35,7 +35,7 @@ def test_no_number_is_taken_twice_in_any_order(seed: int) -> None:
 
 
 def test_runs_start_in_any_order_among_the_newest() -> None:
-    begun = Begun(most=4)
+    begun = BegunRuns(most=4)
     for value in (5, 9, 7, 8, 6):
         assert begun.like(run_of(value)) is None
         begun.add(run_of(value))
@@ -45,14 +45,14 @@ def test_runs_start_in_any_order_among_the_newest() -> None:
 
 
 def test_another_question_under_a_number_is_told_by_its_name() -> None:
-    begun = Begun(most=4)
+    begun = BegunRuns(most=4)
     begun.add(run_of(5, digest=1))
     begun.add(run_of(5, digest=2))
     assert begun.like(run_of(5, digest=2)) == run_of(5, digest=1)
 
 
 def test_what_does_not_grow_drives_out_nothing() -> None:
-    begun = Begun(most=2)
+    begun = BegunRuns(most=2)
     for value in (5, 6, *range(5), 5, 6):
         begun.add(run_of(value))
     begun.add(run_of(7))
@@ -60,7 +60,7 @@ def test_what_does_not_grow_drives_out_nothing() -> None:
 
 
 def test_numbers_of_the_future_are_told_from_those_of_now() -> None:
-    begun, now = Begun(), 1_800_000_000.0
+    begun, now = BegunRuns(), 1_800_000_000.0
     assert not begun.is_ahead(b"\xff" * 28)  # a simulation has no clock
     begun.clock = lambda: now
     assert not begun.is_ahead(last_number(now))
@@ -70,7 +70,7 @@ def test_numbers_of_the_future_are_told_from_those_of_now() -> None:
 
 
 def test_numbers_of_long_ago_are_told_too() -> None:
-    begun, now = Begun(), 1_800_000_000.0
+    begun, now = BegunRuns(), 1_800_000_000.0
     assert not begun.is_outdated(bytes(28))
     begun.clock = lambda: now
     assert not begun.is_outdated(number(milliseconds(now - BEHIND_SECONDS + 1), 0))
@@ -93,7 +93,7 @@ def test_numbers_grow_by_the_clock_and_never_stay_in_the_future() -> None:
 
 def test_without_a_clock_every_name_is_kept() -> None:
     """Runs of a simulation are named for their keys: their order says nothing."""
-    begun = Begun()
+    begun = BegunRuns()
     for value in range(MOST_NAMES + 9, 0, -1):
         begun.add(run_of(value))
     assert begun.mark == b""

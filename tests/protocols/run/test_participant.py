@@ -13,7 +13,7 @@ from tallyroom.protocols.aggregation.rosters import Fault
 from tallyroom.protocols.errors import TallyError
 from tallyroom.protocols.query import Query, decode_query, run_name
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.run.begun import Begun
+from tallyroom.protocols.run.begun import BegunRuns
 from tallyroom.protocols.run.participant import MOST_OVER, Participant, Reply
 from tallyroom.protocols.wire.machine import Continue, Failed, Machine, Spend, Step
 from tallyroom.protocols.wire.messages import MAX_ROUND, Message, Phase, Role
@@ -362,7 +362,7 @@ def test_runs_that_are_over_are_forgotten_but_not_their_names(station: Station) 
 
 def test_a_run_is_not_begun_again_however_many_came_between(station: Station) -> None:
     """A bounded number of names is kept; below the mark, every run counts as begun."""
-    station.begun = Begun(most=4)
+    station.begun = BegunRuns(most=4)
     old, other = (a_query(nonce=bytes(7) + bytes([n])) for n in (1, 2))
     station.handle(put(old))
     station.forget(old.run)

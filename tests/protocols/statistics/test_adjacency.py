@@ -17,6 +17,7 @@ from scipy.optimize import linprog
 
 from tallyroom.protocols.algebra.ring import signed
 from tallyroom.protocols.cells import encode_cells
+from tallyroom.protocols.plans.contract import NoisySum, Points
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.run.promise import promise_of
 from tallyroom.protocols.statistics import Statistic, statistic_names
@@ -24,7 +25,7 @@ from tallyroom.protocols.statistics.adjacency import Adjacency
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.of_pairs import Auc
-from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tests.every_statistic import EVERY
 from tests.protocols.statistics.local_form_samples import form_of
@@ -47,8 +48,12 @@ MOST_FREE = 3
 def on_the_sum(statistic: Statistic) -> bool:
     """Whether noise of a fixed size is added to the sum of all vectors. Kernels, choices, local
     randomizers and curators have enumerations of their own."""
-    others = isinstance(statistic, Pairs) or statistic.curated or statistic.on_demand
-    return not others and statistic.choice(9) is None
+    plan = planned(statistic).plan
+    return type(plan) is not Points and isinstance(plan, NoisySum) and plan.needs is None
+
+
+def told_of(statistic: Statistic, whole_party: bool = False) -> Adjacency:
+    return Adjacency.of(planned(statistic).plan, statistic.columns, whole_party)
 
 
 SUMS = [each for each in (*EVERY, *MORE) if on_the_sum(each)]
@@ -65,14 +70,12 @@ class Records:
         self.columns: dict[str, Column] = {
             name: cells[walked[:, at % MOST_FREE]] for at, name in enumerate(free)
         }
-        vectors = statistic.encode(deal(self.columns, len(walked)))
-        self.measured = np.array([signed(statistic.measure(row)) for row in vectors], dtype=object)
-        self._noises = np.array(
-            [signed(statistic.place(unit)) for unit in np.eye(statistic.noises, dtype=np.uint64)]
-        ).T
-        self._plain = self._noises.shape == (statistic.noises, statistic.noises) and np.array_equal(
-            self._noises, np.eye(statistic.noises)
-        )
+        plan = planned(statistic).plan
+        vectors = plan.encode(deal(self.columns, len(walked)))
+        self.measured = np.array([signed(plan.measure(row)) for row in vectors], dtype=object)
+        units = np.eye(plan.noises, dtype=np.uint64)
+        self._noises = np.array([signed(plan.place(unit)) for unit in units]).T
+        self._plain = self._noises.shape == units.shape and np.array_equal(self._noises, units)
         self._found: dict[tuple[int, ...], float] = {}
 
     def pairs(self, kept: tuple[str, ...]) -> Iterator[tuple[int, int]]:
@@ -105,10 +108,10 @@ class Records:
 
 @pytest.mark.parametrize("statistic", SUMS, ids=lambda each: each.name)
 def test_what_is_promised_is_what_noise_is_for(statistic: Statistic) -> None:
-    told, records = Adjacency.of(statistic), Records(statistic)
+    told, records = told_of(statistic), Records(statistic)
     assert set(told.protected) | set(told.public) == set(statistic.columns)
     assert not set(told.protected) & set(told.public)
-    most = statistic.sensitivity * (1 + 1e-6)
+    most = planned(statistic).plan.sensitivity * (1 + 1e-6)
     assert 0 < records.farthest(told.public) <= most
     public_alone = records.farthest(told.protected)
     assert bool(told.exactly) == (public_alone == np.inf)
@@ -119,7 +122,7 @@ def test_what_is_promised_is_what_noise_is_for(statistic: Statistic) -> None:
 def test_every_statistic_is_enumerated_here_or_where_its_noise_is_not_on_a_sum() -> None:
     assert {each.name for each in EVERY} == set(statistic_names())
     rest = [each for each in EVERY if not on_the_sum(each)]
-    assert not any(Adjacency.of(each).public for each in rest)
+    assert not any(told_of(each).public for each in rest)
     assert len(SUMS) > 25
 
 
@@ -136,11 +139,11 @@ def test_a_report_of_a_public_label_says_so() -> None:
 def test_a_whole_party_is_no_more_than_its_records_protected_columns(statistic: Statistic) -> None:
     """Two records of one party: all that it holds moves no further than twice the sensitivity while
     public columns stay, and the sentence says that they are not protected."""
-    told, records = Adjacency.of(statistic, whole_party=True), Records(statistic)
+    told, records = told_of(statistic, whole_party=True), Records(statistic)
     pairs = list(records.pairs(told.public))[::37]
     for one, two in zip(pairs, reversed(pairs), strict=True):
         moved = records.apart(*one) + records.apart(*two)
-        assert moved <= 2 * statistic.sensitivity * (1 + 1e-6)
+        assert moved <= 2 * planned(statistic).plan.sensitivity * (1 + 1e-6)
     query = a_query(
         statistic=statistic,
         epsilon=Fraction(1),
@@ -155,19 +158,19 @@ def test_a_whole_party_is_no_more_than_its_records_protected_columns(statistic: 
         assert f"{told.public[0]} is taken as public" in said
         assert not said.startswith("all records of one party, replaced")
     assert query.mechanism is not None
-    assert query.mechanism.scale == 2 * statistic.sensitivity
+    assert query.mechanism.scale == 2 * query.plan.sensitivity
 
 
 def test_the_sentences() -> None:
     """As people read them."""
     running = RunningSum(lower=-1.0, upper=1.0, steps=4)
-    assert str(Adjacency.of(running)) == (
+    assert str(told_of(running)) == (
         "value of one record, replaced by any other values; time is taken as public, and the "
         "number of records up to each time is released without noise"
     )
-    assert Adjacency.of(dataclasses.replace(running, lower=0.0)).exactly == ""
+    assert told_of(dataclasses.replace(running, lower=0.0)).exactly == ""
     public = Roc(**UNIT, thresholds=4, labels="public")  # type: ignore[arg-type]
-    assert str(Adjacency.of(public, whole_party=True)) == (
+    assert str(told_of(public, whole_party=True)) == (
         "score of all records of one party, replaced by any other values; label is taken as "
         "public, and the number of positive records is released without noise"
     )

@@ -22,6 +22,7 @@ from tallyroom.protocols.statistics.linear_regression import LinearRegression
 from tallyroom.protocols.statistics.logistic_step import LogisticStep
 from tallyroom.protocols.statistics.magnitudes import Magnitudes
 from tallyroom.protocols.statistics.moments import Sum
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.projected import NextAttribute, ProjectedCells
 from tallyroom.protocols.statistics.residuals import ResidualCells, ResidualReach
 
@@ -39,7 +40,8 @@ def far_apart(statistic: Statistic, values: tuple[float, ...]) -> int:
     records = np.array(list(product(values, repeat=len(free))))
     held = {name: records[:, i] for i, name in enumerate(free)}
     held |= {name: records[:, i % len(free)] for i, name in enumerate(columns) if name not in free}
-    vectors = [statistic.measure(row) for row in statistic.encode(deal(held, len(records)))]
+    plan = planned(statistic).plan
+    vectors = [plan.measure(row) for row in plan.encode(deal(held, len(records)))]
     exact = [signed(each).astype(object) for each in vectors]
     return max(int(np.abs(one - two).sum()) for one, two in combinations(exact, 2))
 
@@ -65,20 +67,20 @@ ASKED = [
     ResidualCells(("x",), "y", (0.0, 1.0), -0.25, 1.0, method="hb", side=2),
     NextAttribute(SCHEMA, "label", (), 3),
     NextAttribute(SCHEMA, "label", ("x",), 3),
-    ProjectedCells(SCHEMA, "label", ("x", "y"), 3, 0),
+    ProjectedCells(SCHEMA, "label", ("x", "y"), 3),
 ]
 
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
 def test_no_two_records_are_farther_apart_than_the_sensitivity(statistic: Statistic) -> None:
     values = (0.0, 1.0, -1.0, TINY, 1.7e308, -1.7e308, 0.5)
-    assert 0 < far_apart(statistic, values) <= statistic.sensitivity
+    assert 0 < far_apart(statistic, values) <= planned(statistic).plan.sensitivity
 
 
 def test_the_bound_of_a_sum_and_of_a_count_is_reached() -> None:
     """Noise is no larger than it must be, either."""
     for statistic in (Sum(lower=-1.0, upper=1.0), Histogram(lower=0.0, upper=1.0, bins=3)):
-        assert far_apart(statistic, (-1.0, 0.0, 1.0)) == statistic.sensitivity
+        assert far_apart(statistic, (-1.0, 0.0, 1.0)) == planned(statistic).plan.sensitivity
 
 
 @pytest.mark.parametrize(
