@@ -44,7 +44,7 @@ def one_record(value: float) -> Holdings:
         AucByCurve(lower=0.0, upper=1.0, thresholds=4),
         SmoothAuc(lower=0.0, upper=1.0, thresholds=4),
         LogisticStep(("x=0:1",)),
-        LogisticObjective(ranges=("x=0:1",), max_records=1),
+        LogisticObjective(ranges=("x=0:1",)),
     ],
     ids=lambda statistic: statistic.name,
 )
