@@ -69,7 +69,7 @@ class Randomized(NoisySum):
     needs: ClassVar[Offer | None] = Offer.RANDOMIZE
 
 
-class CountedCells(Encoding):
+class ReportedCells(Encoding):
     """Records in cells; without ε, they count where `exact_cells` says."""
 
     @property
@@ -95,7 +95,7 @@ def part_of_range(values: Column, lower: float, upper: float) -> Column:
 
 
 @dataclass(frozen=True)
-class QuantizedRecords(CountedCells):
+class QuantizedRecords(ReportedCells):
     """Records of a kernel in cells (S1's Algorithm 1). A column within public bounds has `bins` of
     equal width, or as many points that values are rounded to at random; a label is 0 or 1."""
 
@@ -205,7 +205,7 @@ class QuantizedPairs(Measurement):
 
 
 @dataclass(frozen=True)
-class LabelledScores(CountedCells):
+class LabelledScores(ReportedCells):
     """A score within public bounds, cut into `domain` values, and a label. The scores are the
     leaves of a binary tree, and fill the first of them (S1 §4)."""
 
