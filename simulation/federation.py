@@ -251,9 +251,8 @@ class Federation:
         question = self._question(statistic, spec, grant, options, "" if salt else self._next_key())
         question = keyed(question, salt) if salt else question
         statistic = self._as_put(question)
-        clipped = (
-            0 if salt else clipped_records(statistic, self.holdings)
-        )  # a study says what it means
+        # A study says itself what it means that records lie outside.
+        clipped = 0 if salt else clipped_records(statistic, self.holdings)
         truth = statistic.reference(self.holdings)
         first = self._started is None
         self.start()
@@ -368,8 +367,7 @@ class Federation:
             statistic = with_categories(statistic, known)
         named = statistic.named_columns
         self.data.check([column for column in statistic.columns if column not in named])
-        bounded = with_published_bounds(statistic, self.data.bounds, aggregator.offers)
-        return bounded
+        return with_published_bounds(statistic, self.data.bounds, aggregator.offers)
 
     def _notes(self, question: Question, plan: Plan, opened: Opened, clipped: int) -> list[str]:
         """What only a simulation can tell."""

@@ -132,8 +132,6 @@ def put(statistic: Statistic) -> tuple[int, Question]:
         servers, aggregator, noise = 1, "curator", Placement.CURATOR
     elif isinstance(plan, Points):
         aggregator = "fss"
-    elif plan.machines() is not None:
-        noise = Placement.TOTAL
     elif isinstance(plan, NoisyChoice):
         noise = Placement.JOINT
     return servers, Question(statistic, aggregator, Fraction(1), noise, min_parties=2)

@@ -3,7 +3,7 @@ the reports tell of all pairs (S1 §3 and §4)."""
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar
@@ -69,7 +69,7 @@ class Randomized(NoisySum):
     needs: ClassVar[Offer | None] = Offer.RANDOMIZE
 
 
-class CountedCells(Encoding):
+class ReportedCells(Encoding):
     """Records in cells; without ε, they count where `exact_cells` says."""
 
     @property
@@ -95,7 +95,7 @@ def part_of_range(values: Column, lower: float, upper: float) -> Column:
 
 
 @dataclass(frozen=True)
-class QuantizedRecords(CountedCells):
+class QuantizedRecords(ReportedCells):
     """Records of a kernel in cells (S1's Algorithm 1). A column within public bounds has `bins` of
     equal width, or as many points that values are rounded to at random; a label is 0 or 1."""
 
@@ -205,7 +205,7 @@ class QuantizedPairs(Measurement):
 
 
 @dataclass(frozen=True)
-class LabelledScores(CountedCells):
+class LabelledScores(ReportedCells):
     """A score within public bounds, cut into `domain` values, and a label. The scores are the
     leaves of a binary tree, and fill the first of them (S1 §4)."""
 
@@ -216,6 +216,8 @@ class LabelledScores(CountedCells):
     domain: int
     private_labels: bool = True
     levels: str = AUTO
+    automatic: bool = field(default=False, repr=False, compare=False)
+    """Whether nobody chose the domain: that is said, and changes nothing."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -248,10 +250,9 @@ class LabelledScores(CountedCells):
 
     @property
     def grid_words(self) -> str:
-        padded = f"{self.domain} values, padded to 2^{self.depth}"
-        whole = self.domain == 1 << self.depth
-        cut = f"2^{self.depth} values" if whole else padded
-        return f"scores are cut into {cut}; equal ones count ½"
+        many = f"2^{self.depth}" if self.automatic else str(self.domain)
+        padded = f", padded to 2^{self.depth}" if self.domain != 1 << self.depth else ""
+        return f"scores are cut into {many} values{padded}; equal ones count ½"
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ class Auc(Ordered):
             )
         private, label = self.labels == "private", self.inputs[1]
         bounds, domain = self.bin_bounds(), self._domain(facts.records)
-        scores = LabelledScores(self.score, label, *bounds, domain, private, self.levels)
+        automatic = self.bins == "auto"
+        scores = LabelledScores(self.score, label, *bounds, domain, private, self.levels, automatic)
         public = () if private else (self.label,)
         # A report says a public label as it is.
         told = "" if private else "the label of every record"

@@ -71,6 +71,7 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
     "labels": lambda value: "public" if value == "private" else "private",
     "best": lambda value: "cost=2",
     "method": lambda value: "smooth" if value != "smooth" else "curve",
+    "depth": lambda value: value + 1,
     "levels": lambda value: "one" if value == "all" else "all",
     "nonnegative": lambda value: not value,
     "categories": lambda value: "a,b",
@@ -100,6 +101,8 @@ OTHER_PARAMETER: dict[str, Callable[[Any], Any]] = {
 """Another value for every parameter of any statistic."""
 
 OF_STATISTIC: dict[tuple[str, str], dict[str, Any]] = {
+    ("auc", "method"): {"method": "curve"},
+    ("auc", "randomizer"): {"randomizer": "hadamard"},
     ("linear-regression", "ranges"): {"ranges": ("x=0:1", "y=0:2")},
     ("linear-regression", "x"): {"x": ("other",), "ranges": ("other=0:1", "y=0:1")},
     ("linear-regression", "y"): {"y": "other", "ranges": ("x=0:1", "other=0:1")},
