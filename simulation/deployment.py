@@ -61,7 +61,7 @@ class Deployment:
         quantile that is better found in two is a study."""
         if isinstance(asked, Study):
             return asked.asked_of(self._aggregator.offers)
-        if not isinstance(asked, Quantile) or asked.mechanism != "max":
+        if not isinstance(asked, Quantile) or not asked.by_max:
             return asked
         there = self._analyst.describe(deadline)
         return zoomed(

@@ -12,7 +12,7 @@ from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.areas import AveragePrecision
 from tallyroom.protocols.statistics.calibration import CalibrationCounts
-from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
+from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.class_objective import ClassObjective
 from tallyroom.protocols.statistics.classifier_curves import PrCurve, Roc
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
@@ -63,11 +63,11 @@ EVERY: tuple[Statistic, ...] = (
     Mean(**UNIT),
     Histogram(**UNIT, bins=4),
     Magnitudes(),
-    MagnitudeBounds(beyond=1),
+    MagnitudeBounds(),
     Ecdf(**GRID),
     CumulativeHistogram(**GRID),
     Quantile(**GRID),
-    QuantileByMax(**UNIT, thresholds=64, within=(0.5, 0.75)),
+    Quantile(**UNIT, mechanism="max", thresholds=64, within=(0.5, 0.75)),
     QuantileSearch(**UNIT),
     EcdfPoints(**UNIT, at=(0.5,)),
     TopK(**UNIT, bins=8, k=2),

@@ -4,12 +4,15 @@ For tests and benchmarks: parties can be held back, their messages changed or lo
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tallyroom.protocols.aggregation.contract import Aggregator, Ids, Memory, Records, Total
 from tallyroom.protocols.algebra.ring import Vector
+from tallyroom.protocols.plans.contract import NoisySum, PlainSum
+from tallyroom.protocols.plans.encodings import EqualBins
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.records import Holdings
@@ -19,6 +22,19 @@ from tallyroom.protocols.wire.messages import Message, Phase, Role
 from tallyroom.protocols.wire.router import Router, heard
 
 
+@dataclass(frozen=True, repr=False)
+class Given(EqualBins):
+    """Whatever the records are. To other roles it is a histogram like any."""
+
+    vectors: Vector = field(kw_only=True, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return repr(EqualBins(self.column, self.lower, self.upper, self.bins))
+
+    def encode(self, holdings: Holdings) -> Vector:
+        return self.vectors
+
+
 class GivenVectors(Histogram):
     """Encodes to vectors that are given, so that any vector can be summed."""
 
@@ -26,9 +42,9 @@ class GivenVectors(Histogram):
         super().__init__(lower=0.0, upper=1.0, bins=vectors.shape[1])
         object.__setattr__(self, "vectors", vectors)
 
-    def encode(self, holdings: Holdings) -> Vector:
-        given: Vector = self.__dict__["vectors"]
-        return given
+    def plan(self, facts: Facts) -> NoisySum:
+        given = Given("value", 0.0, 1.0, self.bins, vectors=self.__dict__["vectors"])
+        return NoisySum(given, PlainSum(self.bins, given.sensitivity))
 
 
 Way = Callable[[Message], Iterable[Message]]

@@ -1,6 +1,6 @@
-"""Encodings that several statistics share: a bounded number, and one cell of many."""
+"""Encodings that several statistics share: a bounded number, one cell of many, and a step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,9 @@ from tallyroom.protocols.algebra.ring import FixedPoint, Vector, signed
 from tallyroom.protocols.categories import OTHER
 from tallyroom.protocols.cells import numbers, places
 from tallyroom.protocols.plans.contract import Encoding, Integers
-from tallyroom.protocols.plans.measurement import BoundedNumber, Measurement, OneHot
+from tallyroom.protocols.plans.measurement import BoundedNumber, Measurement, OneHot, Step
+from tallyroom.protocols.plans.thresholds import ThresholdGrid
+from tallyroom.protocols.privacy.hierarchy import Hierarchy
 from tallyroom.protocols.records import Column, Holdings
 
 
@@ -156,7 +158,7 @@ class Names(Encoding):
 
     @property
     def sensitivity(self) -> int:
-        return 2
+        return 2 if self.names else 0
 
     @property
     def measurement(self) -> Measurement:
@@ -175,3 +177,50 @@ class Names(Encoding):
     @property
     def grid_words(self) -> str:
         return "values count exactly"
+
+
+@dataclass(frozen=True)
+class UpToThresholds(Encoding):
+    """A column within public bounds, compared with thresholds: a record counts at the first that it
+    is at most, and at all above. `shape` is the hierarchy whose nodes are released, if any are.
+
+    `grid_step` and `grid_words` are about what is read off the sum, so they do not belong to its
+    identity.
+    """
+
+    column: str
+    thresholds: ThresholdGrid
+    shape: Hierarchy | None = None
+    randomizer: str = "auto"
+    grid_step: float = field(default=0.0, repr=False, compare=False)
+    grid_words: str = field(default="values count exactly", repr=False, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def length(self) -> int:
+        return self.thresholds.count
+
+    @property
+    def sensitivity(self) -> int:
+        """A record that moves from the first cell to the last leaves all thresholds but one."""
+        return self.length - 1
+
+    @property
+    def measurement(self) -> Measurement:
+        """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
+        doubles, whatever the domain."""
+        return Step(self.length, self.shape, self.randomizer)
+
+    def measured(self, holdings: Holdings) -> Integers:
+        """For each value the first threshold that it is at most, by its index."""
+        lower, upper = self.thresholds.lower, self.thresholds.upper
+        values = clipped(holdings.column(self.column), lower, upper)
+        return np.searchsorted(self.thresholds.values, values, side="left").astype(np.int64)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        """Each party's own counts at the thresholds: S0 §4.1, for any `sum` aggregator."""
+        cells = holdings.count_by_party(self.measured(holdings), self.length)
+        return np.cumsum(cells, axis=1)

@@ -79,6 +79,59 @@ def thresholds_around(
     return x
 
 
+LEAST_IN_PARTS = 16
+"""The fewest thresholds of which some lie closer than others."""
+
+
+@dataclass(frozen=True)
+class ThresholdGrid:
+    """`count` thresholds from above `lower` to `upper`.
+
+    They lie closer `within` a part of the range, where there is one: an eighth of them are on
+    either side of it. Where they are `fanned` out from it, three eighths are, and the farther from
+    it the farther apart.
+    """
+
+    lower: float
+    upper: float
+    count: int
+    spacing: str = "linear"
+    within: tuple[float, ...] = ()
+    fanned: bool = False
+
+    @cached_property
+    def values(self) -> Column:
+        """τ_1 < … < τ_N, as doubles that values are compared with. Raises `LocalError` where
+        doubles cannot tell them apart."""
+        if not self.within:
+            return threshold_values(self.lower, self.upper, self.count, self.spacing)
+        left, right = self.within
+        if not self.lower <= left < right <= self.upper:
+            raise LocalError(
+                f"[{left:g}, {right:g}] is no part of [{self.lower:g}, {self.upper:g}]"
+            )
+        outside = self.count * (3 if self.fanned else 1) // 8
+        sides = self.lower < left, right < self.upper
+        before, after = (outside if wide else 0 for wide in sides)
+        inside = self.count - before - after
+        if self.fanned:
+            return thresholds_around((self.lower, self.upper), (left, right), inside, outside)
+        parts = (self.lower, left, before), (left, right, inside), (right, self.upper, after)
+        return np.concatenate([threshold_values(*each, self.spacing) for each in parts if each[2]])
+
+    @property
+    def step(self) -> float:
+        """The most that two neighbours are apart, or the first is from the lower bound."""
+        return float(np.diff(self.values, prepend=self.lower).max())
+
+    @property
+    def middles(self) -> Column:
+        """Of the cells that the thresholds end."""
+        edges = np.concatenate([[self.lower], self.values])
+        middles: Column = (edges[:-1] + edges[1:]) / 2
+        return middles
+
+
 def _equidistant(lower: float, upper: float, count: int) -> Column:
     """Division of integers rounds to the nearest double."""
     low, high = as_written(lower), as_written(upper)

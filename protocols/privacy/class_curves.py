@@ -200,7 +200,7 @@ class ClassCurves(Strategy):
     @property
     def noisy(self) -> str:
         """What noise is added to."""
-        curves = f"{self.curve.words}, for each class"
+        curves = f"{self.curve.noisy}, for each class"
         if self.scores > 1:
             curves += f" and each of {self.scores} scores"
         if self.public:

@@ -5,7 +5,7 @@ are and how they add to it, by how much replacing one record moves those noises,
 is that the noisy values tell. `MECHANISMS` is the only list of them.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,7 @@ from tallyroom.protocols.privacy import hb
 from tallyroom.protocols.privacy.hierarchy import Hierarchy, best_branching
 from tallyroom.protocols.privacy.smoothing import smooth
 from tallyroom.protocols.privacy.smoothing.counts import smooth_counts
+from tallyroom.protocols.privacy.strategies import Strategy
 from tallyroom.protocols.privacy.tree import Tree
 
 Shares = NDArray[np.uint64]
@@ -28,7 +29,7 @@ LOOKED_AT = 16
 
 
 @dataclass(frozen=True)
-class CurveMechanism(ABC):
+class CurveMechanism(Strategy):
     """Over counts at `points` thresholds. `smoothings` are the norms it can be smoothed in.
 
     Noise of scale `sensitivity`/ε on each of `noises` integers makes the release ε-private.
@@ -38,31 +39,6 @@ class CurveMechanism(ABC):
 
     name: ClassVar[str]
     smoothings: ClassVar[tuple[str, ...]]
-    measures: ClassVar[bool]
-    """Whether `measure` is more than the identity."""
-
-    @property
-    @abstractmethod
-    def sensitivity(self) -> int:
-        """How far replacing one record moves the measured values, or the noises that explain
-        such a change, in the 1-norm."""
-
-    @property
-    @abstractmethod
-    def noises(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def released(self) -> int:
-        """How many values are measured."""
-
-    @abstractmethod
-    def measure(self, counts: Shares) -> Shares:
-        """What is published of the counts."""
-
-    @abstractmethod
-    def place(self, noise: Shares) -> Shares:
-        """How the noises add to that."""
 
     @abstractmethod
     def estimate(self, released: Reals, records: int) -> Reals:
@@ -84,8 +60,11 @@ class CurveMechanism(ABC):
 
     @property
     @abstractmethod
-    def words(self) -> str:
+    def noisy(self) -> str:
         """What noise is added to."""
+
+    def words(self, scale: float) -> str:
+        return f"{self.name}: discrete Laplace of scale {scale:.6g} on {self.noisy}"
 
     @property
     def hierarchy(self) -> Hierarchy | None:
@@ -99,7 +78,6 @@ class HierarchyMechanism(CurveMechanism):
 
     name: ClassVar[str] = "hierarchy"
     smoothings: ClassVar[tuple[str, ...]] = ("2",)
-    measures: ClassVar[bool] = True
 
     @cached_property
     def shape(self) -> Hierarchy:
@@ -146,7 +124,7 @@ class HierarchyMechanism(CurveMechanism):
         return min(float((w @ w) ** 2 / ((w**2) @ (w**2))) for w in weights)
 
     @property
-    def words(self) -> str:
+    def noisy(self) -> str:
         shape = self.shape
         levels = "one level" if shape.height == 1 else f"{shape.height} levels"
         return f"{shape.nodes} counts of {levels}, {shape.branching}-ary"
@@ -214,7 +192,7 @@ class TreeMechanism(CurveMechanism):
         return self.shape.count_variance(1.0)
 
     @property
-    def words(self) -> str:
+    def noisy(self) -> str:
         return f"the nodes of S0's binary tree of {self.shape.levels} levels"
 
 

@@ -59,7 +59,7 @@ class Bounded(Statistic):
                 f"{self.name} needs public bounds: give --lower and --upper, or --bounds private, "
                 "which finds some with a share of ε (those of the data would not be private)"
             )
-        return self.lower, self.upper
+        return float(self.lower), float(self.upper)
 
     @property
     def column_bounds(self) -> Mapping[str, Bounds]:

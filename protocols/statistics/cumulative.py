@@ -6,22 +6,24 @@ S0 writes it, would not be private. A comparison key has one size for any number
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.plans.measurement import Measurement, Step
-from tallyroom.protocols.plans.thresholds import threshold_values
+from tallyroom.protocols.plans.contract import NoisySum, Plan
+from tallyroom.protocols.plans.encodings import UpToThresholds
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.thresholds import ThresholdGrid
 from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
 from tallyroom.protocols.privacy.isotonic import monotone
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.release import ANYWHERE, Noise, Release
 
 MAX_THRESHOLDS = 1 << 18
 SPACINGS = ("linear", "log")
@@ -30,7 +32,7 @@ SOLVERS = ("interior-point", "cvxopt")
 
 
 @dataclass(frozen=True)
-class Cumulative(Legacy, BoundedColumn):
+class Cumulative(BoundedColumn):
     """Counts at `thresholds` points of the range; the last point is its upper end.
 
     `mechanism` names one of `protocols.privacy.curves`. `smooth` makes the curve non-decreasing
@@ -58,11 +60,13 @@ class Cumulative(Legacy, BoundedColumn):
         choices=(AUTO, *RANDOMIZERS),
     )
 
+    mechanisms: ClassVar[tuple[str, ...]] = tuple(MECHANISMS)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for kind, known in (
             ("spacing", SPACINGS),
-            ("mechanism", MECHANISMS),
+            ("mechanism", self.mechanisms),
             ("smooth", SMOOTHINGS),
             ("solver", SOLVERS),
             ("randomizer", (AUTO, *RANDOMIZERS)),
@@ -72,119 +76,59 @@ class Cumulative(Legacy, BoundedColumn):
             raise LocalError(
                 f"--thresholds must be between 1 and {MAX_THRESHOLDS}, not {self.thresholds}"
             )
+        self._check_smoothing()
+        if self.spacing == "log" and self.lower is not None and self.lower <= 0:
+            raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
+
+    def _check_smoothing(self) -> None:
         norms = MECHANISMS[self.mechanism].smoothings
         if self.smooth not in ("monotone", "none", *norms):
             raise LocalError(
                 f"the {self.mechanism} is smoothed in the {norms[0]}-norm: --smooth {norms[0]}, "
                 "or --mechanism tree"
             )
-        if self.spacing == "log" and self.lower is not None and self.lower <= 0:
-            raise LocalError(f"a logarithmic grid needs --lower above 0, not {self.lower:g}")
-
-    # --- the thresholds ---
 
     @cached_property
+    def grid(self) -> ThresholdGrid:
+        return ThresholdGrid(*self.bounds, self.thresholds, self.spacing)
+
+    @property
     def x(self) -> Column:
         """τ_1 < … < τ_N, as doubles that values are compared with."""
-        return threshold_values(*self.bounds, self.thresholds, self.spacing)
-
-    @property
-    def measurement(self) -> Measurement:
-        """A key knows the value's place among the thresholds, so x ≤ τ_i is decided between the two
-        doubles, whatever the domain."""
-        return Step(self.thresholds, self.curve_mechanism.hierarchy, self.randomizer)
-
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        return self.cells(holdings.column(self.value)).astype(np.int64)
-
-    def cells(self, values: Column) -> NDArray[np.intp]:
-        """For each value the first threshold that it is at most, by its index."""
-        return np.searchsorted(self.x, self.clip(values), side="left")
-
-    def release_key(self) -> str:
-        points = (*self.bounds, self.value, self.thresholds, self.spacing)
-        return repr((*points, self.mechanism, self.randomizer))
-
-    @property
-    def reuse_key(self) -> str | None:
-        return self.release_key()
-
-    # --- pointwise ---
-
-    @property
-    def length(self) -> int:
-        return self.thresholds
-
-    def encode(self, holdings: Holdings) -> Vector:
-        """Each party's own counts at the thresholds: S0 §4.1, for any `sum` aggregator."""
-        cells = self.cells(holdings.column(self.value))
-        return np.cumsum(holdings.count_by_party(cells, self.length), axis=1)
-
-    # --- noise ---
+        return self.grid.values
 
     @cached_property
-    def curve_mechanism(self) -> CurveMechanism:
+    def strategy(self) -> CurveMechanism:
         return MECHANISMS[self.mechanism](self.thresholds)
 
     @property
-    def measures(self) -> bool:
-        return self.curve_mechanism.measures
+    def encoding(self) -> UpToThresholds:
+        return UpToThresholds(self.value, self.grid, self.strategy.hierarchy, self.randomizer)
 
-    @property
-    def sensitivity(self) -> int:
-        return self.curve_mechanism.sensitivity
+    def plan(self, facts: Facts) -> Plan:
+        """The same for all that is read off such a curve, so one release serves them all."""
+        return NoisySum(self.encoding, self.strategy, reusable=True)
 
-    @property
-    def noises(self) -> int:
-        return self.curve_mechanism.noises
-
-    @property
-    def released(self) -> int:
-        return self.curve_mechanism.released
-
-    def measure(self, total: Vector) -> Vector:
-        return self.curve_mechanism.measure(total)
-
-    def place(self, noise: Vector) -> Vector:
-        return self.curve_mechanism.place(noise)
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        variances = self.curve_mechanism.count_variances(noise_variance)
-        deviations: Column = np.sqrt(variances) / records
-        return deviations
-
-    def noises_in_value(self, records: int) -> float:
-        return self.curve_mechanism.noises_in_count
-
-    def mechanism_words(self, scale: float) -> str:
-        where = self.curve_mechanism.words
-        return f"{self.mechanism}: discrete Laplace of scale {scale:.6g} on {where}"
-
-    # --- the curve ---
-
-    def curve(self, released: Vector, records: int, exact: bool) -> Column:
+    def curve(self, release: Release) -> Column:
         """The distribution function at the thresholds, from what was released."""
-        values = signed(released).astype(np.float64)
-        if exact:
-            return values / records
-        mechanism = self.curve_mechanism
+        if release.noise is None:
+            return release.integers / release.records
         if self.smooth == "none":
-            return mechanism.estimate(values, records)
+            return self.unsmoothed(release)
         if self.smooth == "monotone":
-            return monotone(mechanism.estimate(values, records))
-        return mechanism.smoothed(values, records, int(self.smooth), self.box, self.solver)
+            return monotone(self.unsmoothed(release))
+        values, norm = release.integers.astype(np.float64), int(self.smooth)
+        return self.strategy.smoothed(values, release.records, norm, self.box, self.solver)
 
-    def unsmoothed(self, released: Vector, records: int) -> Column:
+    def unsmoothed(self, release: Release) -> Column:
         """The unbiased curve, whose errors are those of the noise."""
-        return self.curve_mechanism.estimate(signed(released).astype(np.float64), records)
+        return self.strategy.estimate(release.integers.astype(np.float64), release.records)
 
-    def band(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> tuple[Column, Column]:
-        """Ends of the interval of the curve at each threshold."""
-        curve = self.unsmoothed(released, records)
-        half = width * Cumulative.deviations(self, noise_variance, records)
-        return curve - half, curve + half
+    def band(self, release: Release, noise: Noise) -> Interval:
+        """The interval of the unbiased curve at each threshold."""
+        errors: Column = np.sqrt(self.strategy.count_variances(noise.variance)) / release.records
+        width = noise.width(self.strategy.noises_in_count)
+        return Interval.around(self.unsmoothed(release), errors, width, ANYWHERE)
 
     def true_curve(self, holdings: Holdings) -> Column:
         """On the raw records: those above the range are at most no threshold."""

@@ -1,25 +1,40 @@
 """Empirical distribution functions (S0 §3), their inverse (§4.3) and their histogram (§7)."""
 
 import math
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache
-from typing import ClassVar, Self
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.offers import Offers
+from tallyroom.protocols.algebra.ring import signed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.joint.choice import Choice, Moved, units_of_epsilon
+from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum, Plan
+from tallyroom.protocols.plans.encodings import UpToThresholds
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.plans.thresholds import LEAST_QUANTILE
+from tallyroom.protocols.plans.thresholds import (
+    LEAST_IN_PARTS,
+    LEAST_QUANTILE,
+    ThresholdGrid,
+    as_written,
+)
 from tallyroom.protocols.privacy.curves import MECHANISMS, CurveMechanism
 from tallyroom.protocols.records import Column, Holdings
-from tallyroom.protocols.statistics.contract import Statistic
+from tallyroom.protocols.statistics.choices import (
+    MAX_CANDIDATES,
+    MAX_CHOSEN,
+    as_chosen,
+    indices_of,
+)
 from tallyroom.protocols.statistics.cumulative import SMOOTHINGS, Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Bins, Curve, Estimate, shape_of
 from tallyroom.protocols.statistics.option import option
-from tallyroom.protocols.statistics.quantiles import QuantilesAmongThresholds, at_quantiles
+from tallyroom.protocols.statistics.quantiles import OfQuantiles, at_quantiles
+from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 
 @dataclass(frozen=True)
@@ -29,36 +44,44 @@ class Ecdf(Cumulative):
     name: ClassVar[str] = "ecdf"
     style: ClassVar[Style] = Style("steps", "value", "share of records at most the value")
 
-    def before_smoothing(self) -> Self | None:
-        return None if self.smooth == "none" else replace(self, smooth="none")
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return Curve(self.x.tolist(), self.curve(released, records, exact).tolist())
+    def read(self, release: Release) -> Answer:
+        """The interval is that of the curve before it was smoothed, widened where the smoothed one
+        has left it."""
+        curve = self.curve(release)
+        if (noise := release.noise) is None:
+            return Answer(self._told(curve), None, release.records, foretold=True)
+        band = self.band(release, noise)
+        within = Interval(band.errors, np.clip(band.low, 0, 1), np.clip(band.high, 0, 1))
+        before = None if self.smooth == "none" else self._told(self.unsmoothed(release))
+        return Answer(
+            self._told(curve),
+            within.holding(curve),
+            release.records,
+            unsmoothed=before,
+            foretold=noise.law_is_public,
+        )
 
     def reference(self, holdings: Holdings) -> Estimate:
-        return Curve(self.x.tolist(), self.true_curve(holdings).tolist())
+        return self._told(self.true_curve(holdings))
+
+    def _told(self, curve: Column) -> Curve:
+        return Curve(self.x.tolist(), curve.tolist())
 
     def between_thresholds(self, truth: Estimate) -> float | None:
         """Somebody who reads it halfway between two may be off by half of the step there."""
         steps = np.diff(shape_of(truth).values(), prepend=0.0)
         return float(np.sqrt(np.mean(steps**2) / 12))
 
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """Of the curve before it was smoothed, widened where the smoothed one has left it."""
-        low, high = self.band(released, records, noise_variance, width)
-        found = Interval(
-            self.deviations(noise_variance, records), np.clip(low, 0, 1), np.clip(high, 0, 1)
-        )
-        return found.holding(self.curve(released, records, exact=False))
-
 
 @dataclass(frozen=True)
-class Quantile(QuantilesAmongThresholds):
+class Quantile(OfQuantiles, Cumulative):
     """The least threshold where the distribution function reaches each quantile.
 
     All quantiles come from one release: many of them cost one ε.
+
+    By `max`, two servers choose the cell between two thresholds whose records' ranks come nearest,
+    and tell its middle (report noisy max). Thresholds may then lie closer `within` a part of the
+    range, or be `fanned` out from it (`ThresholdGrid`).
     """
 
     thresholds: int = option(1024, "Points of the curve that quantiles are read from.")
@@ -67,55 +90,113 @@ class Quantile(QuantilesAmongThresholds):
         "Which mechanism adds the noise; max adds it to scores and tells the quantile alone.",
         choices=(*MECHANISMS, "max"),
     )
+    within: tuple[float, ...] = ()
+    fanned: bool = False
 
     name: ClassVar[str] = "quantile"
+    mechanisms: ClassVar[tuple[str, ...]] = (*MECHANISMS, "max")
 
     def __post_init__(self) -> None:
-        if self.mechanism == "max":
-            _ = self._by_max  # it checks what it takes
-            return
         super().__post_init__()
+        if self.within and (len(self.within) != 2 or self.thresholds < LEAST_IN_PARTS):
+            raise LocalError(f"a part of the range has two ends, and {LEAST_IN_PARTS} thresholds")
+        if self.within and not self.by_max:
+            raise LocalError("thresholds lie closer in a part of the range for --mechanism max")
+        if self.fanned and not self.within:
+            raise LocalError("thresholds are fanned out from a part of the range: there is none")
+        if self.within and None not in (self.lower, self.upper):
+            _ = self.x
+        if self.by_max and len(self.quantile) > MAX_CHOSEN:
+            raise LocalError(f"--mechanism max takes 1 to {MAX_CHOSEN} quantiles")
+        if self.by_max and not 2 <= self.thresholds <= MAX_CANDIDATES:
+            raise LocalError(
+                f"--mechanism max takes 2 to {MAX_CANDIDATES} thresholds, not {self.thresholds}"
+            )
 
-    def asked_of(self, offers: Offers) -> Statistic:
-        return self._by_max if self.mechanism == "max" else self
+    def _check_smoothing(self) -> None:
+        if not self.by_max:
+            super()._check_smoothing()
+        elif self.smooth in ("1", "2"):
+            raise LocalError("--mechanism max tells no curve: there is nothing to --smooth")
 
     @property
-    def _by_max(self) -> Statistic:
-        from tallyroom.protocols.statistics.choices import QuantileByMax
+    def by_max(self) -> bool:
+        return self.mechanism == "max"
 
-        known = {f.name for f in fields(QuantileByMax)} - {"mechanism"}
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
-        return QuantileByMax(**given)
+    @cached_property
+    def grid(self) -> ThresholdGrid:
+        within = tuple(map(float, self.within))
+        return ThresholdGrid(*self.bounds, self.thresholds, self.spacing, within, self.fanned)
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+    def plan(self, facts: Facts) -> Plan:
+        if self.by_max:
+            return self._choice(facts)
+        step = self.grid.step
+        words = f"quantiles are thresholds, up to {step:.3g} apart"
+        encoding = replace(self.encoding, grid_step=step, grid_words=words)
+        return NoisySum(encoding, self.strategy, reusable=True)
+
+    def _choice(self, facts: Facts) -> NoisyChoice:
+        """A replaced record moves every score by at most one. Each quantile is a contest of its
+        own."""
+        ranks = (max(1, math.ceil(as_written(q) * facts.records)) for q in self.quantile)
+        off = self.grid.step / 2
+        words = f"a quantile is told by the middle of its cell, up to {off:.3g} off"
+        if self.within:
+            left, right = self.within
+            fine = np.diff(self.x[(self.x >= left) & (self.x <= right)]).max() / 2
+            words += f", and {fine:.3g} within [{left:g}, {right:g}]"
+        return NoisyChoice(
+            UpToThresholds(self.value, self.grid, grid_step=off, grid_words=words),
+            Choice(self.thresholds, facts.records, ranks=tuple(ranks)),
+            len(self.quantile) * UNITS_OF_A_RANK,
+        )
+
+    def read(self, release: Release) -> Answer:
+        if isinstance(release.plan, NoisyChoice):
+            cells = indices_of(release.values, self.thresholds)
+            return as_chosen(
+                at_quantiles(self.quantile, self.grid.middles[cells].tolist()), release
+            )
         wanted = np.maximum(self.quantile, LEAST_QUANTILE)
-        found = inverse(self.curve(released, records, exact), wanted)
-        return at_quantiles(self.quantile, self.x[found].tolist())
+        found = self.x[inverse(self.curve(release), wanted)]
+        estimate = at_quantiles(self.quantile, found.tolist())
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, foretold=True)
+        width = noise.width(self.strategy.noises_in_count)
+        interval = self._inverted(self.band(release, noise), width).holding(found)
+        return Answer(estimate, interval, release.records)
 
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """By inverting the band: its upper side reaches the quantile first, its lower side last.
+    def _inverted(self, band: Interval, width: float) -> Interval:
+        """The band's upper side reaches the quantile first, its lower side last.
 
         Only so many points of it are looked at that it rises by about `FINE` deviations from one to
         the next: among more, noise alone reaches the quantile early. A threshold is held if the
         band holds the quantile halfway up the step there, so that ends are not one-sided; but half
         a step is taken for `FINE` deviations at most, or steep steps would be missed.
         """
-        sides = self.band(released, records, noise_variance, width)
-        deviation = float(np.median(sides[1] - sides[0])) / (2 * width)
+        wanted = np.maximum(self.quantile, LEAST_QUANTILE)
+        deviation = float(np.median(band.high - band.low)) / (2 * width)
+        if not math.isfinite(deviation):
+            return Interval(*np.full((3, len(wanted)), np.nan))
         stride = max(1, int(FINE * deviation * self.thresholds))
         points = np.arange(self.thresholds - 1, -1, -stride)[::-1]
-        wanted = np.maximum(self.quantile, LEAST_QUANTILE)
-        low, high = (crossing(points, side[points], wanted) for side in reversed(sides))
+        low, high = (crossing(points, side[points], wanted) for side in (band.high, band.low))
         half = np.minimum(0.5, FINE * np.abs(high - low) / (2 * width))
         first, last = (
             self.x[np.clip(np.ceil(each), 0, self.thresholds - 1).astype(np.intp)]
             for each in (low + half, high - half)
         )
         first, last = np.minimum(first, last), np.maximum(first, last)
-        found = shape_of(self.decode(released, records)).values()
-        return Interval((last - first) / (2 * width), first, last).holding(found)
+        return Interval((last - first) / (2 * width), first, last)
+
+    def between_thresholds(self, truth: Estimate) -> float | None:
+        """As far as a quantile that lies anywhere within a step."""
+        return self.grid.step / math.sqrt(3)
+
+
+UNITS_OF_A_RANK = units_of_epsilon(1, Moved.ANYHOW)
+"""ε·s of the choice of one quantile, under noise of scale s."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +216,19 @@ class CumulativeHistogram(Cumulative):
 
     name: ClassVar[str] = "cumulative-histogram"
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._bins(self.curve(released, records, exact) * records)
+    def read(self, release: Release) -> Answer:
+        """The interval is around the counts before they were smoothed, and holds those that are
+        told. In each is the noise of the bin itself, nearly all, and some of others. Differences of
+        the unbiased curve are linear in the noise: their deviation is measured on noise."""
+        records = release.records
+        estimate = self._bins(self.curve(release) * records)
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, records, foretold=True)
+        counts = np.rint(np.diff(self.unsmoothed(release) * records, prepend=0.0))
+        errors = bin_deviations(self.strategy) * math.sqrt(noise.variance)
+        span = ANYWHERE if self.smooth == "none" else (0.0, math.inf)
+        interval = Interval.around(counts, errors, noise.width(), span).holding(estimate.values())
+        return Answer(estimate, interval, records, foretold=noise.law_is_public)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records: those outside the range are in no bin."""
@@ -144,26 +236,7 @@ class CumulativeHistogram(Cumulative):
         counts = np.searchsorted(values, self.x, side="right").astype(np.float64)
         return self._bins(counts - np.searchsorted(values, self.bounds[0], side="left"))
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Of differences of the unbiased curve, which is linear in the noise: measured on noise."""
-        return bin_deviations(self.curve_mechanism) * math.sqrt(noise_variance)
-
-    def noises_in_value(self, records: int) -> float:
-        """The noise of the bin itself, nearly all, and some of others."""
-        return 1.0
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """Around the counts before they were smoothed."""
-        counts = np.diff(self.unsmoothed(released, records) * records, prepend=0.0)
-        span = self.span if self.smooth == "none" else (0.0, math.inf)
-        found = Interval.around(
-            np.rint(counts), self.deviations(noise_variance, records), width, span
-        )
-        return found.holding(shape_of(self.decode(released, records)).values())
-
-    def _bins(self, counts: Column) -> Estimate:
+    def _bins(self, counts: Column) -> Bins:
         left = np.concatenate([[self.bounds[0]], self.x[:-1]])
         return Bins(left.tolist(), np.rint(np.diff(counts, prepend=0.0)).tolist(), self.bounds[1])
 

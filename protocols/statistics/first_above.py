@@ -2,55 +2,49 @@
 index is all that is released (`protocols.joint.above_threshold`)."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.joint.above_threshold import FirstAbove, units_of_epsilon
+from tallyroom.protocols.plans.contract import NoisyChoice, PlainSum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.choices import MAX_CANDIDATES, Chosen
+from tallyroom.protocols.statistics.bounded import OneColumn
+from tallyroom.protocols.statistics.choices import (
+    MAX_CANDIDATES,
+    BinsByMiddle,
+    as_chosen,
+    indices_of,
+)
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Estimate, Rows
 from tallyroom.protocols.statistics.histogram import Histogram
-from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, Magnitudes
+from tallyroom.protocols.statistics.magnitudes import BINS, LEFT, RIGHT, MagnitudeBins
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.release import Answer, Release
 
 MAX_THRESHOLD = 1 << 32
 BEYOND = 1e-2
 """The probability that bounds go one bin further than there are records, on either side."""
 
 
-@dataclass(frozen=True)
-class Searched(Chosen):
-    """What statistics by the sparse vector technique have in common."""
-
-    searches: ClassVar[int] = 1
-    monotone: ClassVar[bool] = False
-
-    @property
-    def sensitivity(self) -> int:
-        """ε·s of all searches: a replaced record moves a score by one at most."""
-        return units_of_epsilon(self.searches, self.monotone)
-
-    @property
-    def released(self) -> int:
-        return self.searches
-
-    def mechanism_words(self, scale: float) -> str:
-        times = "" if self.searches == 1 else f"{self.searches} times "
-        return (
-            f"{times}above threshold (sparse vector technique): geometric noise of scale "
-            f"{scale:.6g} on the threshold and on every score, which nobody sees; the first index "
-            "above is all that is opened"
-        )
+def words_of(searches: int) -> str:
+    """The mechanism by name, for a `scale` that is still to be filled in."""
+    times = "" if searches == 1 else f"{searches} times "
+    return (
+        f"{times}above threshold (sparse vector technique): geometric noise of scale {{scale:.6g}} "
+        "on the threshold and on every score, which nobody sees; the first index above is all "
+        "that is opened"
+    )
 
 
 @dataclass(frozen=True)
-class FirstAboveThreshold(Searched, Histogram):
+class FirstAboveThreshold(Histogram):
     """The middle of the first bin with at least `--threshold` records; inf if there is none.
 
     Bins are searched from the lowest values up.
@@ -72,15 +66,18 @@ class FirstAboveThreshold(Searched, Histogram):
                 f"--threshold is from 1 to the number of records, not {self.threshold}"
             )
 
-    @property
-    def noises(self) -> int:
-        return self.bins + 1
+    @cached_property
+    def _bins(self) -> BinsByMiddle:
+        return BinsByMiddle(self.value, *self.bounds, self.bins)
 
-    def choice(self, records: int) -> FirstAbove:
-        return FirstAbove(self.bins, records, (self.threshold,))
+    def plan(self, facts: Facts) -> NoisyChoice:
+        rule = FirstAbove(self.bins, facts.records, (self.threshold,))
+        units = units_of_epsilon(1, monotone=False)
+        return NoisyChoice(self._bins, rule, units, described=words_of(1))
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return self._found(int(self._indices(released, self.bins + 1)[0]))
+    def read(self, release: Release) -> Answer:
+        [found] = indices_of(release.values, self.bins + 1).tolist()
+        return as_chosen(self._found(found), release)
 
     def reference(self, holdings: Holdings) -> Estimate:
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
@@ -88,71 +85,61 @@ class FirstAboveThreshold(Searched, Histogram):
         return self._found(int(reached[0]) if len(reached) else self.bins)
 
     def _found(self, at: int) -> Estimate:
-        edges = self.edges
-        return math.inf if at == self.bins else float((edges[at] + edges[at + 1]) / 2)
-
-    @property
-    def grid_words(self) -> str:
-        return "a bin is told by its middle"
+        return math.inf if at == self.bins else float(self._bins.middles[at])
 
 
 @dataclass(frozen=True)
-class MagnitudeBounds(Searched, Magnitudes):
-    """Bounds that hold all but a few records, among powers of two of either sign.
+class FromBothEnds(PlainSum):
+    """How many records are in each bin and above it, from the highest bin down; then in each bin
+    and below it, from the lowest up."""
 
-    From each side the first bound past which at most `beyond` records lie: the counts within it all
-    move the same way when a record is replaced. `beyond` is for the coordinator to fill in by ε:
-    so many that noise seldom leads past all records.
-    """
-
-    beyond: int = 0
-
-    name: ClassVar[str] = "magnitude-bounds"
-    way_of: ClassVar[str] = "magnitudes"
-    style: ClassVar[Style] = Style()
-    searches: ClassVar[int] = 2
-    monotone: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.beyond <= MAX_THRESHOLD:
-            raise LocalError("beyond bounds lie 0 records or more")
-
-    def prepared(self, known: Facts) -> Self:
-        """P(ρ − ν > t) is at most exp(−t/s)/2 for noises ρ and ν of scale s."""
-        if known.record_epsilon is None or self.beyond:
-            return self
-        scale = self.sensitivity / float(known.record_epsilon)
-        beyond = min(math.ceil(-math.log(2 * BEYOND) * scale), known.records - 1)
-        return replace(self, beyond=beyond)
-
-    @property
-    def noises(self) -> int:
-        return 2 * (BINS + 1)
-
-    @property
-    def measures(self) -> bool:
-        return True
+    measures: ClassVar[bool] = True
 
     def measure(self, total: Vector) -> Vector:
-        """How many records are in each bin and above it, from the highest bin down; then in each
-        bin and below it, from the lowest up."""
         above: Vector = np.cumsum(total[::-1], dtype=np.uint64)
         below: Vector = np.cumsum(total, dtype=np.uint64)
         return np.concatenate([above, below])
 
-    def choice(self, records: int) -> FirstAbove:
-        return FirstAbove(BINS, records, (max(1, records - self.beyond),) * 2)
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
+@dataclass(frozen=True)
+class MagnitudeBounds(OneColumn):
+    """Bounds that hold all but a few records, among powers of two of either sign.
+
+    From each side the first bound past which at most a few records lie: the counts within it all
+    move the same way when a record is replaced.
+    """
+
+    name: ClassVar[str] = "magnitude-bounds"
+    way_of: ClassVar[str] = "magnitudes"
+
+    def plan(self, facts: Facts) -> NoisyChoice:
+        units = units_of_epsilon(2, monotone=True)
+        within = max(1, facts.records - records_beyond(facts, units))
+        rule = FirstAbove(BINS, facts.records, (within, within))
+        ends = FromBothEnds(2 * BINS, 2 * (BINS - 1))
+        return NoisyChoice(MagnitudeBins(self.value), rule, units, ends, words_of(2))
+
+    def read(self, release: Release) -> Answer:
         """The ends of the range; infinite where noise found none."""
-        down, up = self._indices(released, BINS + 1).tolist()
+        down, up = indices_of(release.values, BINS + 1).tolist()
         lower = -math.inf if down == BINS else float(LEFT[BINS - 1 - down])
         upper = math.inf if up == BINS else float(RIGHT[up])
-        return Rows(["end", "value"], [["lower", lower], ["upper", upper]])
+        return as_chosen(_ends(lower, upper), release)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """The bins that the least and the largest value lie in."""
-        bins = self.measured(holdings)
-        lower, upper = float(LEFT[bins.min()]), float(RIGHT[bins.max()])
-        return Rows(["end", "value"], [["lower", lower], ["upper", upper]])
+        bins = MagnitudeBins(self.value).measured(holdings)
+        return _ends(float(LEFT[bins.min()]), float(RIGHT[bins.max()]))
+
+
+def records_beyond(facts: Facts, units: int) -> int:
+    """How many records may lie beyond either bound: so many that noise seldom leads past all
+    records. P(ρ − ν > t) is at most exp(−t/s)/2 for noises ρ and ν of scale s."""
+    if facts.record_epsilon is None:
+        return 0
+    scale = units / float(facts.record_epsilon)
+    return min(math.ceil(-math.log(2 * BEYOND) * scale), facts.records - 1)
+
+
+def _ends(lower: float, upper: float) -> Rows:
+    return Rows(["end", "value"], [["lower", lower], ["upper", upper]])

@@ -1,4 +1,4 @@
-"""Counts in equal bins over a public range."""
+"""Counts in equal bins over a public range, or of names."""
 
 import math
 from dataclasses import dataclass
@@ -8,25 +8,24 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
-from tallyroom.protocols.categories import OTHER, parse_categories
-from tallyroom.protocols.cells import places
+from tallyroom.protocols.categories import parse_categories
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.local import AUTO, RANDOMIZERS
 from tallyroom.protocols.names import look_up
-from tallyroom.protocols.plans.interval import Interval
-from tallyroom.protocols.plans.measurement import Measurement, OneHot
+from tallyroom.protocols.plans.contract import NoisySum, PlainSum, Plan
+from tallyroom.protocols.plans.encodings import EqualBins, Names
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.estimates import Bins, Counts, Estimate
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
+from tallyroom.protocols.statistics.release import Answer, Release
 
 MAX_BINS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Histogram(Legacy, BoundedColumn):
+class Histogram(BoundedColumn):
     """Counts in bins of equal width, or of the names in a column of text.
 
     Bins are half-open but for the last, as numpy's are; values outside fall in the end bins. With
@@ -45,7 +44,6 @@ class Histogram(Legacy, BoundedColumn):
     )
 
     name: ClassVar[str] = "histogram"
-    after_release: ClassVar[frozenset[str]] = frozenset({"nonnegative"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,15 +52,6 @@ class Histogram(Legacy, BoundedColumn):
         look_up("randomizer", self.randomizer, dict.fromkeys((AUTO, *RANDOMIZERS)))
         if self.categories:
             parse_categories(self.categories)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What is counted, if it is names: the categories, and all others."""
-        return (*parse_categories(self.categories), OTHER) if self.categories else ()
-
-    @property
-    def cells(self) -> int:
-        return len(self.names) or self.bins
 
     @property
     def named_columns(self) -> tuple[str, ...]:
@@ -73,63 +62,38 @@ class Histogram(Legacy, BoundedColumn):
         """Names have no bounds."""
         return () if self.categories else super().valued
 
-    @property
-    def edges(self) -> NDArray[np.float64]:
-        return np.linspace(*self.bounds, self.bins + 1)
+    @cached_property
+    def _bins(self) -> EqualBins:
+        return EqualBins(self.value, *self.bounds, self.bins, self.randomizer)
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self.value, parse_categories(self.categories), self.randomizer)
 
     @property
-    def length(self) -> int:
-        return self.cells
+    def edges(self) -> Column:
+        return self._bins.edges
 
-    @property
-    def sensitivity(self) -> int:
-        """A replaced record leaves one bin and enters another."""
-        return 2 if self.cells > 1 else 0
+    def plan(self, facts: Facts) -> Plan:
+        encoding = self._names if self.categories else self._bins
+        return NoisySum(encoding, PlainSum(encoding.length, encoding.sensitivity))
 
-    @property
-    def measurement(self) -> Measurement:
-        return OneHot(self.cells, self.randomizer)
-
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        """The bin of every record."""
-        if self.names:
-            return places(holdings.column(self.value), self.names[:-1])
-        values = self.clip(holdings.column(self.value))
-        bins = np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
-        return np.minimum(bins, self.bins - 1)
-
-    def encode(self, holdings: Holdings) -> Vector:
-        return holdings.count_by_party(self.measured(holdings), self.cells)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        counts = signed(released).astype(np.float64)
-        return self._counts(np.maximum(counts, 0.0) if self.nonnegative else counts)
-
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """Around the counts as they were released, also where none is told below 0."""
-        counts = signed(released).astype(np.float64)
-        span = (0.0, math.inf) if self.nonnegative else self.span
-        deviations = self.deviations(noise_variance, records)
-        return Interval.of_counts(counts, deviations, width, span)
-
-    @property
-    def whole_noises(self) -> bool:
-        return True
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(self.cells, math.sqrt(noise_variance))
+    def read(self, release: Release) -> Answer:
+        counts = release.integers
+        if not self.nonnegative:
+            return release.counts(self._counts(counts))
+        return release.counts(self._counts(np.maximum(counts, 0)), (0.0, math.inf))
 
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records: those outside the range are in no bin."""
-        if self.names:
-            return self._counts(np.bincount(self.measured(holdings), minlength=self.cells))
+        if self.categories:
+            names = self._names
+            return self._counts(np.bincount(names.measured(holdings), minlength=names.length))
         counts, _ = np.histogram(self.raw(holdings), bins=self.edges)
         return self._counts(counts)
 
     def _counts(self, counts: NDArray[np.generic]) -> Estimate:
         heights = counts.astype(np.float64).tolist()
-        if self.names:
-            return Counts(list(self.names), heights)
+        if self.categories:
+            return Counts(list(self._names.labels), heights)
         return Bins(self.edges[:-1].tolist(), heights, float(self.edges[-1]))

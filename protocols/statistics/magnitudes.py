@@ -1,21 +1,20 @@
 """How many records there are of each sign and order of magnitude: needs no bounds, finds them."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.cells import numbers
-from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum, PlainSum, Plan
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.measurement import Measurement, OneHot
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import OneColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.legacy import Legacy
+from tallyroom.protocols.statistics.release import Answer, Release
 
 LEAST, MOST = -32, 48
 """Exponents of the smallest and of the largest magnitude that are told apart."""
@@ -29,16 +28,14 @@ RIGHT: Column = np.concatenate([-EDGES[-2::-1], [0.0], EDGES[1:]])
 
 
 @dataclass(frozen=True)
-class Magnitudes(Legacy, OneColumn):
-    """Counts of records by sign and power of two, over all numbers; needs no bounds.
+class MagnitudeBins(Encoding):
+    """One bin for each sign and power of two, from the most negative values up."""
 
-    A bin of positive values is [2^k, 2^(k+1)) for k from -32 to 47, the bins of negative values are
-    its mirror images, and between the two is a bin for what is closer to 0 than 2^-32. Values of
-    2^48 and above are in the outermost bins.
-    """
+    column: str
 
-    name: ClassVar[str] = "magnitudes"
-    style: ClassVar[Style] = Style("marks", "value", "records")
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
 
     @property
     def length(self) -> int:
@@ -53,31 +50,41 @@ class Magnitudes(Legacy, OneColumn):
     def measurement(self) -> Measurement:
         return OneHot(BINS)
 
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
+    def measured(self, holdings: Holdings) -> Integers:
         """What is no number counts as 0."""
-        values = numbers(holdings.column(self.value), 0.0)
+        values = numbers(holdings.column(self.column), 0.0)
         steps = np.searchsorted(EDGES, np.abs(values), side="right").astype(np.int64)
         return SIDE + np.sign(values).astype(np.int64) * np.minimum(steps, SIDE)
 
     def encode(self, holdings: Holdings) -> Vector:
         return holdings.count_by_party(self.measured(holdings), BINS)
 
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        return _curve(signed(released).astype(float))
+    @property
+    def grid_step(self) -> float:
+        return 0.0
 
     @property
-    def whole_noises(self) -> bool:
-        return True
+    def grid_words(self) -> str:
+        return "values count exactly"
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        return np.full(BINS, math.sqrt(noise_variance))
 
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        counts = signed(released).astype(float)
-        deviations = self.deviations(noise_variance, records)
-        return Interval.of_counts(counts, deviations, width, self.span)
+@dataclass(frozen=True)
+class Magnitudes(OneColumn):
+    """Counts of records by sign and power of two, over all numbers; needs no bounds.
+
+    A bin of positive values is [2^k, 2^(k+1)) for k from -32 to 47, the bins of negative values are
+    its mirror images, and between the two is a bin for what is closer to 0 than 2^-32. Values of
+    2^48 and above are in the outermost bins.
+    """
+
+    name: ClassVar[str] = "magnitudes"
+    style: ClassVar[Style] = Style("marks", "value", "records")
+
+    def plan(self, facts: Facts) -> Plan:
+        return NoisySum(MagnitudeBins(self.value), PlainSum(BINS, 2))
+
+    def read(self, release: Release) -> Answer:
+        return release.counts(_curve(release.integers.astype(np.float64)))
 
     def reference(self, holdings: Holdings) -> Estimate:
         """As numpy counts, which has bins half-open on the one side only: by magnitude, then."""

@@ -5,6 +5,7 @@ first touches it, and the same again afterwards. Any number of points costs ε o
 so quantiles are found by binary search (S0 Algorithm 1) without the whole curve.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallyroom.protocols.algebra.ring import Vector, signed
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.offers import Offer
+from tallyroom.protocols.plans.contract import Encoding, Integers
+from tallyroom.protocols.plans.contract import Points as PointsPlan
+from tallyroom.protocols.plans.encodings import clipped, sum_by_party
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.plans.interval import Interval
 from tallyroom.protocols.plans.measurement import Line, Measurement
 from tallyroom.protocols.plans.thresholds import (
@@ -25,14 +28,79 @@ from tallyroom.protocols.plans.thresholds import (
     FineGrid,
     Points,
 )
-from tallyroom.protocols.privacy.curves import CurveMechanism, TreeMechanism
+from tallyroom.protocols.privacy.curves import TreeMechanism
 from tallyroom.protocols.privacy.tree import Tree
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.drawing import Style
-from tallyroom.protocols.statistics.estimates import Curve, Estimate, shape_of
+from tallyroom.protocols.statistics.estimates import Curve, Estimate
 from tallyroom.protocols.statistics.option import option
 from tallyroom.protocols.statistics.quantiles import OfQuantiles, at_quantiles
+from tallyroom.protocols.statistics.release import Answer, Noise, Release
+
+
+@dataclass(frozen=True)
+class FinePoint(Encoding):
+    """A column within public bounds, on a fine grid that knows nothing of what will be asked."""
+
+    column: str
+    grid: FineGrid
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def length(self) -> int:
+        """Parties submit keys: nobody holds a vector of all points."""
+        return 1
+
+    @property
+    def sensitivity(self) -> int:
+        return self.grid.last
+
+    @property
+    def measurement(self) -> Measurement:
+        return Line(self.grid.last + 1)
+
+    def points(self, values: Column) -> Points:
+        """The line at or next above each value."""
+        return self.grid.points(clipped(values, self.grid.lower, self.grid.upper))
+
+    def measured(self, holdings: Holdings) -> Integers:
+        return self.points(holdings.column(self.column)).astype(np.int64)
+
+    def encode(self, holdings: Holdings) -> Vector:
+        """The sum of all points' numbers, of which nothing is released."""
+        return sum_by_party(self.measured(holdings).view(np.uint64)[:, None], holdings)
+
+    @property
+    def grid_step(self) -> float:
+        return self.grid.step
+
+    @property
+    def grid_words(self) -> str:
+        return (
+            "values count up to the next grid line above a point: less than "
+            f"{self.grid.resolution} above it, exactly where a point is on a line"
+        )
+
+
+@dataclass(frozen=True)
+class TouchedTree(TreeMechanism):
+    """A tree whose noises are drawn as questions touch them."""
+
+    @property
+    def noises(self) -> int:
+        return 1
+
+    @property
+    def released(self) -> int:
+        return 1
+
+    @property
+    def noisy(self) -> str:
+        return f"touched nodes of {self.shape.levels} levels"
 
 
 @dataclass(frozen=True)
@@ -41,8 +109,6 @@ class OnDemand(Cumulative):
 
     mechanism: str = "tree"  # no other can be asked point by point
     smooth: str = "none"  # points by themselves are no curve
-
-    needs: ClassVar[Offer | None] = Offer.COMPARE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,92 +119,40 @@ class OnDemand(Cumulative):
     def next_points(self, known: Mapping[int, float]) -> list[int]:
         """Points to ask next, given the curve where it is known; none when it is enough."""
 
-    @abstractmethod
-    def conclude(self, known: Mapping[int, float]) -> Estimate:
-        """The estimate, from the curve at all the points that `next_points` asked for."""
-
-    def release_key(self) -> str:
-        return repr((*self.bounds, self.value, "on demand", self.spacing))
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(1 << RESOLUTION_BITS)
-
     @cached_property
-    def curve_mechanism(self) -> CurveMechanism:
-        return TreeMechanism(self.tree.points)
+    def fine(self) -> FinePoint:
+        return FinePoint(self.value, FineGrid(*self.bounds, self.spacing))
 
-    @property
-    def released(self) -> int:
-        """Nobody holds the whole of it."""
-        return self.length
+    def plan(self, facts: Facts) -> PointsPlan:
+        tree = TouchedTree(1 << RESOLUTION_BITS)
+        return PointsPlan(self.fine, tree, reusable=True, tree=tree.shape, next=self.next_points)
 
-    @property
-    def on_demand(self) -> bool:
-        return True
-
-    @property
-    def noises(self) -> int:
-        """They are drawn as questions touch them."""
-        return 1
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        """`released` are the counts in the order in which `next_points` asked for them."""
+    def known(self, release: Release) -> dict[int, float]:
+        """The curve at all points, which were released in the order in which they were asked."""
         known: dict[int, float] = {}
-        values = iter((signed(released) / records).tolist())
+        values = iter((release.integers / release.records).tolist())
         while points := self.next_points(known):
             known |= {point: next(values) for point in points}
-        return self.conclude(known)
+        return known
 
-    def noiseless(self, holdings: Holdings) -> Estimate:
-        """It asks where the noise would not have led it astray."""
-        stand = np.sort(self._points(holdings.column(self.value)))
-        known: dict[int, float] = {}
-        while points := self.next_points(known):
-            asked = np.array(points, dtype=np.uint64)
-            shares = np.searchsorted(stand, asked, side="right") / holdings.rows
-            known |= dict(zip(points, shares.tolist(), strict=True))
-        return self.conclude(known)
+    def line(self, point: int) -> float:
+        return float(self.fine.grid.lines(np.array([point], dtype=np.uint64))[0])
 
-    def mechanism_words(self, scale: float) -> str:
-        levels = self.tree.levels
-        return f"tree: discrete Laplace of scale {scale:.6g} on touched nodes of {levels} levels"
 
-    @cached_property
-    def fine_grid(self) -> FineGrid:
-        return FineGrid(*self.bounds, self.spacing)
+def point_error(noise: Noise, records: int) -> float:
+    """The standard error of the curve at a point."""
+    tree = Tree(1 << RESOLUTION_BITS)
+    return math.sqrt(tree.count_variance(noise.variance)) / records
 
-    @property
-    def measurement(self) -> Measurement:
-        return Line(self.fine_grid.last + 1)
 
-    def measured(self, holdings: Holdings) -> NDArray[np.int64]:
-        """On the fine grid, which knows nothing of what will be asked."""
-        return self._points(holdings.column(self.value)).astype(np.int64)
-
-    def _points(self, values: Column) -> Points:
-        return self.fine_grid.points(self.clip(values))
-
-    @property
-    def grid_step(self) -> float:
-        return self.fine_grid.step
-
-    @property
-    def grid_words(self) -> str:
-        return (
-            "values count up to the next grid line above a point: less than "
-            f"{self.fine_grid.resolution} above it, exactly where a point is on a line"
-        )
-
-    def _line(self, point: int) -> float:
-        return float(self.fine_grid.lines(np.array([point], dtype=np.uint64))[0])
+def point_width(noise: Noise) -> float:
+    """How many of them hold 95 %."""
+    return noise.width(Tree(1 << RESOLUTION_BITS).count_variance(1.0))
 
 
 @dataclass(frozen=True)
 class EcdfPoints(OnDemand):
     """The distribution function at any values that you ask for (`--at`)."""
-
-    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     at: tuple[float, ...] = option((), "A value to ask about; repeat it for more.")
 
@@ -155,9 +169,15 @@ class EcdfPoints(OnDemand):
     def next_points(self, known: Mapping[int, float]) -> list[int]:
         return sorted({int(point) for point in self._asked()} - known.keys())
 
-    def conclude(self, known: Mapping[int, float]) -> Estimate:
-        points = [int(point) for point in self._asked()]
-        return Curve([self._line(point) for point in points], [known[point] for point in points])
+    def read(self, release: Release) -> Answer:
+        known, points = self.known(release), self._asked().tolist()
+        shares = [known[point] for point in points]
+        estimate = Curve([self.line(point) for point in points], shares)
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, foretold=True)
+        errors = np.full(len(shares), point_error(noise, release.records))
+        interval = Interval.around(np.array(shares), errors, point_width(noise), (0.0, 1.0))
+        return Answer(estimate, interval, release.records, foretold=noise.law_is_public)
 
     def reference(self, holdings: Holdings) -> Estimate:
         """At the very points that were asked for."""
@@ -165,13 +185,9 @@ class EcdfPoints(OnDemand):
         shares = np.searchsorted(values, self.at, side="right") / holdings.rows
         return Curve(list(self.at), shares.tolist())
 
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        deviation = np.sqrt(self.tree.count_variance(noise_variance)) / records
-        return np.full(len(self.at), deviation)
-
     def _asked(self) -> Points:
         """The line at or next above each value that was asked for."""
-        return self._points(np.array(self.at))
+        return self.fine.points(np.array(self.at))
 
 
 @dataclass(frozen=True)
@@ -185,33 +201,30 @@ class QuantileSearch(OfQuantiles, OnDemand):
         searches = (self._search(quantile, known) for quantile in self.quantile)
         return sorted({middle for low, middle, high in searches if low < high})
 
-    def conclude(self, known: Mapping[int, float]) -> Estimate:
-        found = [self._line(self._search(each, known)[0]) for each in self.quantile]
-        return at_quantiles(self.quantile, found)
+    def read(self, release: Release) -> Answer:
+        known = self.known(release)
+        found = [self.line(self._search(each, known)[0]) for each in self.quantile]
+        estimate = at_quantiles(self.quantile, found)
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, foretold=True)
+        interval = self._between(known, point_error(noise, release.records), point_width(noise))
+        return Answer(estimate, interval.holding(np.array(found)), release.records)
 
-    def interval(
-        self, released: Vector, records: int, noise_variance: float, width: float
-    ) -> Interval:
-        """Between the nearest points that were asked and surely lie on either side of the quantile:
+    def _between(self, known: Mapping[int, float], error: float, width: float) -> Interval:
+        """From the nearest points that were asked and surely lie on either side of the quantile:
         at least 95 %."""
-        half = width * np.sqrt(self.tree.count_variance(noise_variance)) / records
-        known: dict[int, float] = {}
-        values = iter((signed(released) / records).tolist())
-        while points := self.next_points(known):
-            known |= {point: next(values) for point in points}
+        half, last = width * error, self.fine.grid.last
         ends = []
         for quantile in self.quantile:
             below = [point for point, share in known.items() if share + half < quantile]
             above = [point for point, share in known.items() if share - half >= quantile]
-            last = self.fine_grid.last
             ends.append((min(max(below, default=-1) + 1, last), min(above, default=last)))
-        found = shape_of(self.conclude(known)).values()
-        low, high = (np.array([self._line(at) for at in side]) for side in zip(*ends, strict=True))
-        return Interval(np.abs(high - low) / (2 * width), low, high).holding(found)
+        low, high = (np.array([self.line(at) for at in side]) for side in zip(*ends, strict=True))
+        return Interval(np.abs(high - low) / (2 * width), low, high)
 
     def _search(self, quantile: float, known: Mapping[int, float]) -> tuple[int, int, int]:
         """How far the binary search has come: its interval, and the middle to ask next."""
-        low, high = 0, self.fine_grid.last
+        low, high = 0, self.fine.grid.last
         quantile = max(quantile, LEAST_QUANTILE)
         while low < high:
             middle = (low + high) // 2

@@ -1,19 +1,14 @@
 """What statistics of quantiles have in common, however they find them."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.thresholds import quantiles
-from tallyroom.protocols.records import Column, Holdings
+from tallyroom.protocols.records import Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
-from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option
 
 
@@ -23,7 +18,7 @@ def at_quantiles(wanted: tuple[float, ...], values: list[float]) -> Estimate:
 
 
 @dataclass(frozen=True)
-class OfQuantiles(Legacy, BoundedColumn):
+class OfQuantiles(BoundedColumn):
     """To be named before the base that says how they are found."""
 
     quantile: tuple[float, ...] = option((0.5,), "Which quantile; repeat it for more.")
@@ -41,25 +36,3 @@ class OfQuantiles(Legacy, BoundedColumn):
     def reference(self, holdings: Holdings) -> Estimate:
         """Of the raw records; a threshold lies up to one step above."""
         return at_quantiles(self.quantile, quantiles(self.raw(holdings), self.quantile))
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        """Not known before the data: it depends on how steep the curve is at the quantile."""
-        return np.full(len(self.quantile), np.nan)
-
-
-@dataclass(frozen=True)
-class QuantilesAmongThresholds(OfQuantiles, Cumulative):
-    """Each is told as one of the thresholds."""
-
-    @property
-    def grid_step(self) -> float:
-        """A quantile lies within one step below the threshold that is told for it."""
-        return float(np.diff(self.x, prepend=self.bounds[0]).max())
-
-    @property
-    def grid_words(self) -> str:
-        return f"quantiles are thresholds, up to {self.grid_step:.3g} apart"
-
-    def between_thresholds(self, truth: Estimate) -> float | None:
-        """As far as a quantile that lies anywhere within a step."""
-        return self.grid_step / math.sqrt(3)

@@ -14,6 +14,8 @@ from tallyroom.protocols.plans.interval import NORMAL, Interval, laplace_width, 
 from tallyroom.protocols.records import Column
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 
+ANYWHERE = (-math.inf, math.inf)
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -69,13 +71,27 @@ class Release:
         """The released values, with their signs."""
         return signed(self.values)
 
+    def counts(self, estimate: Estimate, span: tuple[float, float] = ANYWHERE) -> "Answer":
+        """Every released integer is a count. The interval is around the counts as they were
+        released, within `span`, also where the estimate tells them otherwise."""
+        if self.noise is None:
+            return Answer(estimate, None, self.records, foretold=True)
+        errors = self.noise.deviations(len(self.values))
+        if self.noise.variances is None:
+            counts, width = self.integers.astype(np.float64), self.noise.width(whole=True)
+            interval = Interval.of_counts(counts, errors, width, span)
+        else:
+            told = shape_of(estimate).values()
+            interval = Interval.around(told, errors, self.noise.width(), ANYWHERE)
+        return Answer(estimate, interval, self.records, foretold=self.noise.law_is_public)
+
     def linear(self, estimate: float, step: float) -> "Answer":
         """One released integer, in units of `step`, plus something public."""
         if self.noise is None:
             return Answer(estimate, None, self.records, foretold=True)
         errors = self.noise.deviations(1) * abs(step)
         width = self.noise.width(whole=True)
-        interval = Interval.around(np.array([estimate]), errors, width, (-math.inf, math.inf))
+        interval = Interval.around(np.array([estimate]), errors, width, ANYWHERE)
         foretold = self.noise.law_is_public
         return Answer(estimate, interval, self.records, foretold=foretold)
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -9,19 +10,128 @@ import numpy as np
 from tallyroom.protocols.algebra.ring import FixedPoint, Vector
 from tallyroom.protocols.cells import numbers
 from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import Encoding, Integers, NoisySum, Strategy
+from tallyroom.protocols.plans.encodings import clipped
+from tallyroom.protocols.plans.facts import Facts
+from tallyroom.protocols.plans.interval import Interval
+from tallyroom.protocols.plans.measurement import Measurement
 from tallyroom.protocols.privacy.tree import Tree
 from tallyroom.protocols.records import Column, Holdings
 from tallyroom.protocols.statistics.bounded import BoundedColumn
 from tallyroom.protocols.statistics.drawing import Style
 from tallyroom.protocols.statistics.estimates import Curve, Estimate
-from tallyroom.protocols.statistics.legacy import Legacy
 from tallyroom.protocols.statistics.option import option, role
+from tallyroom.protocols.statistics.release import ANYWHERE, Answer, Release
 
 MAX_STEPS = 1 << 18
 
 
+def steps_of(times: Column, steps: int) -> Integers:
+    """From 0. What is no time counts at the nearest: a party that refused it would tell of its
+    records without noise, and of any column."""
+    return np.clip(np.rint(times), 1, steps).astype(np.int64) - 1
+
+
 @dataclass(frozen=True)
-class RunningSum(Legacy, BoundedColumn):
+class SumsOverTime(Encoding):
+    """The sums of values, above the lower bound, up to each time; and, where that bound is not 0,
+    how many values came up to each time."""
+
+    column: str
+    time: str
+    lower: float
+    upper: float
+    steps: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column, self.time)
+
+    @cached_property
+    def grid(self) -> FixedPoint:
+        return FixedPoint.for_bounds(self.lower, self.upper)
+
+    @property
+    def counts_records(self) -> bool:
+        return self.grid.origin != 0
+
+    @property
+    def length(self) -> int:
+        return (1 + self.counts_records) * self.steps
+
+    @property
+    def sensitivity(self) -> int:
+        """The times are public: a value changes, at its time."""
+        return self.steps * self.grid.steps
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return None
+
+    def encode(self, holdings: Holdings) -> Vector:
+        values = clipped(holdings.column(self.column), self.lower, self.upper)
+        parties = len(holdings.ids)
+        party = np.repeat(np.arange(parties), holdings.counts)
+        sums = np.zeros((parties, self.length), dtype=np.uint64)
+        times = steps_of(numbers(holdings.column(self.time), 1.0), self.steps)
+        np.add.at(sums, (party, times), self.grid.encode(values))
+        if self.counts_records:
+            np.add.at(sums, (party, self.steps + times), np.uint64(1))
+        parts = np.cumsum(sums.reshape(parties, -1, self.steps), axis=2, dtype=np.uint64)
+        return parts.reshape(parties, self.length)
+
+    @property
+    def grid_step(self) -> float:
+        return self.grid.step
+
+    @property
+    def grid_words(self) -> str:
+        return f"values are rounded to multiples of {self.grid_step:.3g}"
+
+
+@dataclass(frozen=True)
+class TreeOverTime(Strategy):
+    """S0's tree of noises on the sums up to each of `steps` times, of values of at most `largest`.
+    Where records are counted too, the counts have no noise."""
+
+    steps: int
+    largest: int
+    counts_records: bool
+
+    measures: ClassVar[bool] = False
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(self.steps)
+
+    @property
+    def sensitivity(self) -> int:
+        """Of the node noises: a change at one time shifts all later sums, a half-open interval,
+        which ⌈(L+1)/2⌉ nodes explain."""
+        return math.ceil((self.tree.levels + 1) / 2) * self.largest
+
+    @property
+    def noises(self) -> int:
+        return (2 << self.tree.levels) - 1
+
+    @property
+    def released(self) -> int:
+        return (1 + self.counts_records) * self.steps
+
+    def measure(self, total: Vector) -> Vector:
+        return total
+
+    def place(self, noise: Vector) -> Vector:
+        placed = self.tree.whole_noise(noise)
+        return np.concatenate([placed, np.zeros(self.released - self.steps, dtype=np.uint64)])
+
+    def words(self, scale: float) -> str:
+        levels = self.tree.levels
+        return f"tree: discrete Laplace of scale {scale:.6g} on the nodes of {levels} levels"
+
+
+@dataclass(frozen=True)
+class RunningSum(BoundedColumn):
     """Running totals: the sum of all values up to each of `--steps` times.
 
     Adjacent streams differ in the value at one time; the times themselves are public. A release of
@@ -51,89 +161,38 @@ class RunningSum(Legacy, BoundedColumn):
     def valued(self) -> tuple[str, ...]:
         return (self.value,)
 
-    @property
-    def taken_as_public(self) -> tuple[str, ...]:
-        return (self.time,)
+    @cached_property
+    def encoding(self) -> SumsOverTime:
+        return SumsOverTime(self.value, self.time, *self.bounds, self.steps)
 
-    @property
-    def released_exactly(self) -> str:
-        """Where bounds are not given yet, they may be such that it does."""
-        counts = self.lower is None or self.length > self.steps
-        return "the number of records up to each time" if counts else ""
+    def plan(self, facts: Facts) -> NoisySum:
+        sums = self.encoding
+        counted = "the number of records up to each time" if sums.counts_records else ""
+        strategy = TreeOverTime(self.steps, sums.grid.steps, sums.counts_records)
+        return NoisySum(sums, strategy, (self.time,), counted)
 
-    @property
-    def grid(self) -> FixedPoint:
-        return FixedPoint.for_bounds(*self.bounds)
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(self.steps)
-
-    @property
-    def length(self) -> int:
-        return self.steps if self.grid.origin == 0 else 2 * self.steps
-
-    @property
-    def sensitivity(self) -> int:
-        """Of the node noises: a change at one time shifts all later sums, a half-open interval,
-        which ⌈(L+1)/2⌉ nodes explain."""
-        return math.ceil((self.tree.levels + 1) / 2) * self.grid.steps
-
-    @property
-    def noises(self) -> int:
-        return (2 << self.tree.levels) - 1
-
-    def place(self, noise: Vector) -> Vector:
-        """On the sums, and none on the counts."""
-        placed = self.tree.whole_noise(noise)
-        return np.concatenate([placed, np.zeros(self.length - self.steps, dtype=np.uint64)])
-
-    def encode(self, holdings: Holdings) -> Vector:
-        values = self.grid.encode(self.clip(holdings.column(self.value)))
-        parties = len(holdings.ids)
-        party = np.repeat(np.arange(parties), holdings.counts)
-        sums = np.zeros((parties, self.length), dtype=np.uint64)
-        times = self._steps(numbers(holdings.column(self.time), 1.0))
-        np.add.at(sums, (party, times), values)
-        if self.length > self.steps:
-            np.add.at(sums, (party, self.steps + times), np.uint64(1))
-        parts = np.cumsum(sums.reshape(parties, -1, self.steps), axis=2, dtype=np.uint64)
-        return parts.reshape(parties, self.length)
-
-    def decode(self, released: Vector, records: int, exact: bool = False) -> Estimate:
-        sums, *counts = released.reshape(-1, self.steps)
-        return self._curve(self.grid.decode_all(sums, counts[0] if counts else np.zeros_like(sums)))
+    def read(self, release: Release) -> Answer:
+        grid, tree = self.encoding.grid, Tree(self.steps)
+        sums, *counts = release.values.reshape(-1, self.steps)
+        found = grid.decode_all(sums, counts[0] if counts else np.zeros_like(sums))
+        estimate = self._curve(found)
+        if (noise := release.noise) is None:
+            return Answer(estimate, None, release.records, foretold=True)
+        error = math.sqrt(tree.count_variance(noise.variance)) * grid.step
+        width = noise.width(tree.count_variance(1.0))
+        interval = Interval.around(found, np.full(self.steps, error), width, ANYWHERE)
+        return Answer(estimate, interval, release.records, foretold=noise.law_is_public)
 
     def reference(self, holdings: Holdings) -> Estimate:
         values = self.raw(holdings)
         return self._curve(np.cumsum(np.bincount(self._times(holdings), values, self.steps)))
 
-    @property
-    def grid_step(self) -> float:
-        return self.grid.step
-
-    def deviations(self, noise_variance: float, records: int) -> Column:
-        deviation = math.sqrt(self.tree.count_variance(noise_variance))
-        return np.full(self.steps, deviation * self.grid.step)
-
-    def noises_in_value(self, records: int) -> float:
-        return self.tree.count_variance(1.0)
-
-    def mechanism_words(self, scale: float) -> str:
-        levels = self.tree.levels
-        return f"tree: discrete Laplace of scale {scale:.6g} on the nodes of {levels} levels"
-
-    def _steps(self, times: Column) -> np.typing.NDArray[np.int64]:
-        """From 0. What is no time counts at the nearest: a party that refused it would tell of its
-        records without noise, and of any column."""
-        return np.clip(np.rint(times), 1, self.steps).astype(np.int64) - 1
-
-    def _times(self, holdings: Holdings) -> np.typing.NDArray[np.int64]:
+    def _times(self, holdings: Holdings) -> Integers:
         """For the truth. Raises `LocalError` for what is no time."""
         times = holdings.column(self.time)
         if (times != np.rint(times)).any() or times.min() < 1 or times.max() > self.steps:
             raise LocalError(f"column {self.time!r} must hold whole numbers from 1 to {self.steps}")
-        return self._steps(times)
+        return steps_of(times, self.steps)
 
     def _curve(self, sums: Column) -> Estimate:
         return Curve(np.arange(1.0, self.steps + 1).tolist(), sums.tolist())

@@ -103,9 +103,9 @@ class PrivateBounds(Study):
         note = f"bounds {words} were found for {self.share:.3g} of ε; values outside are clipped"
         return Finding(answer.estimate, (note,), answer.deviations, bounded)
 
-    def _finder(self, column: str) -> Magnitudes:
-        kind = MagnitudeBounds if self.method == "sparse-vector" else Magnitudes
-        return kind(column)
+    def _finder(self, column: str) -> Statistic:
+        by_sparse_vector = self.method == "sparse-vector"
+        return MagnitudeBounds(column) if by_sparse_vector else Magnitudes(column)
 
     def may_ask(self) -> tuple[Ask, ...]:
         *each, rest = self.shares()

@@ -19,17 +19,17 @@ than cells are likely to be, and one question with all of ε is asked.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
 
+from tallyroom.protocols.plans.thresholds import LEAST_IN_PARTS
 from tallyroom.protocols.records import Holdings
-from tallyroom.protocols.statistics.choices import LEAST_IN_PARTS, QuantileByMax
 from tallyroom.protocols.statistics.contract import Bounds, Statistic
 from tallyroom.protocols.statistics.drawing import Style
-from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.ecdf import UNITS_OF_A_RANK, Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding, Steps, Study
 
@@ -90,14 +90,14 @@ class QuantileZoom(Study):
         first, rest = self.shares()
         found = yield Ask(self._around(), first)
         lower, upper = self._range(found)
-        inner = self._by_max(self._within(), (lower, upper))
+        inner = self._inner((lower, upper))
         answer = yield Ask(inner, rest)
         note = f"looked for around [{lower:g}, {upper:g}], found for {float(first):g} of ε"
         return Finding(answer.estimate, (note,), answer.deviations, inner)
 
     def may_ask(self) -> tuple[Ask, ...]:
         first, rest = self.shares()
-        inner = self._by_max(self._within(), self.statistic.bounds)
+        inner = self._inner(self.statistic.bounds)
         return Ask(self._around(), first), Ask(inner, rest)
 
     def reference(self, holdings: Holdings) -> Estimate:
@@ -106,25 +106,17 @@ class QuantileZoom(Study):
     def with_bounds(self, published: Mapping[str, Bounds]) -> Self:
         return replace(self, statistic=self.statistic.with_bounds(published))
 
-    def _within(self) -> Quantile:
+    def _inner(self, within: Bounds) -> Quantile:
         """Between two ends lie about twice the margin of ranks, and cells of a few ranks each are
         chosen better than finer ones, of which more compete."""
         one_sided = len(self.ends) == 1 and self.margin
         most = self.statistic.thresholds if one_sided else FINE
-        return replace(self.statistic, thresholds=min(self.statistic.thresholds, most))
+        cells = min(self.statistic.thresholds, most)
+        return replace(self.statistic, thresholds=cells, within=within, fanned=not self.margin)
 
-    def _around(self) -> QuantileByMax:
+    def _around(self) -> Quantile:
         cells = min(self.statistic.thresholds, COARSE if self.margin else ROUGH)
-        return self._by_max(replace(self.statistic, quantile=self.ends, thresholds=cells))
-
-    def _by_max(self, asked: Quantile, within: tuple[float, ...] = ()) -> QuantileByMax:
-        known = {each.name for each in fields(QuantileByMax)} - {"mechanism", "within", "fanned"}
-        given = {each.name: getattr(asked, each.name) for each in fields(asked)}
-        return QuantileByMax(
-            within=within,
-            fanned=bool(within) and not self.margin,
-            **{name: value for name, value in given.items() if name in known},
-        )
+        return replace(self.statistic, quantile=self.ends, thresholds=cells)
 
     def _range(self, found: Answer) -> Bounds:
         """From the outer side of one cell to that of the other; of the same one, it is whole."""
@@ -142,11 +134,11 @@ def zoomed(
     asked: Statistic | Study, epsilon: Fraction | None, records: int, records_per_unit: int = 1
 ) -> Statistic | Study:
     """The study, where that is asked which it answers better than a single question does."""
-    if not isinstance(asked, Quantile) or asked.mechanism != "max" or epsilon is None:
+    if not isinstance(asked, Quantile) or not asked.by_max or epsilon is None:
         return asked
-    if len(asked.quantile) != 1 or asked.thresholds < LEAST_IN_PARTS:
+    if len(asked.quantile) != 1 or asked.thresholds < LEAST_IN_PARTS or asked.within:
         return asked
-    scale = QuantileByMax().sensitivity * records_per_unit / float(epsilon)
+    scale = UNITS_OF_A_RANK * records_per_unit / float(epsilon)
 
     def around(share: Fraction) -> QuantileZoom:
         cells = min(asked.thresholds, COARSE)

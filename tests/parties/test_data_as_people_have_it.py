@@ -17,6 +17,7 @@ from tallyroom.protocols.statistics.estimates import Counts
 from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean
 from tallyroom.protocols.statistics.of_pairs import Auc
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation.federation import Federation
 from tests.conftest import Tally
 
@@ -135,7 +136,8 @@ class TestNames:
                 federation.run(asked, "inf")
 
     def test_numbers_are_names_by_their_value(self) -> None:
-        counted = Histogram(value="age", categories="31.00,a,042").encode(dataset_of(FRAME).deal(1))
+        asked = planned(Histogram(value="age", categories="31.00,a,042"))
+        counted = asked.plan.encode(dataset_of(FRAME).deal(1))
         assert counted.tolist() == [[1, 0, 1, 5]]
         with pytest.raises(LocalError, match=r"'7' and '7\.0' are the same number"):
             Histogram(value="age", categories="7,a,7.0")

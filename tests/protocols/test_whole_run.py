@@ -65,7 +65,7 @@ def test_a_server_sees_vectors_only_where_it_is_said_to(
 ) -> None:
     """Each party's counts as eight bytes each. In the local model it is ε that hides them."""
     run, query = a_run(name, epsilon), asked(name, epsilon)
-    vectors = COUNTS.encode(HOLDINGS).astype("<u8")
+    vectors = query.plan.encode(HOLDINGS).astype("<u8")
     for server in range(query.servers):
         assert run.seen[f"server-{server}"]
         said = b"".join(m.body.tobytes() for m in run.seen[f"server-{server}"])

@@ -10,11 +10,11 @@ import pytest
 
 from tallyroom.fss.ring import Bytes
 from tallyroom.protocols.errors import RunFailed
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.run.participant import Participant
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.choices import Chosen
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.of_pairs import Gini
 from tallyroom.protocols.statistics.planned import planned
@@ -25,7 +25,7 @@ from tests.every_statistic import EVERY, put, records
 from tests.servers.other_values import COUNTS
 
 PARTIES = 3
-CHOSEN = [each for each in EVERY if isinstance(each, Chosen)]
+CHOSEN = [each for each in EVERY if isinstance(planned(each).plan, NoisyChoice)]
 PROGRAMS = ("top-k", "quantile-by-max", "first-above", "next-attribute-by-max")
 """One of every kind of choice."""
 TOGETHER = {each.name: replace(put(each)[1], delta=0.1) for each in CHOSEN if each.name in PROGRAMS}

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from tallyroom.parties.data import Dataset
-from tallyroom.protocols.errors import LocalError, RunFailed
+from tallyroom.protocols.errors import LocalError
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.statistics import Statistic
-from tallyroom.protocols.statistics.choices import Mode, QuantileByMax, TopK
+from tallyroom.protocols.statistics.choices import Mode, TopK
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.estimates import Curve, shape_of
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.simulation import Federation
 from tallyroom.storage.ledger import Ledger
 
@@ -80,8 +82,8 @@ def test_a_quantile_errs_by_about_the_logarithm_of_its_candidates() -> None:
         (lambda: Mode(k=2), "the mode is one bin"),
         (lambda: Quantile(mechanism="max", quantile=(1.5,)), "between 0 and 1"),
         (lambda: Quantile(mechanism="max", thresholds=1), "takes 2 to"),
-        (lambda: QuantileByMax(quantile=()), "say which quantile"),
-        (lambda: QuantileByMax(quantile=(0.5,) * 101), "1 to 100 quantiles"),
+        (lambda: Quantile(mechanism="max", quantile=()), "say which quantile"),
+        (lambda: Quantile(mechanism="max", quantile=(0.5,) * 101), "1 to 100 quantiles"),
     ],
 )
 def test_what_cannot_be_chosen_is_one_line(statistic: object, words: str) -> None:
@@ -114,16 +116,17 @@ def test_who_cannot_choose_is_told_so(
     [
         Mode(lower=0.0, upper=1.0),
         TopK(lower=0.0, upper=1.0, k=2),
-        QuantileByMax(lower=0.0, upper=1.0, quantile=(0.25, 0.5)),
+        Quantile(lower=0.0, upper=1.0, mechanism="max", quantile=(0.25, 0.5)),
     ],
     ids=lambda each: each.name,
 )
 def test_they_go_over_the_wire_and_back(statistic: Statistic) -> None:
     sent = json.loads(json.dumps(statistic.parameters(), allow_nan=False))
     assert type(statistic).from_parameters(sent) == statistic
-    chosen = statistic.choice(100)
-    assert chosen is not None
-    assert (chosen.chosen, chosen.noises) == (statistic.released, statistic.noises)
-    beyond = np.array([2**40] * statistic.released, dtype=np.uint64)
-    with pytest.raises(RunFailed, match="add up to anything"):
-        statistic.decode(beyond, 100)
+    asked = planned(statistic)
+    assert isinstance(asked.plan, NoisyChoice)
+    chosen = asked.plan.rule
+    assert (chosen.chosen, chosen.noises) == (asked.plan.released, asked.plan.noises)
+    beyond = np.array([2**40] * chosen.chosen, dtype=np.uint64)
+    with pytest.raises(LocalError, match="add up to anything"):
+        asked.decode(beyond, 100)

@@ -13,7 +13,8 @@ import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError, RunFailed
-from tallyroom.protocols.plans.contract import NoisyChoice
+from tallyroom.protocols.joint.above_threshold import FirstAbove
+from tallyroom.protocols.plans.contract import NoisyChoice, NoisySum
 from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.estimates import Rows
@@ -132,7 +133,7 @@ def test_what_cannot_be_found_is_one_line(options: dict[str, object], words: str
     "statistic",
     [
         FirstAboveThreshold(lower=0.0, upper=1.0, threshold=3),
-        MagnitudeBounds(beyond=4),
+        MagnitudeBounds(),
         JointReach(("x",), "y", (0.0, 1.0), doublings=5),
     ],
     ids=lambda each: each.name,
@@ -174,17 +175,25 @@ def test_bounds_are_found_by_an_index_each(values: np.ndarray, bounds: tuple[flo
     assert result.questions[0].bill.by_phase()["share"].bytes < 700
 
 
+def beyond_bounds(known: Facts) -> int:
+    """How many records may lie beyond a bound."""
+    plan = MagnitudeBounds().plan(known)
+    assert isinstance(plan.rule, FirstAbove)
+    [within] = set(plan.rule.thresholds)
+    return known.records - within
+
+
 def test_noise_seldom_leads_beyond_all_records() -> None:
     """10,000 searches in the clear by numpy, alpha 1e-9: no more than BEYOND on either side go past
     the outermost bin that has records."""
     scale = 2.0
     known = Facts.of_one_server(1000, 1, Fraction(2), False, b"")
-    statistic = MagnitudeBounds().prepared(known)
-    assert statistic.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
-    party = MagnitudeBounds().prepared(replace(known, records_per_unit=5))
-    assert party.beyond == math.ceil(math.log(1 / (2 * BEYOND)) * 5 * scale)
+    beyond = beyond_bounds(known)
+    assert beyond == math.ceil(math.log(1 / (2 * BEYOND)) * scale)
+    party = beyond_bounds(replace(known, records_per_unit=5))
+    assert party == math.ceil(math.log(1 / (2 * BEYOND)) * 5 * scale)
     draws = np.floor(np.random.default_rng(1).exponential(scale, (2, 10_000)))
-    past = np.count_nonzero(draws[0] + statistic.beyond < draws[1])
+    past = np.count_nonzero(draws[0] + beyond < draws[1])
     assert past <= 165  # of 100 at most on average: Poisson(100) is above 165 once in 10^9
 
 
@@ -236,4 +245,4 @@ def test_three_servers_have_no_such_index() -> None:
         pytest.raises(LocalError, match="two servers, not by 3"),
     ):
         federation.run(PrivateBounds(Mean("value"), method="sparse-vector"), 1.0)
-    assert Histogram().choice(5) is None
+    assert isinstance(planned(Histogram(lower=0.0, upper=1.0)).plan, NoisySum)

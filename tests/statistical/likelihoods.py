@@ -80,7 +80,7 @@ def held(server: SummingServer, points: Sequence[int]) -> Vector:
     if points:
         assert isinstance(server, FssServer)
         return server.counts_at(np.array(points, dtype=np.uint64), everyone)
-    return server._query.statistic.measure(server.sum_over(everyone))
+    return server._query.plan.measure(server.sum_over(everyone))
 
 
 def views(attack: Attack, aggregator: str, record: tuple[float, float]) -> NDArray[np.int64]:

@@ -5,14 +5,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from tallyroom.protocols.aggregation.additive import Additive
 from tallyroom.protocols.joint.choice import Choice
+from tallyroom.protocols.plans.contract import NoisyChoice
+from tallyroom.protocols.plans.facts import Facts
 from tallyroom.protocols.privacy.mechanisms import DiscreteLaplace
 from tallyroom.protocols.records import Column, Holdings, deal
-from tallyroom.protocols.statistics.choices import QuantileByMax
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.estimates import Estimate, shape_of
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.contract import Answer, Study
 from tallyroom.protocols.studies.quantile_zoom import zoomed
 
@@ -37,19 +38,19 @@ def draw(
 def _chosen(
     asked: Statistic, epsilon: Fraction, holdings: Holdings, generator: np.random.Generator
 ) -> Estimate:
-    statistic = asked.asked_of(Additive.offers)
-    assert isinstance(statistic, QuantileByMax)
-    choice = statistic.choice(holdings.rows)
+    put = planned(asked, Facts.of_one_server(holdings.rows))
+    assert isinstance(put.plan, NoisyChoice)
+    choice = put.plan.rule
     assert isinstance(choice, Choice)
-    counts = statistic.encode(holdings)[0].astype(np.int64)
+    counts = put.plan.encode(holdings)[0].astype(np.int64)
     before = np.concatenate([[0], counts[:-1]])
-    scale = float(DiscreteLaplace.spending(epsilon, statistic.sensitivity).scale)
+    scale = float(DiscreteLaplace.spending(epsilon, put.plan.sensitivity).scale)
     found = []
     for rank in choice.ranks:
         scores = -np.maximum(0, np.maximum(rank - counts, before + 1 - rank))
         noise = generator.geometric(-math.expm1(-1 / scale), len(scores))
         found.append(int(np.argmax(scores + noise)))
-    return statistic.decode(np.array(found, dtype=np.uint64), holdings.rows)
+    return put.decode(np.array(found, dtype=np.uint64), holdings.rows)
 
 
 def errors(values: Column, asked: Quantile, epsilon: Fraction, draws: int, seed: int = 0) -> Column:

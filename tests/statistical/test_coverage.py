@@ -192,15 +192,15 @@ def test_counts_are_held_by_the_fewest_integers_that_hold_enough(
     """By the law itself, with nothing drawn. A count has one noise per server; with little noise no
     interval of integers has 95 %, and the next larger one is told."""
     statistic = Histogram(lower=0, upper=1, bins=2)
-    ratio = float(np.exp(-epsilon / statistic.sensitivity))
+    sensitivity = planned(statistic).plan.sensitivity
+    ratio = float(np.exp(-epsilon / sensitivity))
     reach = np.arange(-800, 801)
     one = (1 - ratio) / (1 + ratio) * ratio ** np.abs(reach)
     law = one
     for _ in range(servers - 1):
         law = np.convolve(law, one, mode="same")
-    variance = servers * variance_of(statistic.sensitivity / epsilon)
-    width = noise_width(servers, variance)
-    found = statistic.interval(np.array([100, 5], dtype=np.uint64), 105, variance, width)
+    noise = Noise(servers * variance_of(sensitivity / epsilon), servers)
+    found = planned(statistic).interval(np.array([100, 5], dtype=np.uint64), 105, noise)
     for count, low, high in zip((100, 5), found.low, found.high, strict=True):
         assert low == round(low)
         assert high - count == count - low

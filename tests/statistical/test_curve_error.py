@@ -22,6 +22,7 @@ from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.bounded import Bounded
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 from tallyroom.simulation import Federation
 from tallyroom.simulation.result import Result
@@ -44,13 +45,13 @@ def ecdf(mechanism: str, thresholds: int, smooth: str = "none") -> Ecdf:
 
 
 def shape_of(statistic: Ecdf) -> Hierarchy:
-    assert isinstance(statistic.curve_mechanism, HierarchyMechanism)
-    return statistic.curve_mechanism.shape
+    assert isinstance(statistic.strategy, HierarchyMechanism)
+    return statistic.strategy.shape
 
 
 def mechanism_of(statistic: Bounded) -> DiscreteLaplace:
     """At ε = 1."""
-    return DiscreteLaplace.spending(Fraction(1), statistic.sensitivity)
+    return DiscreteLaplace.spending(Fraction(1), planned(statistic).plan.sensitivity)
 
 
 def errors(statistic: Ecdf, releases: int, servers: int = 1, spread: float = 5.0) -> Errors:
@@ -62,14 +63,14 @@ def errors(statistic: Ecdf, releases: int, servers: int = 1, spread: float = 5.0
     cells = np.searchsorted(statistic.x, values)
     counts = np.cumsum(np.bincount(cells, minlength=statistic.thresholds))
     drawn = mechanism_of(statistic).draw(
-        releases * servers * statistic.noises, Randomness.from_seed(5, "noise")
+        releases * servers * statistic.strategy.noises, Randomness.from_seed(5, "noise")
     )
     found = []
-    for noises in drawn.view(np.uint64).reshape(releases, servers, statistic.noises):
-        released = statistic.measure(counts.astype(np.uint64))
+    for noises in drawn.view(np.uint64).reshape(releases, servers, statistic.strategy.noises):
+        released = statistic.strategy.measure(counts.astype(np.uint64))
         for noise in noises:
-            released = released + statistic.place(noise)
-        curve = statistic.decode(released, RECORDS)
+            released = released + statistic.strategy.place(noise)
+        curve = planned(statistic).decode(released, RECORDS)
         assert isinstance(curve, Curve)
         found.append(np.array(curve.y) - counts / RECORDS)
     return np.stack(found)

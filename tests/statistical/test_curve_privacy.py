@@ -124,7 +124,7 @@ RUNNING = Attack(
     Fraction(2),
     (1.0, 1),
     (0.0, 1),
-    likelier([0, 0], [8, 8], 4.0, 0.8, RunningSum(lower=0.0, upper=1.0).grid.steps / 8),
+    likelier([0, 0], [8, 8], 4.0, 0.8, RunningSum(lower=0.0, upper=1.0).encoding.grid.steps / 8),
     2.0,
     6000,
 )

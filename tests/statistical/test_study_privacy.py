@@ -43,7 +43,7 @@ def records(first: float) -> Holdings:
 
 
 LOWEST = records(NEAR)
-BINS = [int(Magnitudes().measured(records(value))[0]) for value in (NEAR, FAR)]
+BINS = [int(planned(Magnitudes()).plan.measured(records(value))[0]) for value in (NEAR, FAR)]
 
 
 class Noise:
@@ -69,6 +69,7 @@ def is_event(held: Holdings, drawn: Noise) -> bool:
         ask: Ask = next(steps)
         while True:
             statistic, grant = ask.statistic, budget.grant(ask)
+            asked = planned(statistic)
             assert grant.epsilon is not None
             asked = planned(statistic)
             plan = asked.plan

@@ -12,14 +12,17 @@ import pytest
 from numpy.typing import NDArray
 
 from tallyroom.protocols.aggregation.mechanism import AddedNoise
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.plans.interval import laplace_width
 from tallyroom.protocols.privacy.curves import HierarchyMechanism
 from tallyroom.protocols.privacy.mechanisms import Placement
+from tallyroom.protocols.records import Column
 from tallyroom.protocols.run.question import Question
 from tallyroom.protocols.statistics.contract import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf
 from tallyroom.protocols.statistics.moments import Sum
 from tallyroom.protocols.statistics.of_pairs import Gini
+from tallyroom.protocols.statistics.release import Release
 
 N = 200_000
 RECORDS = 400
@@ -84,13 +87,17 @@ def test_of_points_of_curves(mechanism: str, noise: Placement) -> None:
     query = asked.query(bytes(8), 7, 2, RECORDS, 100)
     law = AddedNoise(query).noise(np.zeros(1, dtype=np.uint64), RECORDS, 7)
     assert law is not None
-    width = law.width(statistic.noises_in_value(RECORDS), statistic.whole_noises)
-    units = np.eye(statistic.noises, dtype=np.uint64) << np.uint64(20)
-    zero = statistic.unsmoothed(np.zeros(statistic.released, dtype=np.uint64), RECORDS)
-    moved = np.array([statistic.unsmoothed(statistic.place(u), RECORDS) - zero for u in units])
+    width = law.width(statistic.strategy.noises_in_count)
+    units = np.eye(query.plan.noises, dtype=np.uint64) << np.uint64(20)
+
+    def curve(released: Vector) -> Column:
+        return statistic.unsmoothed(Release(query.plan, released, RECORDS, law))
+
+    zero = curve(np.zeros(query.plan.released, dtype=np.uint64))
+    moved = np.array([curve(query.plan.place(u)) - zero for u in units])
     servers = 2 if noise is Placement.EACH_SERVER else 1
     generator = np.random.default_rng(2)
-    laws = generator.laplace(size=(servers, N // 4, statistic.noises)).sum(axis=0)
+    laws = generator.laplace(size=(servers, N // 4, query.plan.noises)).sum(axis=0)
     for point in (0, 15, 29):
         weights = moved[:, point]
         errors = np.abs(laws @ weights) / np.sqrt(2 * servers * (weights @ weights))

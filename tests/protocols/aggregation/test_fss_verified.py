@@ -17,6 +17,7 @@ from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.statistics import Statistic
 from tallyroom.protocols.statistics.ecdf import Ecdf, Quantile
 from tallyroom.protocols.statistics.histogram import Histogram
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.wire.machine import Failed
 from tallyroom.protocols.wire.messages import Message, Phase
 from tallyroom.simulation import Federation
@@ -52,7 +53,7 @@ from tests.protocols.aggregation.fss_verified_runs import (
         Quantile(lower=0.0, upper=1.0, thresholds=5),
         Histogram(lower=0.0, upper=1.0, bins=7),
     ],
-    ids=lambda s: f"{s.name}-{s.length}",
+    ids=lambda s: f"{s.name}-{planned(s).plan.length}",
 )
 def test_counts_are_exact_and_nobody_is_refused(statistic: Statistic) -> None:
     holdings = some_holdings()

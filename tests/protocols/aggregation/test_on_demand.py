@@ -57,7 +57,7 @@ def answer(server: OnDemandServer, message: Message) -> list[int]:
 def test_a_point_gets_the_same_noise_whenever_and_with_whatever_it_is_asked() -> None:
     query = a_query(Fraction(1))
     one, other = a_serving_server(query, 7), a_serving_server(query, 7)
-    points = [0, 5, 2**30, query.statistic.fine_grid.last]
+    points = [0, 5, 2**30, query.statistic.fine.grid.last]
     together = answer(one, ask(query, points))
     assert together == [answer(other, ask(query, [point]))[0] for point in reversed(points)][::-1]
     assert together == answer(one, ask(query, points))

@@ -15,6 +15,7 @@ from tallyroom.protocols.records import Holdings, deal
 from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.cumulative import Cumulative
 from tallyroom.protocols.statistics.ecdf import Ecdf
+from tallyroom.protocols.statistics.planned import planned
 from tests.goodness import ALPHA, discrete_laplace_pmf, fits
 from tests.samples import a_query
 
@@ -76,12 +77,12 @@ def test_what_is_released_is_what_was_measured_and_the_parties_noise(
     statistic = Ecdf(lower=0.0, upper=1.0, thresholds=54, mechanism=mechanism)
     holdings = some(6, 15)
     query = a_curve_query(spec, servers, statistic, 6, 15)
-    vectors = statistic.encode(holdings)
+    vectors = query.plan.encode(holdings)
     exchange = Exchange(aggregator_named(spec), query)
     assert query.mechanism is not None
-    drawn = query.mechanism.draw_shares(holdings.ids, 3, statistic.noises, exchange.randomness)
-    measured = statistic.measure(vectors.sum(axis=0, dtype=np.uint64))
-    expected = measured + statistic.place(drawn.sum(axis=0).view(np.uint64))
+    drawn = query.mechanism.draw_shares(holdings.ids, 3, query.plan.noises, exchange.randomness)
+    measured = query.plan.measure(vectors.sum(axis=0, dtype=np.uint64))
+    expected = measured + query.plan.place(drawn.sum(axis=0).view(np.uint64))
     assert np.abs(drawn).max() > 0
     for blocks in (1, 6):
         released = total_of(query, holdings, blocks)
@@ -97,12 +98,12 @@ def test_half_of_the_parties_add_the_full_noise_to_every_count(spec: str, server
     half = some(4, 8).without(frozenset({1, 3}))
     assert half is not None
     released = total_of(query, half)
-    measured = statistic.measure(statistic.encode(half).sum(axis=0, dtype=np.uint64))
+    measured = query.plan.measure(query.plan.encode(half).sum(axis=0, dtype=np.uint64))
     noise = signed(released - measured)
     assert query.mechanism is not None
     scale = float(query.mechanism.scale)
     support = np.arange(-int(20 * scale), int(20 * scale) + 1)
-    assert len(noise) == statistic.noises == 4368
+    assert len(noise) == query.plan.noises == 4368
     assert fits(noise, support, discrete_laplace_pmf(support, scale)) > ALPHA
     assert fits(noise, support, discrete_laplace_pmf(support, 1.5 * scale)) < ALPHA
 
@@ -113,7 +114,7 @@ def test_a_curve_is_decoded_from_the_counts_that_parties_noised() -> None:
     holdings = some(4, 40)
     query = a_curve_query("shamir", 3, statistic, 4, 40)
     loud = replace(query, epsilon=Fraction(10**6))
-    curve = statistic.decode(total_of(loud, holdings), 40)
+    curve = planned(statistic).decode(total_of(loud, holdings), 40)
     truth = statistic.reference(holdings)
     assert isinstance(curve, Curve)
     assert isinstance(truth, Curve)

@@ -66,7 +66,10 @@ def test_every_statistic_is_proved_or_refused() -> None:
     [
         ({"servers": 1}, "at least 2 servers, not 1"),
         ({"noise": Placement.PARTIES}, "noise would break its proof"),
-        ({"statistic": Histogram(bins=1 << 18)}, "a party can send 0 records, not 3"),
+        (
+            {"statistic": Histogram(lower=0.0, upper=1.0, bins=1 << 18)},
+            "a party can send 0 records, not 3",
+        ),
         ({"statistic": Sum()}, "needs public bounds"),
         ({"parties": 1 << 22, "records": 1 << 23}, "too many for a roster"),
     ],

@@ -15,8 +15,11 @@ from tallyroom.protocols.joint.choice import Choice, Moved, choose, units_of_eps
 from tallyroom.protocols.joint.computation import STEP_BYTES, Program
 from tallyroom.protocols.joint.noise import draw_noise
 from tallyroom.protocols.joint.noise_circuit import JointGeometric
+from tallyroom.protocols.plans.contract import NoisyChoice
 from tallyroom.protocols.randomness import Randomness
-from tallyroom.protocols.statistics.choices import Mode, QuantileByMax
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Quantile
+from tallyroom.protocols.statistics.planned import planned
 from tests.goodness import ALPHA, chi_square_p
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 
@@ -141,7 +144,7 @@ def contests(rows: NDArray[np.int64], noise: JointGeometric, seed: int) -> NDArr
 
 def test_what_can_be_measured_stays_below_epsilon_and_halved_noise_is_caught() -> None:
     """ε = 2/s = 4/3; halved noise makes it 8/3, and proves more than 4/3."""
-    epsilon = Mode(bins=2).sensitivity / float(NOISE.scale)
+    epsilon = planned(Mode(bins=2, lower=0.0, upper=1.0)).plan.sensitivity / float(NOISE.scale)
     assert 0.5 * epsilon < measured_epsilon(NOISE) < epsilon
     assert measured_epsilon(HALVED) > epsilon
 
@@ -168,7 +171,10 @@ def test_neither_server_s_view_tells_what_is_shared(who: int) -> None:
 
 def test_every_quantile_is_a_contest_that_is_paid_for() -> None:
     """Choices of independent noises compose: k of them cost what one costs, k times."""
-    one = QuantileByMax(lower=0.0, upper=1.0, quantile=(0.5,))
-    five = QuantileByMax(lower=0.0, upper=1.0, quantile=(0.1, 0.3, 0.5, 0.7, 0.9))
+    one, five = (
+        planned(Quantile(lower=0.0, upper=1.0, mechanism="max", quantile=each)).plan
+        for each in ((0.5,), (0.1, 0.3, 0.5, 0.7, 0.9))
+    )
+    assert isinstance(five, NoisyChoice)
     assert one.sensitivity == units_of_epsilon(1, Moved.ANYHOW)
-    assert five.sensitivity == five.choice(10).contests * one.sensitivity
+    assert five.sensitivity == five.rule.contests * one.sensitivity

@@ -11,7 +11,9 @@ from tallyroom.protocols.privacy.mechanisms import Placement
 from tallyroom.protocols.query import Query
 from tallyroom.protocols.randomness import Randomness
 from tallyroom.protocols.run.policy import DEPLOYED
-from tallyroom.protocols.statistics.choices import Chosen, Mode, QuantileByMax
+from tallyroom.protocols.statistics import Statistic
+from tallyroom.protocols.statistics.choices import Mode
+from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.first_above import FirstAboveThreshold
 from tests.protocols.joint.two_ends import BASES, Ends, shared
 from tests.samples import a_query
@@ -19,12 +21,12 @@ from tests.samples import a_query
 UNIT = {"lower": 0.0, "upper": 1.0}
 ASKED = [
     Mode(bins=4, **UNIT),  # type: ignore[arg-type]
-    QuantileByMax(quantile=(0.5,), thresholds=4, **UNIT),  # type: ignore[arg-type]
+    Quantile(mechanism="max", thresholds=4, **UNIT),  # type: ignore[arg-type]
     FirstAboveThreshold(bins=4, threshold=3, **UNIT),  # type: ignore[arg-type]
 ]
 
 
-def asked(statistic: Chosen) -> Query:
+def asked(statistic: Statistic) -> Query:
     """Four parties of four records, of which the question says that there are four in all: no
     party can tell."""
     query = a_query(
@@ -56,11 +58,11 @@ def opened(query: Query, counts: list[int]) -> int:
 
 @pytest.mark.parametrize("statistic", ASKED, ids=lambda each: each.name)
 @pytest.mark.parametrize("bin_", range(4))
-def test_all_records_in_one_bin_are_found_there(statistic: Chosen, bin_: int) -> None:
+def test_all_records_in_one_bin_are_found_there(statistic: Statistic, bin_: int) -> None:
     """All noises are equal, so the choice is that without noise. Of 16 records, for 4, scores
     needed more bits than the circuit had."""
     counts = np.zeros(4, dtype=np.int64)
     counts[bin_] = 16
-    if isinstance(statistic, QuantileByMax):
+    if isinstance(statistic, Quantile):
         counts = np.cumsum(counts)
     assert opened(asked(statistic), counts.tolist()) == bin_

@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 
 from tallyroom.protocols.privacy.curves import TreeMechanism
 from tallyroom.protocols.privacy.tree import Tree, laplace_variance
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 
 SIZES = [*range(1, 34), 100]
@@ -81,7 +82,9 @@ def test_running_sums_need_theorem_3s_scale_and_no_more(points: int) -> None:
     exact = max(least_shift(matrix, (steps >= t).astype(float)) for t in steps)
     for upper in (1.0, 3.0):
         statistic = RunningSum(lower=0.0, upper=upper, steps=points)
-        assert statistic.sensitivity == pytest.approx(exact * statistic.grid.steps)
+        assert planned(statistic).plan.sensitivity == pytest.approx(
+            exact * statistic.encoding.grid.steps
+        )
 
 
 def test_the_error_is_theorem_1s_with_its_factor_put_right() -> None:

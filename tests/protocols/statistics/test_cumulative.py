@@ -8,11 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tallyroom.protocols.algebra.ring import Vector
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.plans.thresholds import RESOLUTION_BITS
-from tallyroom.protocols.records import deal
+from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile, inverse
+from tallyroom.protocols.statistics.estimates import shape_of
+from tallyroom.protocols.statistics.planned import planned
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -30,20 +33,21 @@ def test_alphas_decide_every_comparison_exactly(
 ) -> None:
     statistic = Ecdf(lower=lower, upper=lower + width, thresholds=thresholds)
     x = np.array(values)
-    clipped = statistic.clip(x)
+    encoding, clipped = statistic.encoding, statistic.clip(x)
     truth = clipped[:, None] <= statistic.x[None, :]
     for bits in (RESOLUTION_BITS, max(1, (thresholds - 1).bit_length())):
-        alphas = statistic.measurement.points(bits)[statistic.cells(x)]
+        alphas = encoding.measurement.points(bits)[encoding.measured(deal({"value": x}, 1))]
         assert int(alphas.max()) < 2**bits
-        assert ((alphas[:, None] <= statistic.measurement.points(bits)[None, :]) == truth).all()
+        assert ((alphas[:, None] <= encoding.measurement.points(bits)[None, :]) == truth).all()
 
 
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30), st.integers(1, 200))
 def test_a_logarithmic_grid_is_exact_too(values: list[float], thresholds: int) -> None:
     statistic = Ecdf(lower=1e-3, upper=1e3, thresholds=thresholds, spacing="log")
     x = np.array(values)
-    alphas = statistic.measurement.points(RESOLUTION_BITS)[statistic.cells(x)]
-    decided = alphas[:, None] <= statistic.measurement.points(RESOLUTION_BITS)[None, :]
+    points = statistic.encoding.measurement.points(RESOLUTION_BITS)
+    alphas = points[statistic.encoding.measured(deal({"value": x}, 1))]
+    decided = alphas[:, None] <= points[None, :]
     assert (decided == (x[:, None] <= statistic.x[None, :])).all()
     ratios = statistic.x[1:] / statistic.x[:-1]
     assert np.allclose(ratios, ratios[:1] if len(ratios) else 1.0, rtol=1e-6)
@@ -67,31 +71,34 @@ def test_parties_counts_add_up_to_the_curve(
 ) -> None:
     statistic = Ecdf(lower=-1.0, upper=1.0, thresholds=thresholds)
     holdings = deal({"value": np.array(values)}, min(parties, len(values)))
-    total = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    decoded = statistic.decode(total, len(values), exact=True)
+    asked = planned(statistic)
+    decoded = asked.decode(asked.total(holdings), len(values), exact=True)
     inside = deal({"value": np.clip(values, -1.0, 1.0)}, 1)
-    assert decoded == statistic.reference(inside) == statistic.noiseless(holdings)
+    assert decoded == statistic.reference(inside) == asked.noiseless(holdings)
 
 
 @pytest.mark.parametrize("thresholds", [2, 3, 5, 8, 12])
 def test_no_replacement_moves_a_hierarchy_by_more_than_its_sensitivity(thresholds: int) -> None:
     """Every pair of cells: a record leaves one and enters the other."""
     statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds)
-    middles = statistic.x - 0.5 / thresholds
-    measured = [
-        statistic.measure(statistic.encode(deal({"value": np.array([x])}, 1))[0]) for x in middles
-    ]
+    plan, middles = planned(statistic).plan, statistic.x - 0.5 / thresholds
+    measured = [plan.measure(plan.encode(deal({"value": np.array([x])}, 1))[0]) for x in middles]
     moves = [int(np.abs((a - b).view(np.int64)).sum()) for a, b in product(measured, repeat=2)]
-    assert max(moves) == statistic.sensitivity
+    assert max(moves) == plan.sensitivity
 
 
 def test_unmeasured_and_measured_shapes() -> None:
     for mechanism, thresholds in product(("tree", "hierarchy"), (1, 2, 3, 64, 100)):
         statistic = Ecdf(lower=0.0, upper=1.0, thresholds=thresholds, mechanism=mechanism)
-        total = np.arange(thresholds, dtype=np.uint64)
-        assert len(statistic.measure(total)) == statistic.released
-        noise = np.ones(statistic.noises, dtype=np.uint64)
-        assert len(statistic.place(noise)) == statistic.released
+        plan, total = planned(statistic).plan, np.arange(thresholds, dtype=np.uint64)
+        assert len(plan.measure(total)) == plan.released
+        noise = np.ones(plan.noises, dtype=np.uint64)
+        assert len(plan.place(noise)) == plan.released
+
+
+def curve_of(statistic: Ecdf, noisy: Vector) -> Column:
+    """About a hundred records."""
+    return shape_of(planned(statistic).decode(noisy, 100)).values()
 
 
 @pytest.mark.parametrize(
@@ -100,12 +107,12 @@ def test_unmeasured_and_measured_shapes() -> None:
 def test_smoothed_curves_do_not_decrease(mechanism: str, smooth: str) -> None:
     statistic = Ecdf(lower=0.0, upper=1.0, thresholds=50, mechanism=mechanism, smooth=smooth)
     generator = np.random.default_rng(5)
-    noisy = generator.integers(-40, 140, statistic.released).view(np.uint64)
-    curve = statistic.curve(noisy, 100, exact=False)
+    noisy = generator.integers(-40, 140, statistic.strategy.released).view(np.uint64)
+    curve = curve_of(statistic, noisy)
     assert (np.diff(curve) >= 0).all()
     assert curve[0] >= 0
     assert curve[-1] <= 1
-    plain = dataclasses.replace(statistic, smooth="none").curve(noisy, 100, exact=False)
+    plain = curve_of(dataclasses.replace(statistic, smooth="none"), noisy)
     assert (np.diff(plain) < 0).any(), "the test needs a curve that smoothing has to change"
 
 
@@ -114,9 +121,7 @@ def test_the_reference_solver_gives_the_same_curve() -> None:
     own = Ecdf(lower=0.0, upper=1.0, thresholds=64, mechanism="tree", smooth="2")
     noisy = np.random.default_rng(6).integers(-10, 110, 64).view(np.uint64)
     theirs = dataclasses.replace(own, solver="cvxopt")
-    assert np.allclose(
-        own.curve(noisy, 100, exact=False), theirs.curve(noisy, 100, exact=False), atol=1e-5
-    )
+    assert np.allclose(curve_of(own, noisy), curve_of(theirs, noisy), atol=1e-5)
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=40), st.floats(0, 1))
@@ -131,8 +136,8 @@ def test_quantiles_of_exact_counts() -> None:
     values = np.arange(1.0, 101.0)
     holdings = deal({"value": values}, 10)
     statistic = Quantile(lower=0.0, upper=100.0, thresholds=100, quantile=(0.0, 0.25, 0.5, 1.0))
-    total = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    answer = statistic.decode(total, 100, exact=True)
+    asked = planned(statistic)
+    answer = asked.decode(asked.total(holdings), 100, exact=True)
     assert isinstance(answer, Curve)
     assert np.allclose(answer.y, [1.0, 25.0, 50.0, 100.0])
 
@@ -141,8 +146,8 @@ def test_a_cumulative_histogram_counts_as_numpy_does() -> None:
     values = np.random.default_rng(7).random(1000)
     holdings = deal({"value": values}, 10)
     statistic = CumulativeHistogram(lower=0.0, upper=1.0, thresholds=16)
-    total = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    answer = statistic.decode(total, 1000, exact=True)
+    asked = planned(statistic)
+    answer = asked.decode(asked.total(holdings), 1000, exact=True)
     assert isinstance(answer, Curve)
     assert answer.y == np.histogram(values, 16, (0, 1))[0].tolist()
 

@@ -42,7 +42,7 @@ def one_record(value: float) -> Holdings:
         Auc(lower=0.0, upper=1.0, method="curve"),
         Auc(lower=0.0, upper=1.0, method="smooth"),
         LogisticStep(("x=0:1",)),
-        LogisticObjective(ranges=("x=0:1",), max_records=1),
+        LogisticObjective(ranges=("x=0:1",)),
     ],
     ids=lambda statistic: statistic.name,
 )

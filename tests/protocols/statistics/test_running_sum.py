@@ -6,6 +6,7 @@ import pytest
 from tallyroom.protocols.errors import LocalError
 from tallyroom.protocols.records import deal
 from tallyroom.protocols.statistics import Curve
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.statistics.running_sum import RunningSum
 
 
@@ -15,11 +16,12 @@ def test_parties_sums_add_up_to_the_running_sum(lower: float) -> None:
     times = np.random.default_rng(2).permutation(50).astype(np.float64) + 1.0
     statistic = RunningSum(lower=lower, upper=lower + 1.0, steps=64)
     holdings = deal({"value": values, "time": times}, 7)
-    total = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-    answer, truth = statistic.decode(total, 50, exact=True), statistic.reference(holdings)
+    asked = planned(statistic)
+    answer = asked.decode(asked.total(holdings), 50, exact=True)
+    truth = statistic.reference(holdings)
     assert isinstance(answer, Curve)
     assert isinstance(truth, Curve)
-    assert np.allclose(answer.y, truth.y, rtol=1e-12, atol=50 * statistic.grid.step)
+    assert np.allclose(answer.y, truth.y, rtol=1e-12, atol=50 * statistic.encoding.grid.step)
     expected = [values[times <= t].sum() for t in range(1, 65)]
     assert np.allclose(truth.y, expected)
 
@@ -35,4 +37,4 @@ def test_impossible_times_are_refused(time: float) -> None:
 @pytest.mark.parametrize(("steps", "nodes"), [(1, 1), (2, 1), (4, 2), (64, 4), (1024, 6)])
 def test_the_sensitivity_is_theorem_3s(steps: int, nodes: int) -> None:
     statistic = RunningSum(lower=0.0, upper=1.0, steps=steps)
-    assert statistic.sensitivity == nodes * statistic.grid.steps
+    assert planned(statistic).plan.sensitivity == nodes * statistic.encoding.grid.steps

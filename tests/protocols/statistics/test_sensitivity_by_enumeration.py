@@ -104,4 +104,4 @@ def test_what_leaves_doubles_is_refused_before_any_record_is_looked_at(asked: ob
 def test_a_top_k_is_about_the_counts_of_a_histogram() -> None:
     top = TopK(lower=0.0, upper=1.0, bins=4, k=2)
     assert far_apart(top, (0.0, 0.3, 0.9)) == 2  # one count up and one down by 1, k picks: k + 1
-    assert top.sensitivity == 3
+    assert planned(top).plan.sensitivity == 3

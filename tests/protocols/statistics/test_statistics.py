@@ -26,6 +26,7 @@ from tallyroom.protocols.statistics.histogram import Histogram
 from tallyroom.protocols.statistics.moments import Mean, Sum
 from tallyroom.protocols.statistics.on_demand import EcdfPoints
 from tallyroom.protocols.statistics.pairwise import Pairs
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.whole_run import whole_run
 from tallyroom.protocols.wire.messages import NONCE_BYTES
 from tallyroom.simulation import Federation
@@ -41,8 +42,9 @@ STATED = [
 
 
 def encoded_sum(statistic: Statistic, values: list[float], parties: int = 1) -> list[int]:
-    vectors = statistic.encode(holdings_of(values, parties))
-    assert vectors.shape == (parties, statistic.length)
+    plan = planned(statistic).plan
+    vectors = plan.encode(holdings_of(values, parties))
+    assert vectors.shape == (parties, plan.length)
     total: list[int] = signed(vectors.sum(axis=0, dtype=np.uint64)).tolist()
     return total
 
@@ -60,7 +62,7 @@ def test_some_replacement_attains_the_sensitivity_and_none_exceeds_it(statistic:
         distance(statistic, [before, 0.5], [after, 0.5])
         for before, after in product(points, points)
     ]
-    assert max(moves) == statistic.sensitivity
+    assert max(moves) == planned(statistic).plan.sensitivity
 
 
 @given(bounds, st.integers(2, 50), st.floats(-2e6, 2e6), st.floats(-2e6, 2e6), st.integers(0, 2))
@@ -74,8 +76,9 @@ def test_replacing_a_record_moves_the_sum_by_at_most_the_sensitivity(
         Histogram(lower=lower, upper=upper, bins=bins),
     ][which]
     others = [lower, upper, (lower + upper) / 2]
-    assert distance(statistic, [*others, before], [*others, after]) <= statistic.sensitivity
-    assert distance(statistic, [lower], [upper]) == statistic.sensitivity
+    sensitivity = planned(statistic).plan.sensitivity
+    assert distance(statistic, [*others, before], [*others, after]) <= sensitivity
+    assert distance(statistic, [lower], [upper]) == sensitivity
 
 
 @given(bounds, st.lists(st.floats(-2e6, 2e6), min_size=1, max_size=30), st.data())
@@ -86,14 +89,15 @@ def test_sum_and_mean_decode_to_their_reference_within_the_grid(
     holdings = holdings_of(values, parties)
     for kind in (Sum, Mean):
         statistic = kind(lower=ends[0], upper=ends[1])
-        total = statistic.encode(holdings).sum(axis=0, dtype=np.uint64)
-        decoded = statistic.decode(total, len(values))
-        assert statistic.noiseless(holdings) == decoded
+        asked = planned(statistic)
+        total = asked.total(holdings)
+        decoded = asked.decode(total, len(values))
+        assert asked.noiseless(holdings) == decoded
         assert isinstance(decoded, float)
         inside = np.clip(values, *ends)
         reference = float(inside.sum() if kind is Sum else inside.mean())
         assert statistic.reference(holdings_of(inside, 1)) == reference
-        slack = len(values) * float(statistic.deviations(1.0, len(values))[0]) + 1e-9 * max(
+        slack = len(values) * float(asked.deviations(total, 1.0, len(values))[0]) + 1e-9 * max(
             map(abs, ends)
         )
         assert abs(decoded - reference) <= slack
@@ -106,9 +110,10 @@ def test_a_histogram_is_numpys(ends: tuple[float, float], values: list[float], b
     clipped = np.clip(edge_cases, *ends)
     counts, edges = np.histogram(clipped, bins=statistic.edges)
     holdings = holdings_of(edge_cases, 1)
-    decoded = statistic.decode(statistic.encode(holdings)[0], len(edge_cases))
+    asked = planned(statistic)
+    decoded = asked.decode(asked.total(holdings), len(edge_cases))
     assert decoded == Bins(edges[:-1].tolist(), counts.astype(float).tolist(), edges[-1])
-    assert decoded == statistic.noiseless(holdings)
+    assert decoded == asked.noiseless(holdings)
     raw, _ = np.histogram(edge_cases, bins, range=ends)
     assert statistic.reference(holdings) == Bins(
         edges[:-1].tolist(), raw.astype(float).tolist(), edges[-1]
@@ -117,13 +122,13 @@ def test_a_histogram_is_numpys(ends: tuple[float, float], values: list[float], b
 
 def test_a_party_counts_its_own_records_only() -> None:
     statistic = Histogram(lower=0.0, upper=1.0, bins=2)
-    vectors = statistic.encode(holdings_of([0.1, 0.2, 0.9, 0.7, 0.3, 0.8], 3))
+    vectors = planned(statistic).plan.encode(holdings_of([0.1, 0.2, 0.9, 0.7, 0.3, 0.8], 3))
     assert vectors.tolist() == [[2, 0], [0, 2], [1, 1]]
 
 
 def test_negative_noisy_counts_stay_negative() -> None:
     total = np.array([-3, 5], dtype=np.int64).view(np.uint64)
-    decoded = Histogram(lower=0.0, upper=1.0, bins=2).decode(total, 2)
+    decoded = planned(Histogram(lower=0.0, upper=1.0, bins=2)).decode(total, 2)
     assert isinstance(decoded, Curve)
     assert decoded.y == [-3.0, 5.0]
 
@@ -140,7 +145,8 @@ def test_values_outside_are_counted(values: list[float]) -> None:
 def test_what_is_not_a_number_counts_as_the_lower_bound(statistic: Statistic, bad: float) -> None:
     """A party that refused it would tell of its records; the truth of a simulation refuses."""
     holdings = holdings_of([0.0, bad], 1)
-    assert (statistic.encode(holdings) == statistic.encode(holdings_of([0.0, -1e300], 1))).all()
+    plan = planned(statistic).plan
+    assert (plan.encode(holdings) == plan.encode(holdings_of([0.0, -1e300], 1))).all()
     with pytest.raises(LocalError, match="not finite"):
         statistic.reference(holdings)
 
@@ -159,7 +165,9 @@ def test_bounds_are_needed(kind: type[Statistic]) -> None:
     }
     for ends in ({}, {"lower": 0.0}, {"upper": 1.0}):
         with pytest.raises(LocalError, match="needs public bounds"):
-            kind.from_parameters(thresholds.get(kind, {}) | ends).encode(holdings_of([0.5], 1))
+            planned(kind.from_parameters(thresholds.get(kind, {}) | ends)).total(
+                holdings_of([0.5], 1)
+            )
 
 
 @pytest.mark.parametrize("statistic", STATED, ids=repr)

@@ -13,6 +13,7 @@ from tallyroom.protocols.plans.thresholds import FineGrid, quantiles, threshold_
 from tallyroom.protocols.records import Column, deal
 from tallyroom.protocols.statistics import Curve
 from tallyroom.protocols.statistics.ecdf import CumulativeHistogram, Ecdf, Quantile
+from tallyroom.protocols.statistics.planned import planned
 
 AGES = np.clip(np.rint(np.random.default_rng(3).normal(40, 15, 4000)), 0, 120)
 
@@ -51,8 +52,8 @@ def test_logarithmic_thresholds_meet_the_powers_of_ten(powers: int, between: int
 @pytest.mark.parametrize("bits", [32, 7])
 def test_keys_decide_as_numpy_does_on_integers(bits: int) -> None:
     statistic = Ecdf(lower=0.0, upper=120.0, thresholds=120)
-    points = statistic.measurement.points(bits)
-    alphas = points[statistic.cells(AGES)]
+    points = statistic.encoding.measurement.points(bits)
+    alphas = points[statistic.encoding.measured(deal({"value": AGES}, 1))]
     wanted = AGES[:, None] <= np.arange(1.0, 121.0)
     assert ((alphas[:, None] <= points) == wanted).all()
 
@@ -60,13 +61,13 @@ def test_keys_decide_as_numpy_does_on_integers(bits: int) -> None:
 def test_ages_fall_into_the_bins_and_quantiles_of_numpy() -> None:
     holdings = deal({"value": AGES}, 4)
     binned = CumulativeHistogram(lower=0.0, upper=120.0, thresholds=120)
-    curve = binned.noiseless(holdings)
+    curve = planned(binned).noiseless(holdings)
     assert isinstance(curve, Curve)
     counts = np.bincount(AGES.astype(int), minlength=121)
     assert curve.y == [float(counts[0] + counts[1]), *counts[2:].astype(float)]
     quantile = Quantile(lower=0.0, upper=120.0, thresholds=120, quantile=(0.75,))
     wanted = np.quantile(AGES, 0.75, method="inverted_cdf")
-    assert quantile.noiseless(holdings) == wanted == quantile.reference(holdings)
+    assert planned(quantile).noiseless(holdings) == wanted == quantile.reference(holdings)
 
 
 RANGES = [

@@ -38,7 +38,7 @@ SHAPES: dict[str, Column] = {
 
 
 def counts(values: Column, noise: Column, deviation: float) -> Answer:
-    curve = Magnitudes().noiseless(holdings_of(values.tolist(), 1))
+    curve = planned(Magnitudes()).noiseless(holdings_of(values.tolist(), 1))
     assert isinstance(curve, Curve)
     noisy = Curve(curve.x, (np.asarray(curve.y) + noise).tolist())
     return Answer.told(noisy, np.full(BINS, deviation), len(values))
@@ -144,8 +144,7 @@ def test_values_that_are_not_numbers_count_as_zero() -> None:
     def measured(*values: float) -> list[int]:
         column = np.array(values)
         ids, starts = np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.intp)
-        return [
-            int(each) for each in Magnitudes().measured(Holdings(ids, starts, {"value": column}))
-        ]
+        held = Holdings(ids, starts, {"value": column})
+        return [int(each) for each in planned(Magnitudes()).plan.measured(held)]
 
     assert measured(1, np.nan, np.inf, -np.inf) == measured(1, 0, 0, 0)

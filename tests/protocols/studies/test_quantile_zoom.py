@@ -8,9 +8,9 @@ import pytest
 
 from tallyroom.parties.data import Dataset
 from tallyroom.protocols.errors import LocalError
-from tallyroom.protocols.statistics.choices import QuantileByMax
 from tallyroom.protocols.statistics.ecdf import Quantile
 from tallyroom.protocols.statistics.moments import Mean
+from tallyroom.protocols.statistics.planned import planned
 from tallyroom.protocols.studies.budget import Budget
 from tallyroom.protocols.studies.contract import Answer, Ask, Finding
 from tallyroom.protocols.studies.quantile_zoom import END_SHARES, QuantileZoom, zoomed
@@ -52,7 +52,7 @@ def test_with_fewer_it_is_asked_for_itself() -> None:
         assert study.ends == (0.5,)
         assert study.shares() == (share, 1 - share)
         second, _ = answered(study, [12.5])
-        assert isinstance(second.statistic, QuantileByMax)
+        assert isinstance(second.statistic, Quantile)
         assert second.statistic.within == (12.0, 13.0)
         assert second.statistic.fanned
         assert second.statistic.thresholds == 64
@@ -75,7 +75,7 @@ def answered(study: QuantileZoom, first: list[float]) -> tuple[Ask, Finding]:
 
     steps = study.steps()
     asked = next(steps)
-    assert isinstance(asked.statistic, QuantileByMax)
+    assert isinstance(asked.statistic, Quantile)
     assert asked.statistic.quantile == study.ends
     told = Curve(list(study.ends), first) if len(first) > 1 else first[0]
     second = steps.send(Answer.told(told, np.full(len(first), np.nan), 10_000))
@@ -94,7 +94,7 @@ def test_the_second_looks_between_the_cells_of_the_first(
 ) -> None:
     study = asked_as(10_000)
     second, finding = answered(study, first)
-    assert isinstance(second.statistic, QuantileByMax)
+    assert isinstance(second.statistic, Quantile)
     assert second.statistic.within == bounds
     assert second.statistic.bounds == (0.0, 64.0)
     assert second.statistic.quantile == (0.5,)
@@ -107,21 +107,21 @@ def test_a_side_without_margin_keeps_its_bound(
     quantile: float, bounds: tuple[float, float]
 ) -> None:
     second, _ = answered(asked_as(10_000, quantile), [12.5])
-    assert isinstance(second.statistic, QuantileByMax)
+    assert isinstance(second.statistic, Quantile)
     assert second.statistic.within == bounds
     assert second.statistic.bounds == (0.0, 64.0)
 
 
 def test_cells_are_finer_within_and_fill_the_range() -> None:
-    inner = QuantileByMax(lower=0.0, upper=64.0, thresholds=64, within=(12.0, 24.0))
+    inner = replace(ASKED, within=(12.0, 24.0))
     expected = [np.arange(1, 9) * 1.5, 12 + np.arange(1, 49) / 4, 24 + np.arange(1, 9) * 5]
     assert inner.x.tolist() == np.concatenate(expected).tolist()
-    assert inner.grid_words.endswith("cell, up to 2.5 off, and 0.125 within [12, 24]")
-    to_the_end = QuantileByMax(lower=0.0, upper=64.0, thresholds=64, within=(8.0, 64.0))
+    assert planned(inner).plan.grid_words.endswith("cell, up to 2.5 off, and 0.125 within [12, 24]")
+    to_the_end = replace(ASKED, within=(8.0, 64.0))
     assert to_the_end.x.tolist() == [*range(1, 9), *range(9, 65)]
     for within, words in (((3.0,), "two ends"), ((3.0, 3.0), "no part"), ((3.0, 65.0), "no part")):
         with pytest.raises(LocalError, match=words):
-            QuantileByMax(lower=0.0, upper=64.0, thresholds=64, within=within)
+            replace(ASKED, within=within)
 
 
 @pytest.mark.parametrize("within", [(12.0, 14.0), (0.0, 2.0), (62.0, 64.0)])
@@ -130,7 +130,7 @@ def test_cells_that_are_fanned_out_are_a_small_part_of_their_distance_wide(
 ) -> None:
     """64 of 256 cells within, 96 on either side, or 160 where there is one side only; cells outside
     grow by one factor, the 96th root of the farthest distance over the nearest."""
-    fan = QuantileByMax(lower=0.0, upper=64.0, thresholds=256, within=within, fanned=True)
+    fan = replace(ASKED, thresholds=256, within=within, fanned=True)
     edges = np.concatenate([[0.0], fan.x])
     assert len(fan.x) == 256
     assert edges[-1] == 64.0
@@ -146,10 +146,10 @@ def test_cells_that_are_fanned_out_are_a_small_part_of_their_distance_wide(
             assert side.sum() == 96
             assert widths[side] == pytest.approx(grown * nearest[side])
     with pytest.raises(LocalError, match="there is none"):
-        QuantileByMax(lower=0.0, upper=64.0, thresholds=64, fanned=True)
+        replace(ASKED, fanned=True)
     near = (1.0, 1.0 + 2**-50)
     with pytest.raises(LocalError, match="cannot be told apart"):
-        QuantileByMax(lower=0.0, upper=64.0, thresholds=64, within=near, fanned=True)
+        replace(ASKED, within=near, fanned=True)
 
 
 @pytest.mark.parametrize(("records", "cell"), [(5000, 80 / 48), (1000, 3.6)], ids=["ends", "rough"])
