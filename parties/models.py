@@ -1,6 +1,6 @@
 """Scores for those who have none: a model trained on one part of a file, which is taken to be
 public, scores the other part, which parties then hold. The two parts share no record. Thresholds of
-curves can follow the training part's own scores (`Statistic.planned_by`).
+curves can follow the training part's own scores (`Piloted.planned_by`).
 
 What a feature is, and which label is positive, is decided by the training part: a column in which
 all of its cells are numbers or blank is of numbers, which are scaled; any other becomes one column
